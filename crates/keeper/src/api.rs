@@ -17,10 +17,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_index::Uid;
 use tenure_policy::kueue::Lookup;
-use tenure_service::{
-    call::{ApiError, call},
-    leadership::Leadership,
-};
+use tenure_service::call::{ApiError, call};
 use tenure_types::{extension::Extension, keys, projection::Pod};
 use tokio::time::Instant;
 
@@ -45,11 +42,10 @@ fn kind_of(owner: &OwnerReference) -> Kind {
     (owner.api_version.clone(), owner.kind.clone())
 }
 
-/// Reads objects of any kind, and writes them while this keeper leads. Which resource a kind has is asked once and
+/// Reads objects of any kind, and writes them. Which resource a kind has is asked once and
 /// remembered, until one of its objects isn't found.
 pub struct ObjectClient {
     client: Client,
-    lead: Leadership,
     kinds: Mutex<HashMap<Kind, (ApiResource, Scope)>>,
     /// The kinds that may not be read, and since when that is known.
     forbidden: Mutex<HashMap<Kind, Instant>>,
@@ -58,9 +54,9 @@ pub struct ObjectClient {
 }
 
 impl ObjectClient {
-    pub fn new(client: Client, lead: Leadership) -> Self {
+    pub fn new(client: Client) -> Self {
         let (kinds, forbidden, without_kueue_since) = Default::default();
-        Self { client, lead, kinds, forbidden, without_kueue_since }
+        Self { client, kinds, forbidden, without_kueue_since }
     }
 
     /// A pod as it is now.
@@ -79,7 +75,6 @@ impl ObjectClient {
         let preconditions = Preconditions { uid: Some(uid.into()), resource_version: None };
         let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        self.lead_or_fail()?;
         call(api.delete(name, &how)).await.map(drop)
     }
 
@@ -95,7 +90,6 @@ impl ObjectClient {
 
     /// Asks in the URI, and not in the body as kube does: so the API server's audit log tells it from a deletion.
     async fn would_delete(&self, resource: &str, name: &str) -> Result<(), ApiError> {
-        self.lead_or_fail()?;
         let request = Request::delete(format!("{resource}/{name}?dryRun=All")).body(Vec::new());
         let request = request.map_err(request::Error::BuildRequest).map_err(kube::Error::BuildRequest);
         call(async { self.client.request::<Value>(request?).await }).await.map(drop)
@@ -110,11 +104,7 @@ impl ObjectClient {
     ) -> Result<(), ApiError> {
         let preconditions = Preconditions { uid: Some(owner.uid.clone()), resource_version };
         let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-        self.on(namespace, owner, async |api| {
-            self.lead_or_fail()?;
-            call(api.delete(&owner.name, &how)).await.map(drop)
-        })
-        .await
+        self.on(namespace, owner, async |api| call(api.delete(&owner.name, &how)).await.map(drop)).await
     }
 
     /// Deletes a pod that terminates again, with a shorter grace period.
@@ -134,7 +124,6 @@ impl ObjectClient {
             grace_period_seconds: Some(grace.as_secs().try_into().unwrap_or(u32::MAX)),
             ..DeleteParams::default()
         };
-        self.lead_or_fail()?;
         call(api.delete(name, &how)).await.map(drop)
     }
 
@@ -202,7 +191,6 @@ impl ObjectClient {
         let metadata = json!({"uid": uid, "resourceVersion": resource_version});
         let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
         let how = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-        self.lead_or_fail()?;
         call(api.patch_status(name.as_deref().unwrap_or_default(), &how, &patch)).await
     }
 
@@ -224,15 +212,8 @@ impl ObjectClient {
             field_validation: Some(ValidationDirective::Strict),
             ..PatchParams::default()
         };
-        self.on(namespace, owner, async |api| {
-            self.lead_or_fail()?;
-            call(api.patch(&owner.name, &how, &Patch::Merge(patch))).await
-        })
-        .await
-    }
-
-    fn lead_or_fail(&self) -> Result<(), ApiError> {
-        if self.lead.holds() { Ok(()) } else { Err(ApiError::NotLeading) }
+        self.on(namespace, owner, async |api| call(api.patch(&owner.name, &how, &Patch::Merge(patch))).await)
+            .await
     }
 
     /// Does something with the API of an owner's kind. If a remembered kind isn't found, it is looked up again: its

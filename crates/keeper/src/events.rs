@@ -22,10 +22,7 @@ use tenure_policy::pause::{
     INVALID_MAX_DURATION, MAX_DURATION_APPROACHING, MAX_DURATION_IGNORED, PAUSE_REVERSED, REACTIVATED,
     REQUEUED, RETURN_REFUSED, RUN_ENDED,
 };
-use tenure_service::{
-    call::{ApiError, call},
-    leadership::Leadership,
-};
+use tenure_service::call::{ApiError, call};
 use tenure_types::keys::EVENT_QUEUE_ANNOTATION;
 use tracing::error;
 
@@ -64,7 +61,6 @@ const OTHER_NAMES: usize = 4;
 #[derive(Clone)]
 pub struct Events {
     client: Client,
-    lead: Leadership,
     instance: String,
 }
 
@@ -88,9 +84,9 @@ pub struct EventRecord {
 }
 
 impl Events {
-    pub fn new(client: Client, lead: Leadership) -> Self {
+    pub fn new(client: Client) -> Self {
         let instance = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
-        Self { client, lead, instance: instance.unwrap_or_else(|| "tenure-keeper".into()) }
+        Self { client, instance: instance.unwrap_or_else(|| "tenure-keeper".into()) }
     }
 
     /// Tries to write an event. One that exists already is [`ApiError::Stale`]: its name follows from the happening, so
@@ -102,9 +98,6 @@ impl Events {
         let first = event.metadata.name.clone().unwrap_or_default();
         let mut name = first.clone();
         for tries in 0..=OTHER_NAMES {
-            if !self.lead.holds() {
-                return Err(ApiError::NotLeading);
-            }
             event.metadata.name = Some(name.clone());
             let taken = match call(api.create(&PostParams::default(), &event)).await {
                 Err(ApiError::Stale(taken)) => taken,
@@ -297,7 +290,7 @@ mod tests {
     async fn an_event_whose_name_any_user_has_taken_is_written_all_the_same_and_once() {
         for taken in [0, 1, 2, OTHER_NAMES] {
             let kept = Arc::default();
-            let events = Events::new(server(&kept, taken), Leadership::always());
+            let events = Events::new(server(&kept, taken));
             let told =
                 EventRecord { note: "told".into(), ..happening("web", "6ccd780c", MAX_DURATION_EXCEEDED) };
             let now = Timestamp::from_millisecond(300).unwrap();

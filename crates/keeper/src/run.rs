@@ -18,7 +18,7 @@ use tenure_service::{
     call::{ApiError, call, persist},
     clock::ServerClock,
     groups::follow_groups,
-    leadership::{Election, LeaderArgs, Leadership},
+    leadership::{Election, Leadership},
     readiness::ProcessReadiness,
     served::follow_served,
     shutdown::Signals,
@@ -29,7 +29,7 @@ use tracing::info;
 use crate::{
     Args,
     cluster::ClusterState,
-    config::{Configure, settings},
+    config::{Configure, Current, settings},
     extensions::OpenExtensions,
     gate::FreshnessGate,
     ledger::{UsageBook, UsageMetrics},
@@ -47,105 +47,121 @@ const GRACE: Duration = Duration::from_secs(20);
 impl Args {
     /// Works until a signal to end.
     pub async fn run(self) -> anyhow::Result<()> {
-        let Self {
-            client,
-            t9k_system_namespace,
-            runai_queue_version,
-            schedulers,
-            priority_class_threshold,
-            exempt_namespaces,
-            config,
-            dry_run,
-            threadiness,
-            writes_per_second,
-            burst,
-            max_termination_grace,
-            retry_after,
-            max_watch_staleness,
-            usage_config_map,
-            leader,
-            admin,
-            log,
-        } = self;
-        log.init()?;
+        self.log.clone().init()?;
         info!(Start = "Run Duration Keeper");
         let mut metrics_page = registry(env!("CARGO_PKG_VERSION"));
         let registry = metrics_page.sub_registry_with_prefix("tenure_keeper");
-        let (config, reload) = config.load(Config::parse, registry)?;
+        let (config, reload) = self.config.clone().load(Config::parse, registry)?;
         let signals = Signals::catch()?;
         let clock = ServerClock::default();
-        let usage_namespace = leader.namespace();
         // a client of its own: the Lease must not wait behind other calls
-        let (lead, election) = elect(leader, client.clone().client(&clock).await?, dry_run)?;
-        let client = client.client(&clock).await?;
-        let priority_threshold = threshold(&client, &priority_class_threshold).await?;
-        let [schedulers, exempt_namespaces] = [schedulers, exempt_namespaces].map(named);
-        let scope = Scope { priority_threshold, schedulers, exempt_namespaces };
-
-        let readiness = ProcessReadiness::with_max_staleness(max_watch_staleness);
+        let (lead, election) = self.elect(self.client.clone().client(&clock).await?)?;
+        let client = self.client.clone().client_of_leader(&clock, lead.clone()).await?;
+        let scope = self.scope(&client).await?;
+        let readiness = ProcessReadiness::with_max_staleness(self.max_watch_staleness);
+        registry.register_collector(Box::new(readiness.freshness().clone()));
         let metrics = Metrics::register(registry);
-        let cluster = ClusterState::new(settings(&config, scope.clone(), RetryAfter(retry_after)));
-        let statuses = Statuses::default();
-        let extensions = OpenExtensions::default();
+        let cluster = ClusterState::new(settings(&config, scope.clone(), RetryAfter(self.retry_after)));
         let (configure, config) = Configure::new(config, cluster.clone());
         let configured = reload.follow(move |config| configure.apply(config));
-        let usage = UsageBook::default();
-        UsageMetrics::register(registry, usage.clone(), cluster.clone());
-        State::register(registry, cluster.clone(), clock.clone(), lead.clone(), &metrics);
-        registry.register_collector(Box::new(readiness.freshness().clone()));
-        let admin = admin.serve(readiness.clone(), metrics_page).await?;
-        let measured = clock.clone().measure(client.clone(), readiness.awaiting("the API server's clock"));
-        let watches = watches(
-            &client,
-            (&cluster, &clock, lead.clone(), metrics.clone()),
-            (statuses.clone(), extensions.clone()),
-            &readiness,
-            &t9k_system_namespace,
-            runai_queue_version,
-        );
-        let owners = Owners::new(client.clone(), cluster.clone(), clock.clone(), config.clone());
-        let kinds = follow_kinds(&client, owners, &cluster, &readiness);
-        let known = cluster.clone();
-        let gate = FreshnessGate::new(&readiness, &lead, max_watch_staleness);
-        let queues = QueueReader::new(client.clone(), &cluster, runai_queue_version, t9k_system_namespace);
-        let usage_namespace = usage_namespace.unwrap_or_else(|| client.default_namespace().into());
-        let parts = Parts {
-            client,
-            gate,
-            cluster,
-            statuses,
-            extensions,
-            clock,
-            lead: lead.clone(),
-            config,
-            metrics,
-            writes: (writes_per_second, burst),
-            longest_termination: max_termination_grace,
-            dry_run,
-            usage,
-            usage_record: (usage_namespace, usage_config_map),
-        };
-        let work = parts.work(scope, queues, runai_queue_version, threadiness);
+        let gate = FreshnessGate::new(&readiness, &lead, self.max_watch_staleness);
+        let parts = self.parts(client, (cluster.clone(), clock, gate), config, metrics);
+        UsageMetrics::register(registry, parts.usage.clone(), cluster.clone());
+        State::register(registry, cluster.clone(), parts.clock.clone(), lead.clone(), &parts.metrics);
+        let admin = self.admin.clone().serve(readiness.clone(), metrics_page).await?;
+        let followed = self.follow(&parts, &lead, &readiness);
+        let queues = self.queues(&parts);
+        let work = parts.work(scope, queues, self.runai_queue_version, self.threadiness);
         let everything = async |shutdown: CancellationToken| {
+            let known = async {
+                readiness.ready().await;
+                cluster.with(CeilingIndex::know_queues);
+                info!(dry_run = self.dry_run, "Knows all queues, PodGroups and pods");
+            };
             let work = async {
-                tokio::select! {
-                    () = readiness.ready() => {
-                        known.with(CeilingIndex::know_queues);
-                        info!(dry_run, "Knows all queues, PodGroups and pods");
-                    }
-                    () = shutdown.cancelled() => return,
+                if shutdown.run_until_cancelled(known).await.is_some() {
+                    Box::pin(work.lead(&lead, election, &shutdown)).await;
                 }
-                Box::pin(work.lead(&lead, election, &shutdown)).await;
             };
             tokio::select! {
                 () = work => Ok(()),
                 () = grace_is_over(&shutdown) => anyhow::bail!("gave up on what was in flight after {GRACE:?}"),
                 result = admin => result,
-                () = async { tokio::join!(watches, kinds, measured, configured); } => Ok(()),
+                () = async { tokio::join!(followed, configured); } => Ok(()),
             }
         };
         // many watches make a large future
         Box::pin(signals.run(everything)).await
+    }
+
+    /// A dry run writes nothing, and so no Lease either.
+    fn elect(&self, client: Client) -> anyhow::Result<(Leadership, Election)> {
+        if self.dry_run {
+            return Ok((Leadership::always(), Election::none()));
+        }
+        self.leader.clone().election(client)
+    }
+
+    /// Returns the pods that count.
+    async fn scope(&self, client: &Client) -> anyhow::Result<Scope> {
+        let priority_threshold = threshold(client, &self.priority_class_threshold).await?;
+        let [schedulers, exempt_namespaces] = [&self.schedulers, &self.exempt_namespaces].map(named);
+        Ok(Scope { priority_threshold, schedulers, exempt_namespaces })
+    }
+
+    fn parts(
+        &self,
+        client: Client,
+        (cluster, clock, gate): (ClusterState, ServerClock, FreshnessGate),
+        config: Current,
+        metrics: Metrics,
+    ) -> Parts {
+        let usage_namespace = self.leader.namespace().unwrap_or_else(|| client.default_namespace().into());
+        Parts {
+            client,
+            gate,
+            cluster,
+            statuses: Statuses::default(),
+            extensions: OpenExtensions::default(),
+            clock,
+            config,
+            metrics,
+            writes: (self.writes_per_second, self.burst),
+            longest_termination: self.max_termination_grace,
+            dry_run: self.dry_run,
+            usage: UsageBook::default(),
+            usage_record: (usage_namespace, self.usage_config_map.clone()),
+        }
+    }
+
+    fn queues(&self, parts: &Parts) -> QueueReader {
+        let namespace = self.t9k_system_namespace.clone();
+        QueueReader::new(parts.client.clone(), &parts.cluster, self.runai_queue_version, namespace)
+    }
+
+    /// Follows all objects and the kinds of owners, and measures the API server's clock. Never ends.
+    fn follow(
+        &self,
+        parts: &Parts,
+        lead: &Leadership,
+        readiness: &ProcessReadiness,
+    ) -> impl Future<Output = ()> + use<> {
+        let Parts { client, cluster, clock, config, metrics, statuses, extensions, .. } = parts;
+        let synced = readiness.awaiting("the API server's clock");
+        let measured = clock.clone().measure(client.clone(), synced);
+        let watches = watches(
+            client,
+            (cluster, clock, lead.clone(), metrics.clone()),
+            (statuses.clone(), extensions.clone()),
+            readiness,
+            &self.t9k_system_namespace,
+            self.runai_queue_version,
+        );
+        let owners = Owners::new(client.clone(), cluster.clone(), clock.clone(), config.clone());
+        let kinds = follow_kinds(client, owners, cluster, readiness);
+        async {
+            tokio::join!(watches, kinds, measured);
+        }
     }
 }
 
@@ -171,17 +187,9 @@ fn follow_kinds(
     async { _ = tokio::join!(owners, groups) }
 }
 
-/// A dry run writes nothing, and so no Lease either.
-fn elect(leader: LeaderArgs, client: Client, dry_run: bool) -> anyhow::Result<(Leadership, Election)> {
-    if dry_run {
-        return Ok((Leadership::always(), Election::none()));
-    }
-    leader.election(client)
-}
-
 /// Drops empty names, as an empty flag has one.
-fn named(names: Vec<String>) -> Vec<String> {
-    names.into_iter().filter(|name| !name.is_empty()).collect()
+fn named(names: &Vec<String>) -> Vec<String> {
+    names.iter().filter(|name| !name.is_empty()).cloned().collect()
 }
 
 /// The priority from which on pods are never touched.

@@ -6,6 +6,8 @@ use kube::{core::Status, error::DiscoveryError};
 use thiserror::Error;
 use tokio::time::Instant;
 
+use crate::leadership::NotLeading;
+
 /// The timeout of one call. kube's client has no limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -35,7 +37,7 @@ pub enum ApiError {
     /// The API server, or an admission webhook or policy, refuses it.
     #[error("refused: {0}")]
     Refused(String),
-    /// Another keeper leads, as far as this one knows.
+    /// This process doesn't lead. If it led when a write began, the write may have been done.
     #[error("not the leader")]
     NotLeading,
     /// Any other failure: worth another try.
@@ -50,6 +52,7 @@ impl From<kube::Error> for ApiError {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::of_status(*status),
+            kube::Error::Service(cause) if cause.is::<NotLeading>() => Self::NotLeading,
             kube::Error::Discovery(DiscoveryError::MissingKind(_) | DiscoveryError::MissingApiGroup(_)) => {
                 Self::NotFound
             }

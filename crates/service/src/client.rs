@@ -16,7 +16,12 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-use crate::{clock::ServerClock, pages::PageLimit, watch};
+use crate::{
+    clock::ServerClock,
+    leadership::{Leadership, WritesOfLeader},
+    pages::PageLimit,
+    watch,
+};
 
 /// The timeout for an answer to begin, and for each further part of it. kube has no limit of its own: on a connection
 /// that died unnoticed a list would wait without end. A watch without news ends earlier by itself.
@@ -41,13 +46,19 @@ impl ClientArgs {
     /// Creates a client that doesn't retry by itself: kube's own policy can make a write land minutes after it was
     /// decided. The clock reads the time from its answers.
     pub async fn client(self, clock: &ServerClock) -> anyhow::Result<Client> {
+        self.client_of_leader(clock, Leadership::always()).await
+    }
+
+    /// Creates such a client that writes only while this process leads.
+    pub async fn client_of_leader(self, clock: &ServerClock, lead: Leadership) -> anyhow::Result<Client> {
         let Self { kubeconfig } = self;
         let mut config = config(kubeconfig.as_deref()).await?;
         config.default_retry = false;
         config.read_timeout = Some(READ_TIMEOUT);
         // otherwise the time that a connection was idle would count
         config.reset_reader_on_write = true;
-        Ok(ClientBuilder::try_from(config)?.with_layer(&clock.layer()).with_layer(&PageLimit).build())
+        let builder = ClientBuilder::try_from(config)?.with_layer(&WritesOfLeader(lead));
+        Ok(builder.with_layer(&clock.layer()).with_layer(&PageLimit).build())
     }
 }
 

@@ -8,6 +8,7 @@
 //! - A leader stops leading when the renew deadline has passed since it *sent* its last successful renewal.
 //! - No candidate takes a lease before its own duration has passed since its last change was *seen*, which is later.
 //! - Each write carries the `resourceVersion` that it is based on, so of two only one succeeds.
+//! - A client with [`WritesOfLeader`] sends no write once this process no longer leads.
 //!
 //! No lease can rule out that a write that was sent while leading arrives later: such writes need preconditions of
 //! their own.
@@ -15,6 +16,7 @@
 mod election;
 mod term;
 mod view;
+mod writes;
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -29,6 +31,7 @@ use kube::{Api, Client};
 pub use election::Election;
 pub use term::Leadership;
 pub use view::{ElectionStep, LeaseView};
+pub use writes::{NotLeading, WritesOfLeader};
 
 use election::Candidate;
 

@@ -198,7 +198,7 @@ fn pauser(server: &Server) -> Pauser {
         gate,
         cluster,
         clock: ServerClock::starting_at("2026-02-01T00:00:00Z".parse().unwrap()),
-        objects: ObjectClient::new(server.client(), Leadership::always()),
+        objects: ObjectClient::new(server.client()),
         limit: limit(),
         config,
         scope: Scope::default(),

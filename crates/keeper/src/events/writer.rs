@@ -131,7 +131,7 @@ mod tests {
     fn writer(taken: &Arc<Mutex<Vec<Instant>>>, lead: &Leadership) -> EventWriter {
         let many = NonZeroU32::new(10_000).unwrap();
         EventWriter {
-            events: Events::new(server(Arc::clone(taken)), lead.clone()),
+            events: Events::new(server(Arc::clone(taken))),
             queue: EventQueue::new(Metrics::register(&mut Registry::default())),
             limit: write_limit(many, many),
             clock: ServerClock::default(),

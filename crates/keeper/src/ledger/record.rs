@@ -6,10 +6,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::json;
-use tenure_service::{
-    call::{ApiError, call},
-    leadership::Leadership,
-};
+use tenure_service::call::{ApiError, call};
 use tenure_types::usage::{USAGE_KEY, UsageRecord};
 use thiserror::Error;
 
@@ -42,14 +39,13 @@ pub struct StoredRecord {
 /// Reads and writes the record.
 pub struct RecordStore {
     maps: Api<ConfigMap>,
-    lead: Leadership,
     namespace: String,
     name: String,
 }
 
 impl RecordStore {
-    pub fn new(client: Client, lead: Leadership, namespace: String, name: String) -> Self {
-        Self { maps: Api::namespaced(client, &namespace), lead, namespace, name }
+    pub fn new(client: Client, namespace: String, name: String) -> Self {
+        Self { maps: Api::namespaced(client, &namespace), namespace, name }
     }
 
     pub async fn read(&self) -> Result<StoredRecord, RecordError> {
@@ -67,9 +63,6 @@ impl RecordStore {
         let bytes = text.len();
         let patch = json!({"metadata": {"resourceVersion": over}, "data": {USAGE_KEY: text}});
         let how = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-        if !self.lead.holds() {
-            return Err(self.failed(ApiError::NotLeading));
-        }
         let map = call(self.maps.patch(&self.name, &how, &Patch::Merge(patch))).await;
         let map = map.map_err(|error| self.failed(error))?;
         Ok((map.metadata.resource_version.unwrap_or_default(), bytes))

@@ -157,7 +157,7 @@ async fn requeuer(server: &Server) -> Requeuer {
         gate,
         cluster,
         clock,
-        objects: ObjectClient::new(server.client(), Leadership::always()),
+        objects: ObjectClient::new(server.client()),
         limit: write_limit(many, many),
         config,
         events: EventQueue::new(metrics.clone()),

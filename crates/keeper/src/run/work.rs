@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use kube::Client;
 use parking_lot::Mutex;
 use tenure_policy::expiry::Scope;
-use tenure_service::{clock::ServerClock, leadership::Leadership};
+use tenure_service::clock::ServerClock;
 use tenure_types::runai::QueueVersion;
 
 use super::lead::Work;
@@ -44,7 +44,6 @@ pub struct Parts {
     pub statuses: Statuses,
     pub extensions: OpenExtensions,
     pub clock: ServerClock,
-    pub lead: Leadership,
     pub config: Current,
     pub metrics: Metrics,
     /// The most writes a second, and at once.
@@ -100,7 +99,7 @@ impl Parts {
     }
 
     fn objects(&self) -> ObjectClient {
-        ObjectClient::new(self.client.clone(), self.lead.clone())
+        ObjectClient::new(self.client.clone())
     }
 
     fn limit(&self) -> WriteLimit {
@@ -113,12 +112,8 @@ impl Parts {
     }
 
     fn reporter(&self, version: QueueVersion) -> Reporter {
-        let writer = Writer {
-            client: self.client.clone(),
-            lead: self.lead.clone(),
-            version,
-            limit: write_limit(WRITES_PER_SECOND, BURST),
-        };
+        let writer =
+            Writer { client: self.client.clone(), version, limit: write_limit(WRITES_PER_SECOND, BURST) };
         Reporter {
             cluster: self.cluster.clone(),
             statuses: self.statuses.clone(),
@@ -185,7 +180,7 @@ impl Parts {
     fn event_writer(&self, events: &EventQueue) -> EventWriter {
         let (rate, burst) = self.writes;
         EventWriter {
-            events: Events::new(self.client.clone(), self.lead.clone()),
+            events: Events::new(self.client.clone()),
             queue: events.clone(),
             limit: write_limit(rate.saturating_mul(EVENTS_PER_WRITE), burst.saturating_mul(EVENTS_PER_WRITE)),
             clock: self.clock.clone(),
@@ -222,7 +217,7 @@ impl Parts {
             clock: self.clock.clone(),
             config: self.config.clone(),
             book: self.usage.clone(),
-            store: RecordStore::new(self.client.clone(), self.lead.clone(), namespace, name),
+            store: RecordStore::new(self.client.clone(), namespace, name),
         }
     }
 

@@ -6,10 +6,7 @@ use kube::{
 };
 use serde_json::Value;
 use tenure_policy::queue_status::Difference;
-use tenure_service::{
-    call::{ApiError, call},
-    leadership::Leadership,
-};
+use tenure_service::call::{ApiError, call};
 use tenure_types::{
     projection::{ObservedStatus, RunaiQueueObject, RunaiQueueV2Object},
     runai::QueueVersion,
@@ -34,10 +31,9 @@ pub enum WriteError {
     Dropped,
 }
 
-/// Writes statuses while this keeper leads.
+/// Writes statuses.
 pub struct Writer {
     pub client: Client,
-    pub lead: Leadership,
     /// In which queues are read, and therefore written.
     pub version: QueueVersion,
     pub limit: WriteLimit,
@@ -84,9 +80,6 @@ impl Writer {
             ..how.clone()
         };
         self.limit.until_ready().await;
-        if !self.lead.holds() {
-            return Err(ApiError::NotLeading);
-        }
         let client = self.client.clone();
         match self.version {
             QueueVersion::V3alpha1 => {

@@ -1,0 +1,149 @@
+//! The last check of the lead on a write's way: within the client, right before the connection takes it.
+
+use std::{
+    future::poll_fn,
+    task::{Context, Poll},
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use http::{Method, Request};
+use kube::client::Body;
+use thiserror::Error;
+use tower::{BoxError, Layer, Service};
+
+use super::Leadership;
+
+/// The failure of a write by a process that doesn't lead. If it led when the write began, the write may have been done.
+#[derive(Debug, Error)]
+#[error("not the leader")]
+pub struct NotLeading;
+
+/// A layer of a client by which only the leader writes.
+///
+/// Each step of a write checks the lead again: a process may be stopped while a connection for it is made. What remains
+/// is the moment in which the connection hands it to the operating system.
+#[derive(Clone, Debug)]
+pub struct WritesOfLeader(pub Leadership);
+
+impl<S> Layer<S> for WritesOfLeader {
+    type Service = LeaderClient<S>;
+
+    fn layer(&self, service: S) -> LeaderClient<S> {
+        LeaderClient { lead: self.0.clone(), service }
+    }
+}
+
+/// A client by which only the leader writes.
+#[derive(Clone, Debug)]
+pub struct LeaderClient<S> {
+    lead: Leadership,
+    service: S,
+}
+
+impl<S> Service<Request<Body>> for LeaderClient<S>
+where
+    S: Service<Request<Body>, Error = BoxError>,
+    S::Response: 'static,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        let mut answer = self.service.call(request).boxed();
+        if is_read {
+            return answer;
+        }
+        let lead = self.lead.clone();
+        // hyper sends nothing for a call that was dropped before its connection took it
+        poll_fn(move |context| {
+            if lead.holds() { answer.as_mut().poll(context) } else { Poll::Ready(Err(NotLeading.into())) }
+        })
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use http::Response;
+    use kube::{Client, client::ClientBuilder};
+    use parking_lot::Mutex;
+    use tokio::{
+        sync::Notify,
+        time::{Instant, advance},
+    };
+
+    use super::*;
+    use crate::call::{ApiError, call};
+
+    const TERM: Duration = Duration::from_secs(10);
+
+    /// An API server that is connected to when `connected` says so, and the methods of the requests that reached it.
+    fn client(lead: &Leadership, connected: &Arc<Notify>) -> (Client, Arc<Mutex<Vec<Method>>>) {
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let (of_server, connected) = (Arc::clone(&taken), Arc::clone(connected));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (taken, connected) = (Arc::clone(&of_server), Arc::clone(&connected));
+            async move {
+                connected.notified().await;
+                taken.lock().push(request.method().clone());
+                Ok::<_, BoxError>(Response::new(Body::from(b"{}".to_vec())))
+            }
+        });
+        (ClientBuilder::new(service, "default").with_layer(&WritesOfLeader(lead.clone())).build(), taken)
+    }
+
+    async fn send(client: &Client, method: Method) -> Result<(), ApiError> {
+        let request = Request::builder().method(method).uri("/api").body(Vec::new()).unwrap();
+        call(client.request::<serde_json::Value>(request)).await.map(drop)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_the_leader_writes_and_everyone_reads() {
+        let (lead, connected) = (Leadership::not_yet(), Arc::new(Notify::new()));
+        let (client, taken) = client(&lead, &connected);
+        let writes = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+        for write in &writes {
+            connected.notify_one();
+            let refused = send(&client, write.clone()).await;
+            assert!(matches!(refused, Err(ApiError::NotLeading)), "{write}: {refused:?}");
+        }
+        assert!(taken.lock().is_empty());
+        send(&client, Method::GET).await.unwrap();
+        assert_eq!(std::mem::take(&mut *taken.lock()), [Method::GET]);
+
+        let now = Instant::now();
+        lead.renew(now, now + TERM, false);
+        for write in &writes {
+            connected.notify_one();
+            send(&client, write.clone()).await.unwrap();
+        }
+        assert_eq!(*taken.lock(), writes);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_waits_for_its_connection_isnt_sent_when_the_term_is_over() {
+        let (lead, connected) = (Leadership::not_yet(), Arc::new(Notify::new()));
+        let (client, taken) = client(&lead, &connected);
+        let now = Instant::now();
+        lead.renew(now, now + TERM, false);
+        let write = send(&client, Method::PATCH);
+        tokio::pin!(write);
+        assert!((&mut write).now_or_never().is_none());
+        tokio::task::yield_now().await;
+        assert!((&mut write).now_or_never().is_none());
+        advance(TERM).await;
+        connected.notify_one();
+        let refused = write.await;
+        assert!(matches!(refused, Err(ApiError::NotLeading)), "{refused:?}");
+        assert!(taken.lock().is_empty());
+    }
+}
