@@ -105,7 +105,8 @@ impl Args {
     /// Returns the pods that count.
     async fn scope(&self, client: &Client) -> anyhow::Result<Scope> {
         let priority_threshold = threshold(client, &self.priority_class_threshold).await?;
-        let [schedulers, exempt_namespaces] = [&self.schedulers, &self.exempt_namespaces].map(named);
+        let [schedulers, exempt_namespaces] =
+            [&self.schedulers, &self.exempt_namespaces].map(|names| named(names));
         Ok(Scope { priority_threshold, schedulers, exempt_namespaces })
     }
 
@@ -188,7 +189,7 @@ fn follow_kinds(
 }
 
 /// Drops empty names, as an empty flag has one.
-fn named(names: &Vec<String>) -> Vec<String> {
+fn named(names: &[String]) -> Vec<String> {
     names.iter().filter(|name| !name.is_empty()).cloned().collect()
 }
 

@@ -17,6 +17,7 @@ mod owners;
 mod placement;
 mod queues;
 mod review;
+mod run;
 mod scheduler;
 mod sight;
 mod uninstall;

@@ -14,6 +14,7 @@ use tenure_types::{
 use crate::{Extender, KnownQueues, KnownQueuesV2, Placement, scheduler::NominationNudger};
 
 /// The extender's and the guard's view of the cluster, and their clock.
+#[derive(Clone)]
 pub struct Sight {
     pub placement: Placement,
     pub client: Client,

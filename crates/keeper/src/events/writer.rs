@@ -128,7 +128,7 @@ mod tests {
         EventRecord { object, reason: "", action: "", note, at, cause: None, end: None }
     }
 
-    fn writer(taken: &Arc<Mutex<Vec<Instant>>>, lead: &Leadership) -> EventWriter {
+    fn writer(taken: &Arc<Mutex<Vec<Instant>>>) -> EventWriter {
         let many = NonZeroU32::new(10_000).unwrap();
         EventWriter {
             events: Events::new(server(Arc::clone(taken))),
@@ -142,7 +142,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn namespaces_whose_events_hang_or_are_refused_hold_up_no_other() {
         let (taken, lead, ended) = (Arc::default(), Leadership::always(), CancellationToken::new());
-        let writer = writer(&taken, &lead);
+        let writer = writer(&taken);
         let queue = writer.queue.clone();
         let trouble = ["quota-a", "quota-b", "hangs-a", "hangs-b", "hangs-c"];
         queue.extend(trouble.iter().flat_map(|name| (0..500).map(|number| event(name, number))));
@@ -166,8 +166,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn at_the_end_what_can_be_written_is_and_the_rest_is_left() {
-        let (taken, lead, ended) = (Arc::default(), Leadership::always(), CancellationToken::new());
-        let writer = writer(&taken, &lead);
+        let (taken, ended) = (Arc::default(), CancellationToken::new());
+        let writer = writer(&taken);
         let queue = writer.queue.clone();
         queue.extend((0..100).map(|number| event("fine", number)));
         ended.cancel();

@@ -1,0 +1,163 @@
+//! Puts the parts of the webhook together.
+
+use axum::Router;
+use tenure_policy::{config::Config, kueue, usage::DEFAULT_RESOURCE};
+use tenure_service::{admin::registry, clock::ServerClock, readiness::ProcessReadiness, shutdown::Signals};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::{
+    Args, Extender, Guard, KnownQueues, Metrics, Mutator, OwnerAnswers, Placement, Validator,
+    args::Command,
+    certificates::CertificateManager,
+    guard,
+    kai::KaiWatch,
+    owners, router, scheduler,
+    sight::{Sight, follow},
+};
+
+impl Args {
+    /// Serves until a signal to end, or runs the subcommand.
+    pub async fn run(self) -> anyhow::Result<()> {
+        match self.command.clone() {
+            Some(Command::Uninstall(uninstall)) => uninstall.run().await,
+            None => Box::pin(self.serve()).await,
+        }
+    }
+
+    async fn serve(self) -> anyhow::Result<()> {
+        self.log.clone().init()?;
+        let mut metrics_page = registry(env!("CARGO_PKG_VERSION"));
+        let registry = metrics_page.sub_registry_with_prefix("tenure_webhook");
+        let (config, reload) = self.config.clone().load(Config::parse, registry)?;
+        let signals = Signals::catch()?;
+        let clock = ServerClock::default();
+        let client = self.client.clone().client(&clock).await?;
+        let callers = self.callers.clone().load(self.scheduler_extender)?;
+        let readiness = ProcessReadiness::default();
+        registry.register_collector(Box::new(readiness.freshness().clone()));
+        let certificates = self.certificates.clone();
+        let (manager, certificate) = certificates.open(client.clone(), &self.tls, registry, &readiness)?;
+        let metrics = Metrics::register(registry);
+        let (placement, queues) = (Placement::default(), KnownQueues::default());
+        let sight = Sight { placement, client: client.clone(), clock, readiness: readiness.clone() };
+        let handlers = Handlers::new(&self, (&sight, &queues, &metrics), KaiWatch::new(registry), &config);
+        handlers.configure(config);
+        let configured = handlers.clone();
+        let configured = reload.follow(move |config| configured.configure(config));
+        let synced = readiness.awaiting("queues.scheduling.run.ai");
+        // either way to follow them is large, and it would be in every future around it
+        let queues = Box::pin(follow(self.runai_queue_version, client.clone(), synced, queues));
+        let definition = Box::pin(self.definition.clone().keep(client.clone()));
+        let kai = Box::pin(handlers.kai.clone().follow(client));
+        let look = Box::pin(handlers.look(sight));
+        let admin = self.admin.clone().serve(readiness.clone(), metrics_page).await?;
+        let authorities = callers.authorities();
+        let router = callers.admit(handlers.router(&metrics), metrics);
+        signals
+            .run(async |shutdown| {
+                tokio::select! {
+                    () = keep(manager, shutdown.clone()) => Ok(()),
+                    result = self.tls.serve(router, authorities, certificate, readiness, shutdown) => result,
+                    result = admin => result,
+                    () = queues => Ok(()),
+                    () = definition => Ok(()),
+                    () = kai => Ok(()),
+                    () = look => Ok(()),
+                    () = configured => Ok(()),
+                }
+            })
+            .await
+    }
+}
+
+/// The parts that answer, as far as they are on. A change of the configuration reaches them.
+#[derive(Clone)]
+struct Handlers {
+    /// Counts until the next start.
+    kueue_queues: kueue::Queues,
+    validator: Validator,
+    mutator: Mutator,
+    extender: Option<Extender>,
+    guard: Option<Guard>,
+    owners: Option<OwnerAnswers>,
+    placement: Placement,
+    kai: KaiWatch,
+}
+
+impl Handlers {
+    fn new(
+        args: &Args,
+        (sight, queues, metrics): (&Sight, &KnownQueues, &Metrics),
+        kai: KaiWatch,
+        config: &Config,
+    ) -> Self {
+        let Sight { placement, client, clock, readiness } = sight.clone();
+        let namespace = args.t9k_system_namespace.clone();
+        let owners = args.owners.answers(queues, &client, &namespace);
+        let extender = args.scheduler_extender.then(|| {
+            let (queues, metrics) = (queues.clone(), metrics.clone());
+            Extender::new(placement.clone(), queues, clock.clone(), readiness.clone(), metrics)
+                .waking(args.wake_up)
+        });
+        let permits = extender.as_ref().map(|extender| extender.permits.clone()).unwrap_or_default();
+        let guard =
+            args.guard.then(|| Guard::new(placement.clone(), queues.clone(), clock, readiness, permits));
+        let kueue_queues = config.kueue.queues.clone();
+        placement.change(|index| index.set_kueue_queues(kueue_queues.clone()));
+        Self {
+            kueue_queues,
+            validator: Validator::new(queues.clone(), namespace).asking(client, args.runai_queue_version),
+            mutator: Mutator::default(),
+            extender,
+            guard,
+            owners,
+            placement,
+            kai,
+        }
+    }
+
+    fn configure(&self, config: Config) {
+        let Self { kueue_queues, validator, mutator, extender, guard, owners, placement, kai } = self;
+        if config.kueue.queues != *kueue_queues {
+            warn!("kueue.queues has changed: that counts when the webhook is started again");
+        }
+        placement.change(|index| index.set_longest_formation(config.longest_formation));
+        if let Some(extender) = extender {
+            extender.configure(config.floors.clone());
+            let usual = || [DEFAULT_RESOURCE.to_owned()].into();
+            extender.count_resources(config.usage.clone().unwrap_or_else(usual));
+        }
+        if let Some(owners) = owners {
+            owners.configure(&config);
+        }
+        if let Some(guard) = guard {
+            guard.configure(config.floors.clone(), config.guarded);
+        }
+        kai.configure(config.floors.clone(), config.kai);
+        validator.configure(config.floors, config.bounds, config.notice, config.grace_on_change);
+        mutator.configure(config.trusted, config.tenancy_writers);
+    }
+
+    /// Follows what the extender and the guard need. Never ends.
+    fn look(&self, sight: Sight) -> impl Future<Output = ()> + use<> {
+        let (extender, guards) = (self.extender.clone(), self.guard.is_some());
+        sight.look(extender.as_ref().and_then(Extender::waker), extender, guards)
+    }
+
+    fn router(self, metrics: &Metrics) -> Router {
+        let Self { validator, mutator, extender, guard, owners, .. } = self;
+        router(validator, mutator, metrics.clone())
+            .merge(scheduler::router(extender, metrics.clone()))
+            .merge(guard::router(guard, metrics.clone()))
+            .merge(owners::router(owners, metrics.clone()))
+    }
+}
+
+/// Keeps the certificates, if the webhook makes them. Never ends.
+async fn keep(manager: Option<CertificateManager>, shutdown: CancellationToken) {
+    match manager {
+        Some(manager) => Box::pin(manager.keep(shutdown)).await,
+        None => std::future::pending().await,
+    }
+}
