@@ -58,8 +58,11 @@ impl CeilingIndex {
         self.reader.deadlines.get(pod).is_some_and(ManagedPod::outlives)
     }
 
-    /// Takes back everything that was handed out: the keeper that was to act on it doesn't lead any more.
+    /// Takes back everything that was handed out, and forgets which workloads were told of their end: the keeper that was
+    /// to act on it doesn't lead any more, and its events may be lost. If it leads again, it looks at those workloads, as
+    /// the next keeper would.
     pub fn release_all(&mut self) {
+        self.reschedule();
         self.objects.moved.pods.extend(self.reader.deadlines.release_all());
     }
 }

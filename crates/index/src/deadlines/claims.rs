@@ -121,12 +121,14 @@ impl Deadlines {
         }
     }
 
-    /// Takes back all claimed pods, and returns them.
+    /// Takes back all claimed pods, and forgets that workloads know the present end of their run. Returns the pods that
+    /// this is about.
     pub fn release_all(&mut self) -> Vec<Uid> {
-        let claimed = self.pods.iter_mut().filter(|(_, pod)| pod.claim.is_some());
-        let released = claimed.map(|(uid, pod)| {
-            pod.claim = None;
-            *uid
+        let released = self.pods.iter_mut().filter_map(|(uid, pod)| {
+            let was_claimed = pod.claim.take().is_some();
+            let at = pod.expiry.at;
+            let was_told = pod.notice.as_mut().is_some_and(|notice| notice.forget(at));
+            (was_claimed || was_told).then_some(*uid)
         });
         released.collect()
     }

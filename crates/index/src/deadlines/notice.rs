@@ -47,6 +47,16 @@ impl Notice {
         Some(notice)
     }
 
+    /// Forgets that the workload was told this end, if it was; returns true then. Another end that it was told is still to
+    /// be corrected.
+    pub fn forget(&mut self, end: i64) -> bool {
+        let was_told = self.told.is_some_and(|told| told.get() == end);
+        if was_told {
+            (self.told, self.given) = (None, None);
+        }
+        was_told
+    }
+
     /// True if nothing is to be told, and nothing was told or tried.
     pub fn is_idle(&self) -> bool {
         self.at.is_none() && self.told.is_none() && self.step.tries == Tries::default()

@@ -131,7 +131,15 @@ impl Naive {
     }
 
     pub fn release_all(&mut self) {
-        self.records.values_mut().for_each(|record| record.claim = None);
+        let ends: Vec<(u32, Option<Millis>)> =
+            self.records.keys().map(|uid| (*uid, self.due(*uid).expires)).collect();
+        for (uid, end) in ends {
+            let Some(record) = self.records.get_mut(&uid) else { continue };
+            record.claim = None;
+            if record.told.is_some() && record.told == end {
+                (record.told, record.given) = (None, None);
+            }
+        }
     }
 
     /// Pods that are kept, in order.
