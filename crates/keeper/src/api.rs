@@ -21,6 +21,7 @@ use tenure_service::call::{ApiError, call};
 use tenure_types::{extension::Extension, keys, projection::Pod};
 use tokio::time::Instant;
 
+use crate::extensions::slim;
 use owners::could_exist;
 
 /// The most Workloads of one job that are listed: there is one, but any user may create others.
@@ -171,7 +172,7 @@ impl ObjectClient {
                 list => list?,
             };
             let readable = list.items.into_iter().filter_map(|guard| guard.0.ok());
-            granted.extend(readable.filter(|extension| extension.granted().is_some()));
+            granted.extend(readable.filter(|extension| extension.granted().is_some()).map(slim));
             token = list.metadata.continue_.filter(|token| !token.is_empty());
             if token.is_none() {
                 return Ok(granted);

@@ -15,9 +15,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams};
-use tenure_policy::extension::{
-    EXTENSION_DENIED, EXTENSION_EXPIRED, EXTENSION_GRANTED, EXTENSION_REQUESTED, EXTENSION_USED,
-};
+use tenure_policy::extension::{EXTENSION_GRANTED, EXTENSION_REQUESTED, EXTENSION_USED};
 use tenure_policy::pause::{
     INVALID_MAX_DURATION, MAX_DURATION_APPROACHING, MAX_DURATION_IGNORED, PAUSE_REVERSED, REACTIVATED,
     REQUEUED, RETURN_REFUSED, RUN_ENDED,
@@ -40,16 +38,8 @@ const FOR_EVENTS: Duration = Duration::from_secs(5);
 /// The reasons of events that are no warnings.
 const NORMAL: [&str; 5] = [REQUEUED, REACTIVATED, EXTENSION_REQUESTED, EXTENSION_GRANTED, EXTENSION_USED];
 
-/// The reasons of events that are known by their note, and not by a time: they are about an annotation, or a request.
-const BY_NOTE: [&str; 7] = [
-    INVALID_MAX_DURATION,
-    MAX_DURATION_IGNORED,
-    EXTENSION_REQUESTED,
-    EXTENSION_GRANTED,
-    EXTENSION_DENIED,
-    EXTENSION_USED,
-    EXTENSION_EXPIRED,
-];
+/// The reasons of events that are known by their note, and not by a time: they are about an annotation.
+const BY_NOTE: [&str; 2] = [INVALID_MAX_DURATION, MAX_DURATION_IGNORED];
 
 /// The longest note that the API server accepts.
 const LONGEST_NOTE_BYTES: usize = 1024;
@@ -79,6 +69,8 @@ pub struct EventRecord {
     pub at: Timestamp,
     /// The pod that caused the action, and its queue, if they are known.
     pub cause: Option<(ObjectReference, String)>,
+    /// The Extension that it is about, which tells it from other events of its reason and time.
+    pub request: Option<ObjectReference>,
     /// The end of the run, of which this is a notice.
     pub end: Option<Timestamp>,
 }
@@ -137,7 +129,7 @@ impl Events {
                 annotations: queue.map(|queue| BTreeMap::from([(EVENT_QUEUE_ANNOTATION.into(), queue)])),
                 ..ObjectMeta::default()
             },
-            related,
+            related: related.or_else(|| happening.request.clone()),
             action: Some(happening.action.into()),
             event_time: Some(MicroTime(time)),
             note: Some(longest_note(happening).into()),
@@ -180,11 +172,15 @@ pub fn longest_note(EventRecord { note, .. }: &EventRecord) -> &str {
 
 /// Returns the name of an event, which follows from what happened.
 pub fn name(happening: &EventRecord) -> String {
-    let EventRecord { object, reason, at, .. } = happening;
+    let EventRecord { object, reason, at, request, .. } = happening;
     let of = |text: &Option<String>, length: usize| {
         text.as_deref().unwrap_or_default().chars().take(length).collect::<String>()
     };
     let (name, uid) = (of(&object.name, 200), of(&object.uid, 8));
+    if let Some(request) = request {
+        let of_request = format!("{} {reason} {at}", request.uid.as_deref().unwrap_or_default());
+        return format!("{}.{uid}{:x}x", name.trim_end_matches(['-', '.']), hash(&of_request));
+    }
     if BY_NOTE.contains(reason) {
         return format!("{}.{uid}{:x}o", name.trim_end_matches(['-', '.']), hash(&happening.note));
     }
@@ -229,7 +225,16 @@ mod tests {
             ..ObjectReference::default()
         };
         let at = Timestamp::from_millisecond(255).unwrap();
-        EventRecord { object, reason, action: "", note: String::new(), at, cause: None, end: None }
+        EventRecord {
+            object,
+            reason,
+            action: "",
+            note: String::new(),
+            at,
+            cause: None,
+            request: None,
+            end: None,
+        }
     }
 
     #[test]

@@ -2,15 +2,19 @@
 
 mod open;
 
-use std::time::Duration;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::DynamicObject;
+use kube::{Resource, core::DynamicObject};
 use serde_json::{Value, json};
 use tenure_index::Uid;
 use tenure_policy::{
+    expiry::Family,
     extension::{self, Decision, RequestedRun},
     pause::OwnerObject,
 };
@@ -25,11 +29,17 @@ use crate::{
     cluster::ClusterState,
     config::Current,
     events::{EventQueue, EventRecord},
+    gate::FreshnessGate,
     limit::WriteLimit,
     metrics::Metrics,
+    queues::QueueReader,
+    recent::EVENT_REPAIR,
+    slots::{FairSlots, TakenSlot},
 };
 
-pub use open::{ExtensionStore, OpenExtensions};
+pub use open::{ExtensionStore, OpenExtensions, slim};
+
+use open::MOST_PENDING;
 
 /// The name in `status.by` for decisions of the keeper.
 pub const KEEPER: &str = "tenure-keeper";
@@ -38,19 +48,20 @@ pub const KEEPER: &str = "tenure-keeper";
 const UNREADABLE: &str =
     "The keeper may not read it: a workload that Tenure pauses gets more time, or a pod without one";
 
-/// Extensions that are handled at the same time.
-const AT_ONCE: usize = 8;
-
 /// The time between two looks at unchanged extensions.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 /// The controller of extensions.
 pub struct ExtensionController {
+    pub gate: FreshnessGate,
+    pub queues: QueueReader,
     pub cluster: ClusterState,
     pub open: OpenExtensions,
     pub clock: ServerClock,
     pub objects: ObjectClient,
     pub limit: WriteLimit,
+    /// For extensions that are handled at the same time.
+    pub slots: FairSlots,
     pub config: Current,
     pub events: EventQueue,
     pub metrics: Metrics,
@@ -72,7 +83,11 @@ enum TargetState {
 impl ExtensionController {
     /// Works whenever this keeper leads, until `shutdown`; then finishes what is in flight.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        lead.work(shutdown, async || self.work(shutdown).await, || self.metrics.pending_extensions(0)).await;
+        let lost = || {
+            self.open.release();
+            self.metrics.pending_extensions(0);
+        };
+        lead.work(shutdown, async || self.work(shutdown).await, lost).await;
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
@@ -81,11 +96,8 @@ impl ExtensionController {
         let mut handled = FuturesUnordered::new();
         loop {
             let is_open = !shutdown.is_cancelled();
-            while is_open
-                && handled.len() < AT_ONCE
-                && let Some(extension) = self.open.take_due()
-            {
-                handled.push(self.handle(extension));
+            while is_open && let Some((extension, slot)) = self.open.take_due(&self.slots) {
+                handled.push(self.handle(extension, slot));
             }
             self.metrics.pending_extensions(self.open.pending());
             if !is_open && handled.is_empty() {
@@ -94,51 +106,75 @@ impl ExtensionController {
             tokio::select! {
                 Some(()) = handled.next() => {}
                 _ = looks.tick() => {}
+                () = self.slots.changed(), if is_open => {}
                 () = changes.next(), if is_open => {}
                 () = shutdown.cancelled(), if is_open => {}
             }
         }
     }
 
-    async fn handle(&self, extension: Extension) {
-        let Err(error) = self.try_to_handle(&extension).await else { return };
+    async fn handle(&self, extension: Arc<Extension>, slot: TakenSlot) {
+        // all work of the keeper is one task: it has its turn after each extension
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        let run = self.run_of(&extension);
+        let cost = begun.elapsed();
+        let result = slot.watch(self.try_to_handle(&extension, run)).await;
+        self.open.give_back(&extension, cost, result.is_err());
+        let Err(error) = result else { return };
         let of = |text: &Option<String>| text.clone().unwrap_or_default();
         let (namespace, name) = (of(&extension.metadata.namespace), of(&extension.metadata.name));
         let error = with_causes(&error);
         warn!(%namespace, extension = %name, error, "Failed to decide about an extension: will try again");
     }
 
-    async fn try_to_handle(&self, extension: &Extension) -> Result<(), ApiError> {
-        if extension.state() == ExtensionState::Denied {
+    async fn try_to_handle(&self, extension: &Extension, run: RequestedRun) -> Result<(), ApiError> {
+        self.tell_owed(extension);
+        let state = extension.state();
+        if matches!(state, ExtensionState::Denied | ExtensionState::Expired) {
             self.open.close(extension);
-            let is_of_late = open::is_of_late(extension, self.clock.now());
-            if is_of_late {
-                self.tell(extension);
-            }
             return Ok(());
         }
-        let (decision, message) = self.decide(extension).await?;
-        if extension.state() == ExtensionState::Granted && open::is_by_a_person(extension) {
-            self.tell_once(extension);
-        }
+        let (decision, message) = self.decide(extension, &run).await?;
         let now = self.clock.now();
+        let deny = |why| json!({"state": "Denied", "by": KEEPER, "at": at(now), "message": why});
         let status = match decision {
             Decision::Keep => return Ok(()),
+            Decision::Await(_) if extension.status.is_none() && self.open.has_too_many(extension) => deny(
+                format!("{MOST_PENDING} other requests for this workload wait for approval: no more may"),
+            ),
             Decision::Await(message) => json!({"state": "Pending", "message": message}),
+            Decision::Grant(_) if !self.is_up_to_date(&run).await? => return Ok(()),
             Decision::Grant(_) => json!({
                 "state": "Granted", "granted": extension.spec.duration, "by": KEEPER, "at": at(now), "message": null,
             }),
-            Decision::Deny(why) => json!({"state": "Denied", "by": KEEPER, "at": at(now), "message": why}),
-            Decision::End if extension.state() == ExtensionState::Granted => json!({"state": "Used"}),
+            Decision::Deny(why) => deny(why),
+            Decision::End if state == ExtensionState::Granted => {
+                let status = ExtensionStatus { state: Some(ExtensionState::Used), ..status_of(extension) };
+                let used = Extension { status: Some(status), ..extension.clone() };
+                // nothing would show that its event is missing
+                self.events.tell_first(self.event(&used).into_iter().collect()).await;
+                json!({"state": "Used"})
+            }
             Decision::End => json!({"state": "Expired", "by": KEEPER, "at": at(now), "message": message}),
         };
         self.write(extension, &status).await
     }
 
+    /// True if the queues that allow time to a run are as they are known.
+    async fn is_up_to_date(&self, run: &RequestedRun) -> Result<bool, ApiError> {
+        let RequestedRun::Going(run) = run else { return Ok(true) };
+        Ok(self.gate.is_open() && self.queues.are_as_known(Family::Runai, &run.queue).await?)
+    }
+
     /// Decides about an extension; the message is for one that ends.
-    async fn decide(&self, extension: &Extension) -> Result<(Decision, String), ApiError> {
+    async fn decide(
+        &self,
+        extension: &Extension,
+        run: &RequestedRun,
+    ) -> Result<(Decision, String), ApiError> {
         let target = &extension.spec.target;
-        let mut run = self.run_of(extension);
+        let mut run = run.clone();
         let ended =
             || extension::run_ended(&reference(&owner(target), extension.metadata.namespace.as_deref()));
         let (mut message, is_pending) = (ended(), extension.state() == ExtensionState::Pending);
@@ -219,25 +255,49 @@ impl ExtensionController {
                 Some(ExtensionStatus { state: Some(ExtensionState::Pending), ..ExtensionStatus::default() });
             self.tell(&Extension { status, ..extension.clone() });
         }
-        self.tell(&written);
+        if state != ExtensionState::Used {
+            self.tell(&written);
+        }
         Ok(())
     }
 
-    /// Writes the event about a decision of a person, unless this keeper has.
-    fn tell_once(&self, extension: &Extension) {
-        if self.open.take_untold(extension, self.clock.now()) {
+    /// Writes the event about a step that the object shows, if that is so young that its event may be missing.
+    fn tell_owed(&self, extension: &Extension) {
+        if let Some(at) = step_at(extension)
+            && extension.status.is_some()
+            && self.clock.now().duration_since(at) <= EVENT_REPAIR
+        {
             self.tell(extension);
         }
     }
 
+    /// Writes the event about the step that an extension shows, unless this keeper has.
     fn tell(&self, extension: &Extension) {
-        let Some((reason, note)) = extension::told(extension) else { return };
-        let now = self.clock.now();
+        self.events.extend(
+            self.event(extension).filter(|event| self.open.is_untold(extension, event.reason, event.at)),
+        );
+    }
+
+    fn event(&self, extension: &Extension) -> Option<EventRecord> {
+        let (reason, note) = extension::told(extension)?;
         let namespace = extension.metadata.namespace.as_deref();
         let object = reference(&owner(&extension.spec.target), namespace);
-        let event =
-            EventRecord { object, reason, action: "Extending", note, at: now, cause: None, end: None };
-        self.events.extend([event]);
+        let at = step_at(extension).unwrap_or_else(|| self.clock.now());
+        let request = Some(extension.object_ref(&()));
+        Some(EventRecord { object, reason, action: "Extending", note, at, cause: None, request, end: None })
+    }
+}
+
+/// The status of an extension, which may have none.
+fn status_of(extension: &Extension) -> ExtensionStatus {
+    extension.status.clone().unwrap_or_default()
+}
+
+/// The time of the step that an extension shows: of the request, or of the decision.
+fn step_at(extension: &Extension) -> Option<Timestamp> {
+    match extension.state() {
+        ExtensionState::Pending => extension.metadata.creation_timestamp.as_ref().map(|at| at.0),
+        _ => extension.status.as_ref().and_then(|status| status.at),
     }
 }
 

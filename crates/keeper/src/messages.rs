@@ -149,7 +149,7 @@ impl Told {
 
 /// Returns the message about an event.
 fn message(event: &EventRecord, now: Timestamp) -> Message {
-    let EventRecord { object, reason, action: _, note: _, at, cause, end } = event;
+    let EventRecord { object, reason, action: _, note: _, at, cause, request: _, end } = event;
     let is_pod = |object: &ObjectReference| object.kind.as_deref() == Some("Pod");
     let pod = cause.as_ref().and_then(|(pod, _)| pod.name.clone().filter(|_| is_pod(pod)));
     Message {

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt::Debug,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -24,14 +25,18 @@ const READING_AGE: Duration = Duration::from_secs(1);
 /// The number of readings from which on old ones are dropped.
 const READINGS: usize = 1_000;
 
-/// Compares queues with what their watches have shown.
+/// When each queue was read, and whether it was as it is known.
+type Readings = BTreeMap<(Family, String), (Instant, bool)>;
+
+/// Compares queues with what their watches have shown. Clones share the readings.
+#[derive(Clone)]
 pub struct QueueReader {
     client: Client,
     cluster: ClusterState,
     version: QueueVersion,
     t9k_system_namespace: String,
     /// The queues that were read a moment ago, and whether they were as they are known.
-    readings: Mutex<BTreeMap<(Family, String), (Instant, bool)>>,
+    readings: Arc<Mutex<Readings>>,
 }
 
 impl QueueReader {
@@ -41,7 +46,7 @@ impl QueueReader {
         version: QueueVersion,
         t9k_system_namespace: String,
     ) -> Self {
-        let (cluster, readings) = (cluster.clone(), Mutex::default());
+        let (cluster, readings) = (cluster.clone(), Arc::default());
         Self { client, cluster, version, t9k_system_namespace, readings }
     }
 

@@ -193,6 +193,7 @@ impl Requeuer {
             note,
             at: self.clock.now(),
             cause: None,
+            request: None,
             end: None,
         }
     }
@@ -212,6 +213,7 @@ pub fn told_of_return(
         note: pause::came_back(record, state.count, known, early),
         at,
         cause: None,
+        request: None,
         end: None,
     }
 }

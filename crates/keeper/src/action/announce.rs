@@ -160,7 +160,16 @@ impl Pauser {
         // a dry run notes nothing: after a restart, the time of the point tells that the event has been written
         let at = if self.dry_run { points.last(end, now).unwrap_or(end) } else { given };
         let note = if self.dry_run { pause::dry_run(&note) } else { note };
-        EventRecord { object, reason, action: "Announcing", note, at, cause: None, end: Some(end) }
+        EventRecord {
+            object,
+            reason,
+            action: "Announcing",
+            note,
+            at,
+            cause: None,
+            request: None,
+            end: Some(end),
+        }
     }
 }
 

@@ -90,6 +90,7 @@ impl Pauser {
             note,
             at: due.deadline,
             cause: Some((object.clone(), due.queue.clone())),
+            request: None,
             end: None,
         };
         if task == Task::Evict {
@@ -107,6 +108,7 @@ impl Pauser {
             action: "Announcing",
             at,
             cause: None,
+            request: None,
             end: Some(end),
             ..event("", pause::approaching(end, &due.queue, &object, AtEnd::Deleted))
         });
@@ -130,6 +132,7 @@ impl Pauser {
             note,
             at: due.deadline,
             cause: cause.clone(),
+            request: None,
             end: None,
         };
         let (result, served) = (ActionResult::OwnerDeleted(owner.clone()), BatchCoverage::All);
@@ -147,6 +150,7 @@ impl Pauser {
             action: "Announcing",
             at,
             cause: None,
+            request: None,
             end: Some(end),
             ..event("", pause::approaching(end, &due.queue, &known.object, AtEnd::OwnerDeleted))
         }));

@@ -35,7 +35,16 @@ impl Pauser {
                 uid: Some(uid.text()),
                 ..ObjectReference::default()
             };
-            Some(EventRecord { object, reason, action: "Reading", note, at: now, cause: None, end: None })
+            Some(EventRecord {
+                object,
+                reason,
+                action: "Reading",
+                note,
+                at: now,
+                cause: None,
+                request: None,
+                end: None,
+            })
         };
         notes.into_iter().filter_map(event).collect()
     }

@@ -228,7 +228,7 @@ mod tests {
             ..ObjectReference::default()
         };
         let (note, at) = (String::new(), Timestamp::UNIX_EPOCH);
-        EventRecord { object, reason: "", action: "", note, at, cause: None, end: None }
+        EventRecord { object, reason: "", action: "", note, at, cause: None, request: None, end: None }
     }
 
     fn events(namespace: &str, count: usize) -> impl Iterator<Item = EventRecord> {

@@ -125,7 +125,7 @@ mod tests {
             ..ObjectReference::default()
         };
         let (note, at) = (String::new(), Timestamp::UNIX_EPOCH);
-        EventRecord { object, reason: "", action: "", note, at, cause: None, end: None }
+        EventRecord { object, reason: "", action: "", note, at, cause: None, request: None, end: None }
     }
 
     fn writer(taken: &Arc<Mutex<Vec<Instant>>>) -> EventWriter {

@@ -1,7 +1,11 @@
 //! Extensions that may need something: a decision, an event, or an end.
+//!
+//! Any user may create many. So namespaces take turns, unchanged extensions of a namespace take a small share of the
+//! time, and of each only what decisions need is kept.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    ops::Bound::{Excluded, Included, Unbounded},
     sync::Arc,
     time::Duration,
 };
@@ -14,76 +18,181 @@ use tenure_service::watch::Store;
 use tenure_types::extension::{Extension, ExtensionState};
 use tokio::time::Instant;
 
-use super::KEEPER;
-use crate::{cluster::ClusterState, recent::EVENT_REPAIR};
+use crate::{
+    cluster::ClusterState,
+    slots::{FairSlots, TakenSlot},
+};
 
 /// The time after which an extension is looked at again that hasn't changed: its run may have ended.
 const AGAIN_AFTER: Duration = Duration::from_secs(3);
 
+/// The longest time after a failure until an extension is looked at again.
+const LONGEST_RETRY: Duration = Duration::from_mins(5);
+
+/// Looks at the unchanged extensions of a namespace take at most this part of the time.
+const SHARE: u32 = 50;
+
+/// The most requests for a workload that wait for a decision at the same time.
+pub const MOST_PENDING: usize = 16;
+
 /// The open extensions, as the watch has shown them. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct OpenExtensions(Arc<Mutex<HashMap<Uid, Open>>>);
+pub struct OpenExtensions(Arc<Mutex<Opened>>);
+
+#[derive(Debug, Default)]
+struct Opened {
+    by_uid: HashMap<Uid, Open>,
+    /// The times at which those are due that aren't handled at the moment, by namespace.
+    due: BTreeMap<String, BTreeSet<(Instant, Uid)>>,
+    /// The namespace that had the last turn.
+    last: String,
+    pending: usize,
+}
 
 #[derive(Debug)]
 struct Open {
-    extension: Extension,
+    extension: Arc<Extension>,
     due: Instant,
+    is_handled: bool,
     /// The workload that it names was found.
     is_verified: bool,
-    is_told: bool,
+    /// The events that this keeper has told: the reason and the time of each.
+    told: Vec<(&'static str, Timestamp)>,
+    failures: u32,
+}
+
+impl Opened {
+    fn insert(&mut self, open: Open) {
+        let uid = uid(&open.extension);
+        self.pending = self.pending.saturating_add(usize::from(is_pending(&open.extension)));
+        if !open.is_handled {
+            self.due.entry(namespace(&open.extension).to_owned()).or_default().insert((open.due, uid));
+        }
+        self.by_uid.insert(uid, open);
+    }
+
+    fn remove(&mut self, uid: Uid) -> Option<Open> {
+        let open = self.by_uid.remove(&uid)?;
+        self.pending = self.pending.saturating_sub(usize::from(is_pending(&open.extension)));
+        let namespace = namespace(&open.extension);
+        if let Some(due) = self.due.get_mut(namespace) {
+            due.remove(&(open.due, uid));
+            if due.is_empty() {
+                self.due.remove(namespace);
+            }
+        }
+        Some(open)
+    }
+
+    /// The namespace whose turn it is of those that have something due and get a slot, and what is due there first.
+    fn next(&self, now: Instant, slots: &FairSlots) -> Option<(Uid, TakenSlot)> {
+        let after = self.due.range::<str, _>((Excluded(self.last.as_str()), Unbounded));
+        let in_turn = after.chain(self.due.range::<str, _>((Unbounded, Included(self.last.as_str()))));
+        let due = in_turn.filter_map(|(namespace, due)| {
+            let (at, uid) = due.first()?;
+            (*at <= now).then_some((namespace, *uid))
+        });
+        due.map(|(namespace, uid)| slots.take(namespace).map(|slot| (uid, slot))).find_map(|taken| taken)
+    }
 }
 
 impl OpenExtensions {
     fn apply(&self, extension: Extension) {
         let mut open = self.0.lock();
-        let uid = uid(&extension);
+        let known = open.remove(uid(&extension));
         if !is_open(&extension) {
-            open.remove(&uid);
             return;
         }
-        let known = open.remove(&uid);
-        let is_verified = known.as_ref().is_some_and(|known| known.is_verified);
-        let is_told = known.is_some_and(|known| known.is_told);
-        open.insert(uid, Open { extension, due: Instant::now(), is_verified, is_told });
+        let (is_handled, is_verified, told) =
+            known.map_or_else(Default::default, |known| (known.is_handled, known.is_verified, known.told));
+        let extension = Arc::new(extension);
+        open.insert(Open { extension, due: Instant::now(), is_handled, is_verified, told, failures: 0 });
     }
 
-    /// Takes an extension that is due. It is due again after a while.
-    pub fn take_due(&self) -> Option<Extension> {
-        let now = Instant::now();
+    /// Takes an extension that is due, of a namespace that gets a slot. It is to be given back.
+    pub fn take_due(&self, slots: &FairSlots) -> Option<(Arc<Extension>, TakenSlot)> {
         let mut open = self.0.lock();
-        let due = open.values_mut().filter(|open| open.due <= now).min_by_key(|open| open.due)?;
-        due.due = now + AGAIN_AFTER;
-        Some(due.extension.clone())
+        let (uid, slot) = open.next(Instant::now(), slots)?;
+        let taken = open.remove(uid)?;
+        let extension = Arc::clone(&taken.extension);
+        namespace(&extension).clone_into(&mut open.last);
+        open.insert(Open { is_handled: true, ..taken });
+        Some((extension, slot))
+    }
+
+    /// Gives an extension back that was taken, and that it took so long to look at. It is due again after a while or, if it
+    /// has changed meanwhile, at once.
+    pub fn give_back(&self, extension: &Extension, cost: Duration, has_failed: bool) {
+        let mut open = self.0.lock();
+        let Some(taken) = open.remove(uid(extension)) else { return };
+        let version = |of: &Extension| of.metadata.resource_version.clone();
+        let of_namespace = open.due.get(namespace(extension)).map_or(0, BTreeSet::len);
+        let others = u32::try_from(of_namespace).unwrap_or(u32::MAX).saturating_add(1);
+        let failures = if has_failed { taken.failures.saturating_add(1) } else { 0 };
+        let after = if has_failed {
+            AGAIN_AFTER.saturating_mul(1 << failures.min(8)).min(LONGEST_RETRY)
+        } else {
+            cost.saturating_mul(SHARE).saturating_mul(others).clamp(AGAIN_AFTER, LONGEST_RETRY * 12)
+        };
+        let is_changed = version(&taken.extension) != version(extension);
+        let due = if is_changed { taken.due } else { Instant::now() + after };
+        open.insert(Open { due, is_handled: false, failures, ..taken });
+    }
+
+    /// Takes all back that was taken, and forgets what was told: the keeper has lost the lead, and its events with it.
+    pub fn release(&self) {
+        let mut open = self.0.lock();
+        let uids: Vec<Uid> = open.by_uid.keys().copied().collect();
+        for uid in uids {
+            if let Some(taken) = open.remove(uid) {
+                open.insert(Open { is_handled: false, told: Vec::new(), due: Instant::now(), ..taken });
+            }
+        }
     }
 
     /// The number of extensions that wait for a decision.
     pub fn pending(&self) -> usize {
-        let is_pending = |open: &&Open| open.extension.state() == ExtensionState::Pending;
-        self.0.lock().values().filter(is_pending).count()
+        self.0.lock().pending
+    }
+
+    /// True if [`MOST_PENDING`] other requests for the workload of an extension wait for a decision.
+    pub fn has_too_many(&self, extension: &Extension) -> bool {
+        let open = self.0.lock();
+        let of_namespace = open.due.get(namespace(extension)).into_iter().flatten();
+        let others = of_namespace.filter_map(|(_, uid)| open.by_uid.get(uid)).filter(|other| {
+            other.extension.spec.target.uid == extension.spec.target.uid
+                && other.extension.status.is_some()
+                && is_pending(&other.extension)
+        });
+        others.take(MOST_PENDING).count() == MOST_PENDING
     }
 
     /// Forgets an extension that needs nothing more.
     pub fn close(&self, extension: &Extension) {
-        self.0.lock().remove(&uid(extension));
+        self.0.lock().remove(uid(extension));
     }
 
     /// True if the workload of an extension hasn't been looked at.
     pub fn is_unverified(&self, extension: &Extension) -> bool {
-        !self.0.lock().get(&uid(extension)).is_some_and(|open| open.is_verified)
+        !self.0.lock().by_uid.get(&uid(extension)).is_some_and(|open| open.is_verified)
     }
 
     /// Notes that the workload of an extension was found.
     pub fn verified(&self, extension: &Extension) {
-        if let Some(open) = self.0.lock().get_mut(&uid(extension)) {
+        if let Some(open) = self.0.lock().by_uid.get_mut(&uid(extension)) {
             open.is_verified = true;
         }
     }
 
-    /// True if the event about a recent decision may be missing. Returns true only once for each decision.
-    pub fn take_untold(&self, extension: &Extension, now: Timestamp) -> bool {
+    /// Returns true if this keeper has not told an event yet, and notes that it does.
+    pub fn is_untold(&self, extension: &Extension, reason: &'static str, at: Timestamp) -> bool {
         let mut open = self.0.lock();
-        let open = open.get_mut(&uid(extension));
-        open.is_some_and(|open| !std::mem::replace(&mut open.is_told, true)) && is_of_late(extension, now)
+        let Some(open) = open.by_uid.get_mut(&uid(extension)) else { return true };
+        let is_untold = !open.told.contains(&(reason, at));
+        if is_untold {
+            open.told.push((reason, at));
+        }
+        is_untold
     }
 }
 
@@ -91,24 +200,24 @@ fn uid(extension: &Extension) -> Uid {
     Uid::of(extension.metadata.uid.as_deref().unwrap_or_default())
 }
 
+fn namespace(extension: &Extension) -> &str {
+    extension.metadata.namespace.as_deref().unwrap_or_default()
+}
+
+fn is_pending(extension: &Extension) -> bool {
+    extension.state() == ExtensionState::Pending
+}
+
+/// True for an extension that is to be decided or to end, or whose event may be missing.
 fn is_open(extension: &Extension) -> bool {
     match extension.state() {
-        ExtensionState::Pending | ExtensionState::Granted => true,
-        ExtensionState::Denied => is_by_a_person(extension),
-        ExtensionState::Used | ExtensionState::Expired => false,
+        ExtensionState::Pending
+        | ExtensionState::Granted
+        | ExtensionState::Denied
+        | ExtensionState::Expired => true,
+        // it is told first
+        ExtensionState::Used => false,
     }
-}
-
-/// True if a person has decided.
-pub fn is_by_a_person(extension: &Extension) -> bool {
-    let by = extension.status.as_ref().and_then(|status| status.by.as_deref());
-    by.is_some_and(|by| by != KEEPER)
-}
-
-/// True if a decision is so young that its event may be missing.
-pub fn is_of_late(extension: &Extension, now: Timestamp) -> bool {
-    let at = extension.status.as_ref().and_then(|status| status.at);
-    at.is_none_or(|at| now.duration_since(at) <= EVENT_REPAIR)
 }
 
 /// Takes extensions into the index, and keeps the open ones.
@@ -126,17 +235,34 @@ impl Store<Extension> for ExtensionStore {
     }
 
     fn apply(&mut self, extension: Extension) {
+        let extension = slim(extension);
         self.cluster.change(|index| index.apply_extension(&extension));
         self.open.apply(extension);
     }
 
     fn delete(&mut self, uid: &Uid) {
-        self.open.0.lock().remove(uid);
+        self.open.0.lock().remove(*uid);
         self.cluster.change(|index| index.delete_extension(*uid));
     }
 
     fn retain(&mut self, uids: &HashSet<Uid>) {
-        self.open.0.lock().retain(|uid, _| uids.contains(uid));
+        let mut open = self.open.0.lock();
+        let gone: Vec<Uid> = open.by_uid.keys().filter(|uid| !uids.contains(uid)).copied().collect();
+        for uid in gone {
+            open.remove(uid);
+        }
+        drop(open);
         self.cluster.change(|index| index.retain_extensions(uids));
     }
 }
+
+/// Leaves out what no decision needs: its size is the user's choice.
+pub fn slim(extension: Extension) -> Extension {
+    let ObjectMeta { name, namespace, uid, resource_version, creation_timestamp, .. } = extension.metadata;
+    let metadata =
+        ObjectMeta { name, namespace, uid, resource_version, creation_timestamp, ..ObjectMeta::default() };
+    Extension { metadata, ..extension }
+}
+
+#[cfg(test)]
+mod tests;

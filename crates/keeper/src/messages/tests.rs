@@ -46,6 +46,7 @@ fn event(reason: &'static str, time: &str) -> EventRecord {
         note: "It has ended".into(),
         at: at(time),
         cause,
+        request: None,
         end: None,
     }
 }

@@ -71,7 +71,7 @@ impl Parts {
         Work {
             stamps: self.stamps(),
             labels: acts.then(|| self.labels()),
-            extensions: acts.then(|| self.extensions(&events)),
+            extensions: acts.then(|| self.extensions(&events, queues.clone())),
             terminations: acts.then(|| self.terminations()),
             returns: acts.then(|| self.returns(&events)),
             pod_notices: acts.then(|| self.pod_notices(&announcements, &told)),
@@ -221,13 +221,16 @@ impl Parts {
         }
     }
 
-    fn extensions(&self, events: &EventQueue) -> ExtensionController {
+    fn extensions(&self, events: &EventQueue, queues: QueueReader) -> ExtensionController {
         ExtensionController {
+            gate: self.gate.clone(),
+            queues,
             cluster: self.cluster.clone(),
             open: self.extensions.clone(),
             clock: self.clock.clone(),
             objects: self.objects(),
             limit: self.limit(),
+            slots: FairSlots::default(),
             config: self.config.clone(),
             events: events.clone(),
             metrics: self.metrics.clone(),

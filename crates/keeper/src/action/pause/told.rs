@@ -26,6 +26,7 @@ pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &Paused
         note,
         at: record.at,
         cause: None,
+        request: None,
         end: None,
     };
     let paused =
@@ -57,6 +58,7 @@ pub(super) fn not_paused_again(
         note: pause::undone(record, reversals, known),
         at: due.deadline,
         cause: Some((reference(&of_pod(pod), Some(&due.namespace)), due.queue.clone())),
+        request: None,
         end: None,
     }
 }
@@ -82,6 +84,7 @@ impl Pauser {
             note: pause::held_up(&known.object),
             at,
             cause: None,
+            request: None,
             end: None,
         })
     }
