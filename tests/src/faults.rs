@@ -73,7 +73,8 @@ pub async fn play_all(plans: Vec<(kinds::Kind, u64)>, at_a_time: usize) -> Resul
         for violation in &verdict.violations {
             println!("          {violation}");
         }
-        if env::var_os("FAULTS_SEED").is_some_and(|seed| !seed.is_empty()) && verdict.violations.is_empty() {
+        let is_chosen = env::var_os("FAULTS_SEED").is_some_and(|seed| !seed.is_empty());
+        if is_chosen || !verdict.violations.is_empty() {
             println!("{}", verdict.timeline);
         }
         verdict

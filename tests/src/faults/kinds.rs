@@ -150,6 +150,16 @@ fn late_watches(draw: &mut Draw) -> Vec<Fault> {
     ]
 }
 
+/// Events that hang, until the leader loses the lead with them for so short a time that it takes the lead again.
+fn lead_lost_with_events(draw: &mut Draw) -> Vec<Fault> {
+    let (at, hang, cut) = (draw.between(500, 9_000), draw.between(1_000, 3_000), draw.between(4_400, 5_400));
+    let hanging = What::Rule(Rule::new(EVENTS, Deed::Freeze));
+    vec![
+        Fault { at, lasts: hang + cut, whom: Whom::Keepers, what: hanging },
+        Fault { at: at + hang, lasts: cut, whom: Whom::Leader, what: What::Cut },
+    ]
+}
+
 /// Watches that end, and lists that can't be had.
 fn lost_watches(draw: &mut Draw, to_lists: Deed) -> Vec<Fault> {
     let (at, lasts) = (draw.between(500, 4_000), draw.between(13_000, 18_000));
@@ -187,6 +197,7 @@ kinds! {
     "cut-for-moments", "K1", d => for_a_while(d, Whom::Keepers, What::Cut, (1_000, 3_500));
     "cut-past-the-lease", "K1", d => for_a_while(d, Whom::Keepers, What::Cut, (7_000, 13_000));
     "leader-cut-off", "K7", d => for_a_while(d, Whom::Leader, What::Cut, (8_000, 14_000));
+    "lead-lost-with-events", "K7", d => lead_lost_with_events(d);
     "standby-cut-off", "K7", d => for_a_while(d, Whom::Standby, What::Cut, (5_000, 12_000));
     "connections-closed-once", "K1, K2", d => once(d, What::Sever);
     "connections-closed-again-and-again", "K1, K2", d => again(d, 5, Whom::Keepers, &What::Sever, (500, 1_500));
