@@ -30,13 +30,13 @@ pub struct Held {
 type Data = BTreeMap<String, ByteString>;
 
 impl Held {
-    /// Reads the data of the Secret. What can't be read counts as missing.
+    /// Reads the data of the Secret. What can't be read counts as missing, and so does a pair whose key isn't that of its
+    /// certificate: nothing could be served or signed with it.
     pub fn of(data: &Data) -> Self {
         let text =
             |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok().filter(|text| !text.is_empty());
         let pair = |[certificate, key]: [&str; 2]| {
-            let pair = Pair { certificate: text(certificate)?, key: text(key)? };
-            Certificate::read(pair.certificate.as_bytes()).map(|_| pair)
+            Some(Pair { certificate: text(certificate)?, key: text(key)? }).filter(Pair::matches)
         };
         let authority = |keys| pair(keys).filter(|pair| Authority::from_pair(pair).is_ok());
         Self {

@@ -64,6 +64,27 @@ fn what_cannot_be_read_counts_as_missing() {
 }
 
 #[test]
+fn a_pair_whose_key_is_of_another_certificate_or_none_counts_as_missing() {
+    let held = after(&after(&Held::default(), RenewalStep::Begin, 0), RenewalStep::AddNext, 400);
+    let other = after(&Held::default(), RenewalStep::Begin, 0).data();
+    for bad in [other["tls.key"].clone(), other["ca.key"].clone(), ByteString(b"no key".to_vec())] {
+        let with = |key: &str| {
+            let mut data = held.data();
+            data.insert(key.into(), bad.clone());
+            Held::of(&data)
+        };
+        let (leaf, current, next) = (with("tls.key"), with("ca.key"), with("next-ca.key"));
+        assert!(leaf.leaf().is_none() && current.authority().is_none() && next.next.is_none());
+        let step_at = |held: &Held, seconds| step(&held.facts(&names()), None, at(seconds), &LIFETIMES);
+        assert_eq!(step_at(&leaf, 1), Some(RenewalStep::RenewLeaf));
+        assert!(after(&leaf, RenewalStep::RenewLeaf, 1).leaf().unwrap().matches());
+        assert_eq!(step_at(&current, 1), Some(RenewalStep::Begin));
+        assert_eq!(step_at(&next, 400), Some(RenewalStep::RenewLeaf), "the first one is old");
+        assert_eq!(step_at(&after(&next, RenewalStep::RenewLeaf, 400), 400), Some(RenewalStep::AddNext));
+    }
+}
+
+#[test]
 fn the_key_of_an_authority_is_gone_once_the_next_one_signs() {
     let held = after(&after(&Held::default(), RenewalStep::Begin, 0), RenewalStep::AddNext, 400);
     let first = held.current.clone().unwrap();
