@@ -102,6 +102,23 @@ async fn queues_of_both_versions_are_readable_at_each_step_of_a_release() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_was_deleted_is_made_again_and_the_authorities_are_kept_as_before() {
+    let world = World::start("cert-lease", 1, &[]).await;
+    world.helm("install", &["--create-namespace"]).await;
+    let _webhook = world.ready_webhook(0, &["--tls-reload-interval=200ms"]).await;
+    let lease = ["lease", "tenure-webhook", "-n", RELEASE_NAMESPACE];
+    let held = async || {
+        let lease = [&["get"], &lease[..], &["-o", "jsonpath={.spec.holderIdentity}"]].concat();
+        let holder = world.cluster.kubectl(&lease).await?.success().unwrap_or_default();
+        Ok((!holder.is_empty()).then_some(()))
+    };
+    eventually("the Lease to be held", DEADLINE, held).await.unwrap();
+    world.kubectl(&[&["delete"], &lease[..]].concat()).await;
+    eventually("the Lease to be held again", DEADLINE, held).await.unwrap();
+    world.assert_kept().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_definition_of_kubectl_is_converted_again_when_a_webhook_starts_after_an_uninstall() {
     let world = World::start("cert-restored", 1, &["crds.install=false"]).await;
     world.kubectl(&["apply", "-f", crate::world::FILES]).await;
