@@ -49,6 +49,8 @@ const UNTIL_READY: Duration = Duration::from_millis(500);
 /// Makes certificates, or takes up what another replica has made.
 pub struct CertificateManager {
     client: Client,
+    /// The client for the Lease alone.
+    of_lease: Client,
     secrets: Api<Secret>,
     namespace: String,
     secret: String,
@@ -71,7 +73,7 @@ pub struct CertificateManager {
 impl CertificateManager {
     /// Keeps the certificates. Never ends; after `stop` another replica writes.
     pub async fn keep(mut self, stop: CancellationToken) {
-        let (leadership, election) = elect(self.client.clone(), &self.namespace, self.lease.clone());
+        let (leadership, election) = elect(self.of_lease.clone(), &self.namespace, self.lease.clone());
         let work = async {
             loop {
                 let mut troubles = Vec::new();
