@@ -10,7 +10,7 @@ mod held;
 mod plan;
 pub mod trust;
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use json_patch::Patch as JsonPatch;
@@ -28,17 +28,14 @@ use tenure_service::{
     readiness::Awaited,
     validity::CertificateEnds,
 };
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
+use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use args::{CertificateArgs, ConfiguredArgs};
 use held::Held;
 use plan::{Lifetimes, RenewalStep};
-use trust::Truster;
+use trust::{Trust, TrustedSince, Truster};
 
 /// The field manager of all that the webhook writes.
 pub const MANAGER: &str = "tenure-webhook";
@@ -64,8 +61,8 @@ pub struct CertificateManager {
     /// The condition that all objects trust the certificate, which is met once.
     trusted: Awaited,
     is_ready: bool,
-    /// The authorities that all objects trust, and the time since which they do.
-    trusted_since: Option<(String, Instant)>,
+    /// The authorities that all objects trust.
+    trusted_since: TrustedSince,
     /// The errors that were last logged, so that they aren't logged each time.
     troubles: Vec<String>,
 }
@@ -113,10 +110,10 @@ impl CertificateManager {
             self.spread(held.bundle(), leadership, troubles).await;
         }
         if !leads {
-            self.trusted_since = None;
+            self.trusted_since.forget();
             return Ok(false);
         }
-        let trusted_for = self.trusted_since.as_ref().map(|(_, since)| since.elapsed());
+        let trusted_for = self.trusted_since.time(Instant::now());
         let now = SystemTime::now();
         let facts = held.facts(&self.names);
         let Some(step) = plan::step(&facts, trusted_for, now, &self.lifetimes) else { return Ok(false) };
@@ -147,17 +144,16 @@ impl CertificateManager {
         if bundle.is_empty() {
             return;
         }
-        let mut all = true;
+        let mut all = Trust::Present;
         for truster in &self.trusters {
             let trusts = truster.trusts(&self.client, &bundle, &self.names, || leadership.holds()).await;
-            all &= trusts.unwrap_or_else(|error| {
+            all = all.min(trusts.unwrap_or_else(|error| {
                 troubles.push(with_causes(&*error));
-                false
-            });
+                Trust::Missing
+            }));
         }
-        let before = self.trusted_since.take().filter(|(trusted, _)| *trusted == bundle);
-        self.trusted_since = all.then(|| before.unwrap_or_else(|| (bundle, Instant::now())));
-        if all && !self.is_ready {
+        self.trusted_since.observe(bundle, all, Instant::now());
+        if all != Trust::Missing && !self.is_ready {
             self.is_ready = true;
             self.trusted.done();
         }

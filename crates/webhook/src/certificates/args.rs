@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use super::{
     CertificateManager,
     plan::Lifetimes,
-    trust::Truster,
+    trust::{TrustedSince, Truster},
 };
 
 /// The objects that name this webhook, and how.
@@ -145,7 +145,7 @@ impl CertificateArgs {
             made,
             trusted: readiness.awaiting("configurations that trust the certificate"),
             is_ready: false,
-            trusted_since: None,
+            trusted_since: TrustedSince::default(),
             troubles: Vec::new(),
         };
         Ok((Some(manager), (CertificateSource::Made(pair), ends)))

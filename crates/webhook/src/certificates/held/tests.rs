@@ -1,9 +1,12 @@
-use std::time::UNIX_EPOCH;
+use std::time::{Instant, UNIX_EPOCH};
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::certificates::plan::step;
+use crate::certificates::{
+    plan::step,
+    trust::{Trust, TrustedSince},
+};
 
 const LIFETIMES: Lifetimes = Lifetimes {
     authority: Duration::from_mins(10),
@@ -115,6 +118,14 @@ struct Server {
     coming: Vec<(u64, String)>,
 }
 
+impl Server {
+    /// Learns of a write a little later, and never before those of earlier.
+    fn write(&mut self, at: u64, bundle: &str) {
+        let last = self.coming.last().map_or(0, |(at, _)| *at);
+        self.coming.push((last.max(at), bundle.to_owned()));
+    }
+}
+
 /// The most by which a clock is ahead or behind: together, two are within what a certificate is dated back by.
 const SKEW: u64 = 7;
 
@@ -135,43 +146,53 @@ fn accepts(bundle: &str, leaf: &Pair) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4))]
 
-    /// API servers learn of a change up to 19 s later, writes fail, leaders change, and replicas are cut off or stopped
-    /// for any time. Clocks of leaders and API servers are apart. A replica that serves a certificate that has ended is
-    /// unready.
+    /// API servers learn of a change up to 19 s later, writes fail, leaders change, another program puts back the
+    /// authorities of before, and replicas are cut off or stopped for any time. Clocks of leaders and API servers are
+    /// apart. A replica that serves a certificate that has ended is unready.
     #[test]
     fn whatever_a_replica_serves_is_trusted_by_every_api_server_until_it_ends(
         ticks in prop::collection::vec((0_u64..20, 0_u64..400, any::<u8>()), 500),
     ) {
         let mut held = Held::default();
         let (mut servers, mut replicas) = (vec![Server::default(); 2], vec![Replica::default(); 3]);
-        let (mut written, mut trusted_since) = (String::new(), None);
+        let (mut written, mut trusted) = (String::new(), TrustedSince::default());
+        let begin = Instant::now();
         let mut promoted = 0;
         for (tick, (lag, absence, fault)) in ticks.into_iter().enumerate() {
             let now = tick as u64 * 5;
             // one write in four fails, and one leader in sixteen is another, which knows of no trust
             if fault.is_multiple_of(16) {
-                trusted_since = None;
+                trusted.forget();
+            }
+            let mut write = |bundle: &str| {
+                for (index, server) in servers.iter_mut().enumerate() {
+                    server.write(now + lag * (index as u64 + 1) / 2, bundle);
+                }
+                bundle.to_owned()
+            };
+            // to put them back shortly before the current one ends is an outage
+            let ends = held.facts(&names()).current.map(|current| current.until);
+            if fault % 8 == 2 && ends.is_some_and(|end| at(now + 60) < end) {
+                written = write(&Held { next: None, ..held.clone() }.bundle());
             }
             let bundle = held.bundle();
-            if fault % 4 != 1 && written != bundle {
-                written.clone_from(&bundle);
-                for (index, server) in servers.iter_mut().enumerate() {
-                    let last = server.coming.last().map_or(0, |(at, _)| *at);
-                    server.coming.push((last.max(now + lag * (index as u64 + 1) / 2), bundle.clone()));
-                }
-            }
-            let since = (written == bundle).then(|| trusted_since.unwrap_or(now));
-            let trusted_for = since.map(|since| Duration::from_secs(now - since));
-            trusted_since = since;
+            let trust = if written == bundle {
+                Trust::Present
+            } else if fault % 4 == 1 {
+                Trust::Missing
+            } else {
+                written = write(&bundle);
+                Trust::Written
+            };
+            let instant = begin + Duration::from_secs(now);
+            trusted.observe(bundle.clone(), trust, instant);
+            let trusted_for = trusted.time(instant);
             // each leader has a clock of its own
             let leaders = now + u64::from(fault / 16) % (2 * SKEW + 1);
             let next = step(&held.facts(&names()), trusted_for, at(leaders), &LIFETIMES);
             if let Some(step) = next.filter(|_| fault % 8 != 3) {
                 held = after(&held, step, leaders);
                 promoted += usize::from(step == RenewalStep::Promote);
-                if held.bundle() != bundle {
-                    trusted_since = None;
-                }
             }
             for server in &mut servers {
                 let (known, coming) = server.coming.drain(..).partition(|(at, _)| *at <= now);
