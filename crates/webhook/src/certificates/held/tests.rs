@@ -88,6 +88,50 @@ fn a_pair_whose_key_is_of_another_certificate_or_none_counts_as_missing() {
 }
 
 #[test]
+fn an_authority_that_can_no_longer_sign_is_trusted_until_it_has_ended() {
+    let first = after(&Held::default(), RenewalStep::Begin, 0);
+    let both = after(&first, RenewalStep::AddNext, 400);
+    let without = |held: &Held, keys: &[&str]| {
+        let mut data = held.data();
+        data.retain(|key, _| !keys.contains(&key.as_str()));
+        Held::of(&data)
+    };
+    let of_first = first.authority().unwrap();
+    let no_key = without(&first, &["ca.key"]);
+    assert_eq!(no_key.bundle(), of_first, "also before the next step");
+    let begun = after(&no_key, RenewalStep::Begin, 1);
+    assert!(accepts(&begun.bundle(), first.leaf().unwrap()) && count(&begun.bundle()) == 2);
+
+    // by a clock that is far behind, the authority is not valid yet
+    assert!(accepts(&after(&first, RenewalStep::Begin, 0).bundle(), first.leaf().unwrap()));
+
+    let promoted = after(&without(&both, &["ca.key"]), RenewalStep::Promote, 401);
+    assert!(accepts(&promoted.bundle(), both.leaf().unwrap()));
+    assert_eq!(
+        count(&after(&without(&both, &["ca.key", "next-ca.key"]), RenewalStep::Begin, 401).bundle()),
+        3
+    );
+    for held in [begun, promoted] {
+        assert_eq!(held.facts(&names()).previous_end, Some(at(600)));
+        assert!(after(&held, RenewalStep::DropPrevious, 659).bundle().contains(of_first));
+        assert!(!after(&held, RenewalStep::DropPrevious, 660).bundle().contains(of_first));
+    }
+}
+
+#[test]
+fn a_program_that_takes_keys_out_again_and_again_makes_nothing_grow_without_end() {
+    let mut held = Held::default();
+    for second in 0..20 {
+        let mut data = after(&held, RenewalStep::Begin, second).data();
+        data.remove("ca.key");
+        held = Held::of(&data);
+    }
+    let begun = after(&held, RenewalStep::Begin, 20);
+    assert_eq!(count(&begun.bundle()), 1 + MOST_PREVIOUS);
+    assert!(accepts(&begun.bundle(), held.leaf().unwrap()), "those of before are the latest");
+}
+
+#[test]
 fn the_key_of_an_authority_is_gone_once_the_next_one_signs() {
     let held = after(&after(&Held::default(), RenewalStep::Begin, 0), RenewalStep::AddNext, 400);
     let first = held.current.clone().unwrap();
