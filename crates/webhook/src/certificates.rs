@@ -72,17 +72,23 @@ impl CertificateManager {
     pub async fn keep(mut self, stop: CancellationToken) {
         let (leadership, election) = elect(self.of_lease.clone(), &self.namespace, self.lease.clone());
         let work = async {
+            let mut before = None;
             loop {
                 let mut troubles = Vec::new();
-                let stepped = self.look(&leadership, &mut troubles).await;
-                let stepped = stepped.unwrap_or_else(|error| {
+                let step = self.look(&leadership, &mut troubles).await;
+                let step = step.unwrap_or_else(|error| {
                     troubles.push(with_causes(&*error));
-                    false
+                    None
                 });
+                let pace = pace(before, step);
+                if pace == Pace::Repeated {
+                    troubles.push(self.repeated());
+                }
                 self.report(troubles);
-                if !stepped {
+                if pace != Pace::AtOnce {
                     sleep(if self.is_ready { self.interval } else { UNTIL_READY.min(self.interval) }).await;
                 }
+                before = step;
             }
         };
         tokio::join!(election.run(stop), work);
@@ -98,9 +104,22 @@ impl CertificateManager {
         self.troubles = troubles;
     }
 
-    /// Serves what the Secret holds, and as the writer has it trusted, and takes the next step. Returns true if there
+    /// The trouble of a step that is due again as soon as it was taken.
+    fn repeated(&self) -> String {
+        let Self { namespace, secret, .. } = self;
+        format!(
+            "Secret {namespace}/{secret}: the same step is due again and again: another program changes this Secret, or has \
+             put in an authority that can't be used"
+        )
+    }
+
+    /// Serves what the Secret holds, and as the writer has it trusted, and takes the next step. Returns the step if there
     /// was one.
-    async fn look(&mut self, leadership: &Leadership, troubles: &mut Vec<String>) -> anyhow::Result<bool> {
+    async fn look(
+        &mut self,
+        leadership: &Leadership,
+        troubles: &mut Vec<String>,
+    ) -> anyhow::Result<Option<RenewalStep>> {
         let secret = call(self.secrets.get(&self.secret)).await;
         let secret = secret.with_context(|| format!("Secret {}/{}", self.namespace, self.secret))?;
         let held = Held::of(&secret.data.clone().unwrap_or_default());
@@ -111,20 +130,20 @@ impl CertificateManager {
         }
         if !leads {
             self.trusted_since.forget();
-            return Ok(false);
+            return Ok(None);
         }
         let trusted_for = self.trusted_since.time(Instant::now());
         let now = SystemTime::now();
         let facts = held.facts(&self.names);
-        let Some(step) = plan::step(&facts, trusted_for, now, &self.lifetimes) else { return Ok(false) };
+        let Some(step) = plan::step(&facts, trusted_for, now, &self.lifetimes) else { return Ok(None) };
         let next = held.after(step, &self.names, now, &self.lifetimes)?;
         if !leadership.holds() {
-            return Ok(false);
+            return Ok(None);
         }
         self.write(&secret, &next).await?;
         info!(secret = self.secret, "{}", message(step));
         self.serve(&next);
-        Ok(true)
+        Ok(Some(step))
     }
 
     fn serve(&self, held: &Held) {
@@ -172,6 +191,26 @@ impl CertificateManager {
     }
 }
 
+/// The time between two looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// What a step has made should be trusted soon.
+    AtOnce,
+    Usual,
+    /// As usual, and something is wrong.
+    Repeated,
+}
+
+/// Returns the time to the next look, after the steps of the last two. Two in a row are followed by a pause, whatever undoes
+/// them.
+fn pace(before: Option<RenewalStep>, step: Option<RenewalStep>) -> Pace {
+    match (before, step) {
+        (None, Some(_)) => Pace::AtOnce,
+        (Some(before), Some(step)) if before == step => Pace::Repeated,
+        _ => Pace::Usual,
+    }
+}
+
 fn message(step: RenewalStep) -> &'static str {
     match step {
         RenewalStep::Begin => "Made a certificate authority and a certificate",
@@ -179,5 +218,20 @@ fn message(step: RenewalStep) -> &'static str {
         RenewalStep::Promote => "Made a certificate of the next authority, which signs from now on",
         RenewalStep::RenewLeaf => "Renewed the certificate",
         RenewalStep::DropPrevious => "Forgot a certificate authority that has ended",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_steps_in_a_row_are_followed_by_a_third_without_a_pause() {
+        let (begin, renew) = (Some(RenewalStep::Begin), Some(RenewalStep::RenewLeaf));
+        assert_eq!(pace(None, begin), Pace::AtOnce, "the first certificate should be trusted soon");
+        assert_eq!(pace(begin, None), Pace::Usual);
+        assert_eq!(pace(begin, renew), Pace::Usual);
+        assert_eq!(pace(renew, renew), Pace::Repeated);
+        assert_eq!(pace(None, None), Pace::Usual);
     }
 }
