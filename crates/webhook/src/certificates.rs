@@ -126,7 +126,7 @@ impl CertificateManager {
         self.serve(&held);
         let leads = leadership.holds();
         if leads || !self.is_ready {
-            self.spread(held.bundle(), leadership, troubles).await;
+            self.spread(&held, leadership, troubles).await;
         }
         if !leads {
             self.trusted_since.forget();
@@ -159,7 +159,8 @@ impl CertificateManager {
     }
 
     /// Has all objects trust these authorities, and notes since when they do. Only the writer changes objects.
-    async fn spread(&mut self, bundle: String, leadership: &Leadership, troubles: &mut Vec<String>) {
+    async fn spread(&mut self, held: &Held, leadership: &Leadership, troubles: &mut Vec<String>) {
+        let bundle = held.bundle();
         if bundle.is_empty() {
             return;
         }
@@ -172,7 +173,8 @@ impl CertificateManager {
             }));
         }
         self.trusted_since.observe(bundle, all, Instant::now());
-        if all != Trust::Missing && !self.is_ready {
+        // without an authority that can sign, another one is made, which nothing trusts yet
+        if all != Trust::Missing && held.authority().is_some() && !self.is_ready {
             self.is_ready = true;
             self.trusted.done();
         }
