@@ -208,16 +208,16 @@ proptest! {
             if fault.is_multiple_of(16) {
                 trusted.forget();
             }
-            let mut write = |bundle: &str| {
+            let mut write = |bundle: &str, lag: u64| {
                 for (index, server) in servers.iter_mut().enumerate() {
                     server.write(now + lag * (index as u64 + 1) / 2, bundle);
                 }
                 bundle.to_owned()
             };
-            // to put them back shortly before the current one ends is an outage
+            // API servers learn of it at once. To put them back shortly before the current one ends is an outage
             let ends = held.facts(&names()).current.map(|current| current.until);
             if fault % 8 == 2 && ends.is_some_and(|end| at(now + 60) < end) {
-                written = write(&Held { next: None, ..held.clone() }.bundle());
+                written = write(&Held { next: None, ..held.clone() }.bundle(), 0);
             }
             let bundle = held.bundle();
             let trust = if written == bundle {
@@ -225,7 +225,7 @@ proptest! {
             } else if fault % 4 == 1 {
                 Trust::Missing
             } else {
-                written = write(&bundle);
+                written = write(&bundle, lag);
                 Trust::Written
             };
             let instant = begin + Duration::from_secs(now);
