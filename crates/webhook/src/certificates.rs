@@ -75,12 +75,12 @@ impl CertificateManager {
             let mut before = None;
             loop {
                 let mut troubles = Vec::new();
-                let step = self.look(&leadership, &mut troubles).await;
-                let step = step.unwrap_or_else(|error| {
+                let taken = self.look(&leadership, &mut troubles).await;
+                let taken = taken.unwrap_or_else(|error| {
                     troubles.push(with_causes(&*error));
                     None
                 });
-                let pace = pace(before, step);
+                let pace = pace(before, taken);
                 if pace == Pace::Repeated {
                     troubles.push(self.repeated());
                 }
@@ -88,7 +88,7 @@ impl CertificateManager {
                 if pace != Pace::AtOnce {
                     sleep(if self.is_ready { self.interval } else { UNTIL_READY.min(self.interval) }).await;
                 }
-                before = step;
+                before = taken;
             }
         };
         tokio::join!(election.run(stop), work);
