@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, SanType,
+    KeyPair, KeyUsagePurpose, PublicKeyData as _, SanType,
 };
 
 pub use read::Certificate;
@@ -188,6 +188,15 @@ impl Authority {
 }
 
 impl Pair {
+    /// True if the private key belongs to the certificate, or to the first one of a chain.
+    pub fn matches(&self) -> bool {
+        let certificate = Certificate::read(self.certificate.as_bytes());
+        let key = KeyPair::from_pem(&self.key);
+        certificate
+            .zip(key.ok())
+            .is_some_and(|(certificate, key)| certificate.public_key == key.subject_public_key_info())
+    }
+
     /// Writes `tls.crt` and, readable by its owner alone, `tls.key` into `directory`, over any that are there.
     pub fn write(&self, directory: &Path) -> Result<()> {
         write(&directory.join("tls.crt"), &self.certificate, 0o644)?;

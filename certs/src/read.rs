@@ -24,6 +24,8 @@ pub struct Certificate {
     pub subject: Vec<u8>,
     /// The distinguished name of the authority that signed it, DER.
     pub issuer: Vec<u8>,
+    /// The public key of its owner and the algorithm (`SubjectPublicKeyInfo`), DER.
+    pub public_key: Vec<u8>,
 }
 
 impl Certificate {
@@ -54,6 +56,7 @@ impl Certificate {
             names,
             subject: x509.subject().as_raw().to_owned(),
             issuer: x509.issuer().as_raw().to_owned(),
+            public_key: x509.public_key().raw.to_owned(),
         })
     }
 }

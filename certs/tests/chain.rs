@@ -72,6 +72,19 @@ fn authority_that_was_kept_signs_as_before_and_for_as_long_as_it_is_told() {
 }
 
 #[test]
+fn a_pair_matches_if_its_key_is_that_of_its_certificate() {
+    let authority = Authority::new("test").unwrap();
+    let [one, other] = [(); 2].map(|()| authority.server(&names(&["localhost"])).unwrap());
+    assert!(authority.pair().matches() && one.matches());
+    for key in [other.key, authority.pair().key, "no key".to_owned(), String::new()] {
+        assert!(!Pair { key, ..one.clone() }.matches());
+    }
+    let chain = format!("{}{}", one.certificate, authority.certificate_pem());
+    assert!(Pair { certificate: chain, ..one.clone() }.matches());
+    assert!(!Pair { certificate: "no certificate".to_owned(), ..one }.matches());
+}
+
+#[test]
 fn a_certificate_says_its_names_its_issuer_and_its_end() {
     let authority = Authority::new("test").unwrap();
     let pair = authority.server(&names(&["localhost", "192.0.2.7", "2001:db8::7"])).unwrap();

@@ -10,7 +10,7 @@ mod held;
 mod plan;
 pub mod trust;
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use json_patch::Patch as JsonPatch;
@@ -28,17 +28,14 @@ use tenure_service::{
     readiness::Awaited,
     validity::CertificateEnds,
 };
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
+use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use args::{CertificateArgs, ConfiguredArgs};
 use held::Held;
 use plan::{Lifetimes, RenewalStep};
-use trust::Truster;
+use trust::{Trust, TrustedSince, Truster};
 
 /// The field manager of all that the webhook writes.
 pub const MANAGER: &str = "tenure-webhook";
@@ -49,6 +46,8 @@ const UNTIL_READY: Duration = Duration::from_millis(500);
 /// Makes certificates, or takes up what another replica has made.
 pub struct CertificateManager {
     client: Client,
+    /// The client for the Lease alone.
+    of_lease: Client,
     secrets: Api<Secret>,
     namespace: String,
     secret: String,
@@ -62,8 +61,8 @@ pub struct CertificateManager {
     /// The condition that all objects trust the certificate, which is met once.
     trusted: Awaited,
     is_ready: bool,
-    /// The authorities that all objects trust, and the time since which they do.
-    trusted_since: Option<(String, Instant)>,
+    /// The authorities that all objects trust.
+    trusted_since: TrustedSince,
     /// The errors that were last logged, so that they aren't logged each time.
     troubles: Vec<String>,
 }
@@ -71,19 +70,25 @@ pub struct CertificateManager {
 impl CertificateManager {
     /// Keeps the certificates. Never ends; after `stop` another replica writes.
     pub async fn keep(mut self, stop: CancellationToken) {
-        let (leadership, election) = elect(self.client.clone(), &self.namespace, self.lease.clone());
+        let (leadership, election) = elect(self.of_lease.clone(), &self.namespace, self.lease.clone());
         let work = async {
+            let mut before = None;
             loop {
                 let mut troubles = Vec::new();
-                let stepped = self.look(&leadership, &mut troubles).await;
-                let stepped = stepped.unwrap_or_else(|error| {
+                let taken = self.look(&leadership, &mut troubles).await;
+                let taken = taken.unwrap_or_else(|error| {
                     troubles.push(with_causes(&*error));
-                    false
+                    None
                 });
+                let pace = pace(before, taken);
+                if pace == Pace::Repeated {
+                    troubles.push(self.repeated());
+                }
                 self.report(troubles);
-                if !stepped {
+                if pace != Pace::AtOnce {
                     sleep(if self.is_ready { self.interval } else { UNTIL_READY.min(self.interval) }).await;
                 }
+                before = taken;
             }
         };
         tokio::join!(election.run(stop), work);
@@ -99,33 +104,46 @@ impl CertificateManager {
         self.troubles = troubles;
     }
 
-    /// Serves what the Secret holds, and as the writer has it trusted, and takes the next step. Returns true if there
+    /// The trouble of a step that is due again as soon as it was taken.
+    fn repeated(&self) -> String {
+        let Self { namespace, secret, .. } = self;
+        format!(
+            "Secret {namespace}/{secret}: the same step is due again and again: another program changes this Secret, or has \
+             put in an authority that can't be used"
+        )
+    }
+
+    /// Serves what the Secret holds, and as the writer has it trusted, and takes the next step. Returns the step if there
     /// was one.
-    async fn look(&mut self, leadership: &Leadership, troubles: &mut Vec<String>) -> anyhow::Result<bool> {
+    async fn look(
+        &mut self,
+        leadership: &Leadership,
+        troubles: &mut Vec<String>,
+    ) -> anyhow::Result<Option<RenewalStep>> {
         let secret = call(self.secrets.get(&self.secret)).await;
         let secret = secret.with_context(|| format!("Secret {}/{}", self.namespace, self.secret))?;
         let held = Held::of(&secret.data.clone().unwrap_or_default());
         self.serve(&held);
         let leads = leadership.holds();
         if leads || !self.is_ready {
-            self.spread(held.bundle(), leadership, troubles).await;
+            self.spread(&held, leadership, troubles).await;
         }
         if !leads {
-            self.trusted_since = None;
-            return Ok(false);
+            self.trusted_since.forget();
+            return Ok(None);
         }
-        let trusted_for = self.trusted_since.as_ref().map(|(_, since)| since.elapsed());
+        let trusted_for = self.trusted_since.time(Instant::now());
         let now = SystemTime::now();
         let facts = held.facts(&self.names);
-        let Some(step) = plan::step(&facts, trusted_for, now, &self.lifetimes) else { return Ok(false) };
+        let Some(step) = plan::step(&facts, trusted_for, now, &self.lifetimes) else { return Ok(None) };
         let next = held.after(step, &self.names, now, &self.lifetimes)?;
         if !leadership.holds() {
-            return Ok(false);
+            return Ok(None);
         }
         self.write(&secret, &next).await?;
         info!(secret = self.secret, "{}", message(step));
         self.serve(&next);
-        Ok(true)
+        Ok(Some(step))
     }
 
     fn serve(&self, held: &Held) {
@@ -141,21 +159,22 @@ impl CertificateManager {
     }
 
     /// Has all objects trust these authorities, and notes since when they do. Only the writer changes objects.
-    async fn spread(&mut self, bundle: String, leadership: &Leadership, troubles: &mut Vec<String>) {
+    async fn spread(&mut self, held: &Held, leadership: &Leadership, troubles: &mut Vec<String>) {
+        let bundle = held.bundle();
         if bundle.is_empty() {
             return;
         }
-        let mut all = true;
+        let mut all = Trust::Present;
         for truster in &self.trusters {
             let trusts = truster.trusts(&self.client, &bundle, &self.names, || leadership.holds()).await;
-            all &= trusts.unwrap_or_else(|error| {
+            all = all.min(trusts.unwrap_or_else(|error| {
                 troubles.push(with_causes(&*error));
-                false
-            });
+                Trust::Missing
+            }));
         }
-        let before = self.trusted_since.take().filter(|(trusted, _)| *trusted == bundle);
-        self.trusted_since = all.then(|| before.unwrap_or_else(|| (bundle, Instant::now())));
-        if all && !self.is_ready {
+        self.trusted_since.observe(bundle, all, Instant::now());
+        // without an authority that can sign, another one is made, which nothing trusts yet
+        if all != Trust::Missing && held.authority().is_some() && !self.is_ready {
             self.is_ready = true;
             self.trusted.done();
         }
@@ -174,6 +193,26 @@ impl CertificateManager {
     }
 }
 
+/// The time between two looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// What a step has made should be trusted soon.
+    AtOnce,
+    Usual,
+    /// As usual, and something is wrong.
+    Repeated,
+}
+
+/// Returns the time to the next look, after the steps of the last two. Two in a row are followed by a pause, whatever undoes
+/// them.
+fn pace(before: Option<RenewalStep>, step: Option<RenewalStep>) -> Pace {
+    match (before, step) {
+        (None, Some(_)) => Pace::AtOnce,
+        (Some(before), Some(step)) if before == step => Pace::Repeated,
+        _ => Pace::Usual,
+    }
+}
+
 fn message(step: RenewalStep) -> &'static str {
     match step {
         RenewalStep::Begin => "Made a certificate authority and a certificate",
@@ -181,5 +220,20 @@ fn message(step: RenewalStep) -> &'static str {
         RenewalStep::Promote => "Made a certificate of the next authority, which signs from now on",
         RenewalStep::RenewLeaf => "Renewed the certificate",
         RenewalStep::DropPrevious => "Forgot a certificate authority that has ended",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_steps_in_a_row_are_followed_by_a_third_without_a_pause() {
+        let (begin, renew) = (Some(RenewalStep::Begin), Some(RenewalStep::RenewLeaf));
+        assert_eq!(pace(None, begin), Pace::AtOnce, "the first certificate should be trusted soon");
+        assert_eq!(pace(begin, None), Pace::Usual);
+        assert_eq!(pace(begin, renew), Pace::Usual);
+        assert_eq!(pace(renew, renew), Pace::Repeated);
+        assert_eq!(pace(None, None), Pace::Usual);
     }
 }

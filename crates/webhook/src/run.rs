@@ -37,7 +37,10 @@ impl Args {
         let readiness = ProcessReadiness::default();
         registry.register_collector(Box::new(readiness.freshness().clone()));
         let certificates = self.certificates.clone();
-        let (manager, certificate) = certificates.open(client.clone(), &self.tls, registry, &readiness)?;
+        // a client of its own: the Lease must not wait behind other calls
+        let of_lease = self.client.clone().client(&clock).await?;
+        let clients = (client.clone(), of_lease);
+        let (manager, certificate) = certificates.open(clients, &self.tls, registry, &readiness)?;
         let metrics = Metrics::register(registry);
         let (placement, queues) = (Placement::default(), KnownQueues::default());
         let sight = Sight { placement, client: client.clone(), clock, readiness: readiness.clone() };

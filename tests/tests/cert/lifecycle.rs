@@ -7,7 +7,7 @@ use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, program};
 use tenure_tests::DEADLINE;
 use tokio::task::spawn_blocking;
 
-use crate::world::{CHART, CRD, V2, V3, World, stop};
+use crate::world::{CHART, CRD, SECRET, V2, V3, World, stop};
 
 const UNINSTALL: &str = "tenure-uninstall";
 
@@ -99,6 +99,44 @@ async fn queues_of_both_versions_are_readable_at_each_step_of_a_release() {
     world.assert_readable("install again").await;
     let annotations = &world.get(&[V2, "from-v3"]).await["metadata"]["annotations"];
     assert_eq!(annotations["tenure.dev/max-duration"], "1h", "it is converted again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_was_deleted_is_made_again_and_the_authorities_are_kept_as_before() {
+    let world = World::start("cert-lease", 1, &[]).await;
+    world.helm("install", &["--create-namespace"]).await;
+    let _webhook = world.ready_webhook(0, &["--tls-reload-interval=200ms"]).await;
+    let lease = ["lease", "tenure-webhook", "-n", RELEASE_NAMESPACE];
+    let held = async || {
+        let lease = [&["get"], &lease[..], &["-o", "jsonpath={.spec.holderIdentity}"]].concat();
+        let holder = world.cluster.kubectl(&lease).await?.success().unwrap_or_default();
+        Ok((!holder.is_empty()).then_some(()))
+    };
+    eventually("the Lease to be held", DEADLINE, held).await.unwrap();
+    world.kubectl(&[&["delete"], &lease[..]].concat()).await;
+    eventually("the Lease to be held again", DEADLINE, held).await.unwrap();
+    world.assert_kept().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_that_finds_keys_of_no_certificate_makes_the_pairs_again() {
+    let world = World::start("cert-keys", 1, &[]).await;
+    world.helm("install", &["--create-namespace"]).await;
+    stop(world.ready_webhook(0, &[]).await).await;
+    for (key, other) in
+        [("tls.key", "no key".to_owned()), ("ca.key", world.files(&["tls.key"]).await.remove(0))]
+    {
+        let before = world.files(&["tls.key", "ca.crt"]).await;
+        let patch = json!({"stringData": {key: other}}).to_string();
+        world.kubectl(&["patch", "secret", SECRET, "-n", RELEASE_NAMESPACE, "-p", &patch]).await;
+        let webhook = world.ready_webhook(0, &[]).await;
+        // the API server calls it over TLS
+        world.create_queue(V3, &key.replace('.', "-"), &json!({"maxDuration": "1h"})).await;
+        let after = world.files(&["tls.key", "ca.crt"]).await;
+        assert_ne!(after[0], before[0], "{key}");
+        assert_eq!(after[1] == before[1], key == "tls.key", "only an authority without its key is replaced");
+        stop(webhook).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

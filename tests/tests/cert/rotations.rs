@@ -3,13 +3,12 @@
 use std::{collections::BTreeSet, env, time::Duration};
 
 use serde_json::json;
-use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually};
-use tenure_tests::DEADLINE;
+use tenure_testbed::Process;
 use tokio::{select, time::interval};
 
 use crate::{
     load::{Load, Outcome},
-    world::{CRD, V2, V3, World, stop},
+    world::{V2, V3, World, stop},
 };
 
 const REPLICAS: usize = 2;
@@ -87,25 +86,6 @@ fn assert_none_failed(seen: &Seen) {
     assert!(failures.is_empty(), "{} of {writes} failed: {some:#?}", failures.len());
 }
 
-/// Asserts that the authorities come back where another program takes them out, and that the scheduler's are the same.
-async fn assert_kept(world: &World) {
-    let remove =
-        json!([{"op": "remove", "path": "/spec/conversion/webhook/clientConfig/caBundle"}]).to_string();
-    world.kubectl(&["patch", "crd", CRD, "--type=json", "-p", &remove]).await;
-    let remove = json!([{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]).to_string();
-    let configuration = "validatingwebhookconfiguration/tenure-webhook";
-    world.kubectl(&["patch", configuration, "--type=json", "-p", &remove]).await;
-    let map = ["configmap", "tenure-webhook-ca", "-n", RELEASE_NAMESPACE];
-    eventually("the authorities to be everywhere", DEADLINE, async || {
-        let bundles: BTreeSet<_> = world.bundles().await.into_iter().collect();
-        let published = world.get(&map).await["data"]["ca.crt"].as_str().map(str::to_owned);
-        let same = bundles.len() == 1 && !bundles.contains(&None);
-        Ok((same && published.is_some_and(|pem| pem.contains("BEGIN CERTIFICATE"))).then_some(()))
-    })
-    .await
-    .unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn no_write_fails_while_certificates_and_authorities_change_and_replicas_restart() {
     let world = World::start("cert-rotations", REPLICAS, &[]).await;
@@ -125,7 +105,7 @@ async fn no_write_fails_while_certificates_and_authorities_change_and_replicas_r
         deadline: Duration::from_mins(3),
     };
     let replicas = started(&world, &plan.flags).await;
-    assert_kept(&world).await;
+    world.assert_kept().await;
     // since it is ready it is trusted: the first write must not fail
     world.create_queue(V3, "first", &json!({"maxDuration": "1h"})).await;
     world.kubectl(&["get", V2, "first"]).await;

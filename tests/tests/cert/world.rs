@@ -1,6 +1,6 @@
 //! A release whose webhooks make their certificates by themselves, and run as processes behind one address.
 
-use std::{process::Command, time::Duration};
+use std::{collections::BTreeSet, process::Command, time::Duration};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -139,6 +139,25 @@ impl World {
         let definition = self.get(&["crd", CRD]).await;
         bundles.push(bundle(&definition["spec"]["conversion"]["webhook"]["clientConfig"]));
         bundles
+    }
+
+    /// Asserts that the authorities come back where another program takes them out, and that the scheduler's are the same.
+    pub async fn assert_kept(&self) {
+        let remove =
+            json!([{"op": "remove", "path": "/spec/conversion/webhook/clientConfig/caBundle"}]).to_string();
+        self.kubectl(&["patch", "crd", CRD, "--type=json", "-p", &remove]).await;
+        let remove = json!([{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]).to_string();
+        let configuration = "validatingwebhookconfiguration/tenure-webhook";
+        self.kubectl(&["patch", configuration, "--type=json", "-p", &remove]).await;
+        let map = ["configmap", "tenure-webhook-ca", "-n", RELEASE_NAMESPACE];
+        eventually("the authorities to be everywhere", DEADLINE, async || {
+            let bundles: BTreeSet<_> = self.bundles().await.into_iter().collect();
+            let published = self.get(&map).await["data"]["ca.crt"].as_str().map(str::to_owned);
+            let same = bundles.len() == 1 && !bundles.contains(&None);
+            Ok((same && published.is_some_and(|pem| pem.contains("BEGIN CERTIFICATE"))).then_some(()))
+        })
+        .await
+        .unwrap();
     }
 
     /// Files of the Secret.

@@ -172,6 +172,7 @@ async fn what_the_webhook_fills_by_itself_is_rendered_without_content() {
     let rules = json!([
         named("", "secrets", "test-tenure-webhook-certificates", ["get", "patch"]),
         named("", "configmaps", "test-tenure-webhook-ca", ["get", "patch"]),
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
         named("coordination.k8s.io", "leases", "test-tenure-webhook", ["get", "update"]),
     ]);
     assert_eq!(role["rules"], rules);

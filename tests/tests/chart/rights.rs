@@ -280,7 +280,9 @@ async fn service_accounts_have_the_rights_of_their_roles_alone() {
         ("patch", "configmaps/tenure-webhook-ca", "yes"),
         ("update", "leases.coordination.k8s.io/tenure-webhook", "yes"),
         ("update", "leases.coordination.k8s.io/tenure-keeper", "no"),
-        ("create", "leases.coordination.k8s.io", "no"),
+        ("create", "leases.coordination.k8s.io", "yes"),
+        ("delete", "leases.coordination.k8s.io/tenure-webhook", "no"),
+        ("list", "leases.coordination.k8s.io", "no"),
     ] {
         assert_right(cluster, "webhook", &[verb, resource, "--namespace", NAMESPACE], expected).await;
     }

@@ -26,6 +26,8 @@ use crate::{readiness::Awaited, validity::CertificateEnds};
 const SERVING: &str = "serving";
 const CA: &str = "ca";
 
+const NO_MORE: &str = "no certificate is made any more";
+
 /// The origin of a server's certificate.
 pub enum CertificateSource {
     /// The files that the flags name.
@@ -60,7 +62,7 @@ impl Origin {
                 key: read("--tls-key-file", key).await?,
             }),
             Self::Made(made) => {
-                let pair = made.wait_for(Option::is_some).await.context("no certificate is made any more")?;
+                let pair = made.wait_for(Option::is_some).await.context(NO_MORE)?;
                 pair.clone().context("no certificate was made")
             }
         }
@@ -115,12 +117,24 @@ impl ServedCertificate {
         Self { origin, clients, ends, valid }
     }
 
-    /// Reads the first pair; returns it with its TLS configuration.
+    /// Reads the first pair that can be served; returns it with its TLS configuration.
+    ///
+    /// # Errors
+    /// If the files can't be served. In place of an unusable pair that was made, another one will be.
     pub(super) async fn first(&mut self) -> anyhow::Result<(Pair, RustlsConfig)> {
-        let pair = self.origin.read().await?;
-        let config = RustlsConfig::from_config(self.config(&pair)?);
-        self.look(&pair).await;
-        Ok((pair, config))
+        loop {
+            let pair = self.origin.read().await?;
+            let error = match self.config(&pair) {
+                Ok(config) => {
+                    self.look(&pair).await;
+                    return Ok((pair, RustlsConfig::from_config(config)));
+                }
+                Err(error) => error,
+            };
+            let Origin::Made(made) = &mut self.origin else { return Err(error) };
+            error!(error = format!("{error:#}"), "Waiting for another certificate");
+            made.changed().await.context(NO_MORE)?;
+        }
     }
 
     /// Returns the TLS configuration for a pair.
@@ -174,5 +188,53 @@ impl ServedCertificate {
             }
             self.look(&served).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::server::NoClientAuth;
+    use tenure_certs::Authority;
+
+    use super::*;
+    use crate::readiness::ProcessReadiness;
+
+    fn served(origin: Origin, readiness: &ProcessReadiness) -> ServedCertificate {
+        let valid = readiness.awaiting("a certificate");
+        ServedCertificate::new(origin, Arc::new(NoClientAuth), CertificateEnds::default(), valid)
+    }
+
+    /// A pair, and the same with the key of another.
+    fn pairs() -> (Pair, Pair) {
+        crate::install_crypto_provider();
+        let authority = Authority::new("test").unwrap();
+        let good = authority.server(&["localhost".to_owned()]).unwrap();
+        let bad = Pair { key: authority.pair().key, ..good.clone() };
+        (good, bad)
+    }
+
+    #[tokio::test]
+    async fn in_place_of_an_unusable_pair_that_was_made_the_next_one_is_awaited() {
+        let (good, bad) = pairs();
+        let (made, receiver) = watch::channel(Some(bad));
+        let readiness = ProcessReadiness::default();
+        let mut certificate = served(Origin::Made(receiver), &readiness);
+        let mut first = Box::pin(certificate.first());
+        assert!(futures::poll!(&mut first).is_pending());
+        assert!(readiness.reason().is_some());
+        made.send_replace(Some(good.clone()));
+        assert!(first.await.unwrap().0 == good);
+        assert_eq!(readiness.reason(), None);
+    }
+
+    #[tokio::test]
+    async fn a_pair_of_files_that_is_unusable_is_an_error_at_the_start() {
+        let (_, bad) = pairs();
+        let directory = tempfile::tempdir().unwrap();
+        bad.write(directory.path()).unwrap();
+        let file = |name| directory.path().join(name);
+        let origin = Origin::Files { certificate: file("tls.crt"), key: file("tls.key") };
+        let error = served(origin, &ProcessReadiness::default()).first().await.err().unwrap();
+        assert!(format!("{error:#}").contains("are no usable pair"), "{error:#}");
     }
 }

@@ -14,7 +14,11 @@ use tenure_service::{
 };
 use tokio::sync::watch;
 
-use super::{CertificateManager, plan::Lifetimes, trust::Truster};
+use super::{
+    CertificateManager,
+    plan::Lifetimes,
+    trust::{TrustedSince, Truster},
+};
 
 /// The objects that name this webhook, and how.
 #[derive(Clone, Debug, Args)]
@@ -90,10 +94,10 @@ pub struct CertificateArgs {
 
 impl CertificateArgs {
     /// Returns the origin of the certificate, and its manager if the webhook makes it. The manager looks at the Secret
-    /// and at the objects at the interval at which files would be read.
+    /// and at the objects at the interval at which files would be read. The second client is for the Lease alone.
     pub fn open(
         self,
-        client: Client,
+        (client, of_lease): (Client, Client),
         tls: &TlsArgs,
         registry: &mut Registry,
         readiness: &ProcessReadiness,
@@ -129,6 +133,7 @@ impl CertificateArgs {
         let manager = CertificateManager {
             secrets: Api::namespaced(client.clone(), &namespace),
             client,
+            of_lease,
             namespace,
             secret,
             lease: self_managed_lease,
@@ -140,7 +145,7 @@ impl CertificateArgs {
             made,
             trusted: readiness.awaiting("configurations that trust the certificate"),
             is_ready: false,
-            trusted_since: None,
+            trusted_since: TrustedSince::default(),
             troubles: Vec::new(),
         };
         Ok((Some(manager), (CertificateSource::Made(pair), ends)))

@@ -17,12 +17,17 @@ const CURRENT: [&str; 2] = ["ca.crt", "ca.key"];
 const NEXT: [&str; 2] = ["next-ca.crt", "next-ca.key"];
 const PREVIOUS: &str = "previous-ca.crt";
 
+/// The most authorities that are trusted beside those with a key, the latest ones: a program that takes keys out of the
+/// Secret again and again must not make it grow without end.
+const MOST_PREVIOUS: usize = 8;
+
 /// The content of the Secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Held {
     current: Option<Pair>,
     next: Option<Pair>,
-    /// The certificates, PEM, of authorities that signed before.
+    /// The certificates, PEM, of authorities that signed before, or whose key can't be used: what they have signed may
+    /// still be served.
     previous: Vec<String>,
     leaf: Option<Pair>,
 }
@@ -30,21 +35,28 @@ pub struct Held {
 type Data = BTreeMap<String, ByteString>;
 
 impl Held {
-    /// Reads the data of the Secret. What can't be read counts as missing.
+    /// Reads the data of the Secret. What can't be read counts as missing, and so does a pair whose key isn't that of its
+    /// certificate: nothing could be served or signed with it. An authority without its key is one of those before.
     pub fn of(data: &Data) -> Self {
         let text =
             |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok().filter(|text| !text.is_empty());
         let pair = |[certificate, key]: [&str; 2]| {
-            let pair = Pair { certificate: text(certificate)?, key: text(key)? };
-            Certificate::read(pair.certificate.as_bytes()).map(|_| pair)
+            Some(Pair { certificate: text(certificate)?, key: text(key)? }).filter(Pair::matches)
         };
         let authority = |keys| pair(keys).filter(|pair| Authority::from_pair(pair).is_ok());
-        Self {
+        let certificates = |key| text(key).map(|pem| blocks(&pem)).unwrap_or_default();
+        let mut held = Self {
             current: authority(CURRENT),
             next: authority(NEXT),
-            previous: text(PREVIOUS).map(|pem| blocks(&pem)).unwrap_or_default(),
+            previous: certificates(PREVIOUS),
             leaf: pair(LEAF),
+        };
+        for (keys, authority) in [(CURRENT, &held.current), (NEXT, &held.next)] {
+            if authority.is_none() {
+                held.previous.extend(certificates(keys[0]));
+            }
         }
+        held
     }
 
     /// Returns the data of the Secret.
@@ -85,12 +97,10 @@ impl Held {
             fits: current.as_ref().is_some_and(|current| current.subject == leaf.issuer)
                 && leaf.names == canonical(names),
         });
-        // what can't be read is of no use to a peer either
-        let end = |pem| read(pem).map_or(SystemTime::UNIX_EPOCH, |previous| previous.validity.until);
         Facts {
             current: current.map(|current| current.validity),
             next: pair(&self.next).map(|next| next.validity),
-            previous_end: self.previous.iter().map(end).min(),
+            previous_end: self.previous.iter().filter_map(read).map(|previous| previous.validity.until).min(),
             leaf,
         }
     }
@@ -112,28 +122,41 @@ impl Held {
             Ok(Some(Authority::valid(&name, from_now(lifetimes.authority, now))?.pair()))
         };
         match step {
-            RenewalStep::Begin => held = Self { current: authority()?, ..Self::default() },
+            RenewalStep::Begin => {
+                held.retire();
+                held.current = authority()?;
+            }
             RenewalStep::AddNext => held.next = authority()?,
             RenewalStep::Promote => {
                 let promoted = held.next.take();
-                let before = std::mem::replace(&mut held.current, promoted);
-                held.previous.extend(before.map(|pair| pair.certificate));
+                held.retire();
+                held.current = promoted;
             }
-            RenewalStep::RenewLeaf => {}
-            RenewalStep::DropPrevious => {
-                let past = now.checked_sub(skew(lifetimes.authority)).unwrap_or(now);
-                let holds = |pem: &String| {
-                    Certificate::read(pem.as_bytes()).is_some_and(|previous| past < previous.validity.until)
-                };
-                held.previous.retain(holds);
-            }
+            RenewalStep::RenewLeaf | RenewalStep::DropPrevious => {}
         }
+        held.forget(now.checked_sub(skew(lifetimes.authority)).unwrap_or(now));
         if let (RenewalStep::Begin | RenewalStep::Promote | RenewalStep::RenewLeaf, Some(current)) =
             (step, &held.current)
         {
             held.leaf = Some(sign(current, names, from_now(lifetimes.leaf, now))?);
         }
         Ok(held)
+    }
+
+    /// Has no authority sign any more. Their certificates stay, for a replica may serve what they have signed.
+    fn retire(&mut self) {
+        let authorities = [self.current.take(), self.next.take()].into_iter().flatten();
+        self.previous.extend(authorities.map(|pair| pair.certificate));
+    }
+
+    /// Forgets the authorities of before that had ended at a time.
+    fn forget(&mut self, past: SystemTime) {
+        let holds = |pem: &String| {
+            Certificate::read(pem.as_bytes()).is_some_and(|previous| past < previous.validity.until)
+        };
+        self.previous.retain(holds);
+        let surplus = self.previous.len().saturating_sub(MOST_PREVIOUS);
+        self.previous.drain(..surplus);
     }
 }
 
@@ -160,10 +183,10 @@ fn canonical(names: &[String]) -> Vec<String> {
     names
 }
 
-/// The certificates of a PEM file, one by one.
+/// The certificates of a PEM file, one by one, that can be read.
 fn blocks(pem: &str) -> Vec<String> {
     const END: &str = "-----END CERTIFICATE-----";
-    let blocks = pem.split_inclusive(END).filter(|block| block.contains(END));
+    let blocks = pem.split_inclusive(END).filter(|block| Certificate::read(block.as_bytes()).is_some());
     blocks.map(|block| format!("{}\n", block.trim())).collect()
 }
 

@@ -35,7 +35,7 @@ pub struct Facts {
     pub current: Option<Validity>,
     /// The authority that will sign.
     pub next: Option<Validity>,
-    /// The first end of the authorities that signed before.
+    /// The first end of the authorities that can't sign any more.
     pub previous_end: Option<SystemTime>,
     pub leaf: Option<Leaf>,
 }
@@ -51,7 +51,7 @@ pub struct Leaf {
 /// One change of the Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenewalStep {
-    /// Make an authority that signs from now on, and a certificate: there is none that could be served.
+    /// Make an authority that signs from now on, and a certificate: there is none that could sign.
     Begin,
     /// Make the authority that will sign.
     AddNext,
@@ -74,7 +74,7 @@ pub fn step(
     let Facts { current, next, previous_end, leaf } = *facts;
     let next = next.filter(|next| next.holds(now));
     let Some(current) = current.filter(|current| current.holds(now)) else {
-        // what is served has ended as well: nothing is worse afterwards
+        // what is served has ended as well, or nothing can renew it; it stays trusted
         return Some(if next.is_some() { RenewalStep::Promote } else { RenewalStep::Begin });
     };
     let settled = trusted_for.is_some_and(|time| time >= lifetimes.settling);

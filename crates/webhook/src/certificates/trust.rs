@@ -4,6 +4,8 @@
 //! Of each only the bundle is written, by a patch that is refused if the object has changed since it was read: a leader
 //! of before, whose write arrives late, takes nothing back.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Context;
 use axum::http::Uri;
 use json_patch::Patch as JsonPatch;
@@ -35,6 +37,44 @@ pub enum Truster {
     Definition(String),
     /// Namespace and name.
     ConfigMap(String, String),
+}
+
+/// The state of a bundle in an object, or in several: then the first one that applies to any of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trust {
+    /// The object doesn't have it, or nothing is known.
+    Missing,
+    /// The object didn't have it, and got it now.
+    Written,
+    /// The object had it already, or calls no server.
+    Present,
+}
+
+/// The bundle that all objects have, and the time since which they have had it without a break.
+#[derive(Debug, Default)]
+pub struct TrustedSince(Option<(String, Instant)>);
+
+impl TrustedSince {
+    /// Takes in the state of a bundle at a time. A write begins the time again: something may have taken the bundle out
+    /// long before, and API servers learn of the write a little later.
+    pub fn observe(&mut self, bundle: String, trust: Trust, now: Instant) {
+        let before = self.0.take().filter(|(trusted, _)| *trusted == bundle);
+        self.0 = match trust {
+            Trust::Missing => None,
+            Trust::Written => Some((bundle, now)),
+            Trust::Present => Some(before.unwrap_or((bundle, now))),
+        };
+    }
+
+    /// Forgets what was seen: another process may change the objects.
+    pub fn forget(&mut self) {
+        self.0 = None;
+    }
+
+    /// Returns for how long all objects have had the bundle; none if they don't.
+    pub fn time(&self, now: Instant) -> Option<Duration> {
+        self.0.as_ref().map(|(_, since)| now.saturating_duration_since(*since))
+    }
 }
 
 impl Truster {
@@ -85,8 +125,8 @@ impl Truster {
         }
     }
 
-    /// Returns true if the object has the bundle, or doesn't exist and so calls no server. One that doesn't have it gets
-    /// it if `may_write` says so.
+    /// Returns the state of the bundle in the object; one that doesn't exist calls no server. An object that doesn't have
+    /// it gets it if `may_write` says so.
     ///
     /// # Errors
     /// If the object can't be read or written now.
@@ -96,27 +136,27 @@ impl Truster {
         bundle: &str,
         names: &[String],
         may_write: impl Fn() -> bool,
-    ) -> anyhow::Result<bool> {
+    ) -> anyhow::Result<Trust> {
         let (api, name) = self.api(client);
         let context = || format!("{self:?}");
         let object = match call(api.get(name)).await {
             Ok(object) => serde_json::to_value(object)?,
-            Err(ApiError::NotFound) => return Ok(true),
+            Err(ApiError::NotFound) => return Ok(Trust::Present),
             Err(error) => return Err(error).with_context(context),
         };
         let mut operations = self.operations(&object, bundle, names);
         if operations.is_empty() {
-            return Ok(true);
+            return Ok(Trust::Present);
         }
         if !may_write() {
-            return Ok(false);
+            return Ok(Trust::Missing);
         }
         let version = object.pointer("/metadata/resourceVersion");
         operations.insert(0, json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
         let patch: JsonPatch = serde_json::from_value(operations.into())?;
         let as_manager = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
         call(api.patch(name, &as_manager, &Patch::Json::<()>(patch))).await.with_context(context)?;
-        Ok(true)
+        Ok(Trust::Written)
     }
 }
 
@@ -189,6 +229,30 @@ mod tests {
             operations(&definition, &json!({"spec": {"conversion": {"strategy": "None"}}})),
             json!([])
         );
+    }
+
+    #[test]
+    fn the_time_of_trust_begins_again_when_an_object_lacked_the_bundle() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut since = TrustedSince::default();
+        for (seconds, bundle, trust, expected) in [
+            (0, "a", Trust::Missing, None),
+            (1, "a", Trust::Written, Some(0)),
+            (6, "a", Trust::Present, Some(5)),
+            (7, "a", Trust::Written, Some(0)),
+            (9, "a", Trust::Present, Some(2)),
+            (10, "a", Trust::Missing, None),
+            (11, "a", Trust::Present, Some(0)),
+            (13, "b", Trust::Present, Some(0)),
+            (14, "b", Trust::Present, Some(1)),
+        ] {
+            since.observe(bundle.into(), trust, at(seconds));
+            assert_eq!(since.time(at(seconds)), expected.map(Duration::from_secs), "{seconds} s");
+        }
+        since.forget();
+        assert_eq!(since.time(at(15)), None);
+        assert_eq!(Trust::Written.min(Trust::Present).min(Trust::Missing), Trust::Missing);
     }
 
     #[test]

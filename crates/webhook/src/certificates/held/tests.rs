@@ -1,9 +1,12 @@
-use std::time::UNIX_EPOCH;
+use std::time::{Instant, UNIX_EPOCH};
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::certificates::plan::step;
+use crate::certificates::{
+    plan::step,
+    trust::{Trust, TrustedSince},
+};
 
 const LIFETIMES: Lifetimes = Lifetimes {
     authority: Duration::from_mins(10),
@@ -64,6 +67,71 @@ fn what_cannot_be_read_counts_as_missing() {
 }
 
 #[test]
+fn a_pair_whose_key_is_of_another_certificate_or_none_counts_as_missing() {
+    let held = after(&after(&Held::default(), RenewalStep::Begin, 0), RenewalStep::AddNext, 400);
+    let other = after(&Held::default(), RenewalStep::Begin, 0).data();
+    for bad in [other["tls.key"].clone(), other["ca.key"].clone(), ByteString(b"no key".to_vec())] {
+        let with = |key: &str| {
+            let mut data = held.data();
+            data.insert(key.into(), bad.clone());
+            Held::of(&data)
+        };
+        let (leaf, current, next) = (with("tls.key"), with("ca.key"), with("next-ca.key"));
+        assert!(leaf.leaf().is_none() && current.authority().is_none() && next.next.is_none());
+        let step_at = |held: &Held, seconds| step(&held.facts(&names()), None, at(seconds), &LIFETIMES);
+        assert_eq!(step_at(&leaf, 1), Some(RenewalStep::RenewLeaf));
+        assert!(after(&leaf, RenewalStep::RenewLeaf, 1).leaf().unwrap().matches());
+        assert_eq!(step_at(&current, 1), Some(RenewalStep::Begin));
+        assert_eq!(step_at(&next, 400), Some(RenewalStep::RenewLeaf), "the first one is old");
+        assert_eq!(step_at(&after(&next, RenewalStep::RenewLeaf, 400), 400), Some(RenewalStep::AddNext));
+    }
+}
+
+#[test]
+fn an_authority_that_can_no_longer_sign_is_trusted_until_it_has_ended() {
+    let first = after(&Held::default(), RenewalStep::Begin, 0);
+    let both = after(&first, RenewalStep::AddNext, 400);
+    let without = |held: &Held, keys: &[&str]| {
+        let mut data = held.data();
+        data.retain(|key, _| !keys.contains(&key.as_str()));
+        Held::of(&data)
+    };
+    let of_first = first.authority().unwrap();
+    let no_key = without(&first, &["ca.key"]);
+    assert_eq!(no_key.bundle(), of_first, "also before the next step");
+    let begun = after(&no_key, RenewalStep::Begin, 1);
+    assert!(accepts(&begun.bundle(), first.leaf().unwrap()) && count(&begun.bundle()) == 2);
+
+    // by a clock that is far behind, the authority is not valid yet
+    assert!(accepts(&after(&first, RenewalStep::Begin, 0).bundle(), first.leaf().unwrap()));
+
+    let promoted = after(&without(&both, &["ca.key"]), RenewalStep::Promote, 401);
+    assert!(accepts(&promoted.bundle(), both.leaf().unwrap()));
+    assert_eq!(
+        count(&after(&without(&both, &["ca.key", "next-ca.key"]), RenewalStep::Begin, 401).bundle()),
+        3
+    );
+    for held in [begun, promoted] {
+        assert_eq!(held.facts(&names()).previous_end, Some(at(600)));
+        assert!(after(&held, RenewalStep::DropPrevious, 659).bundle().contains(of_first));
+        assert!(!after(&held, RenewalStep::DropPrevious, 660).bundle().contains(of_first));
+    }
+}
+
+#[test]
+fn a_program_that_takes_keys_out_again_and_again_makes_nothing_grow_without_end() {
+    let mut held = Held::default();
+    for second in 0..20 {
+        let mut data = after(&held, RenewalStep::Begin, second).data();
+        data.remove("ca.key");
+        held = Held::of(&data);
+    }
+    let begun = after(&held, RenewalStep::Begin, 20);
+    assert_eq!(count(&begun.bundle()), 1 + MOST_PREVIOUS);
+    assert!(accepts(&begun.bundle(), held.leaf().unwrap()), "those of before are the latest");
+}
+
+#[test]
 fn the_key_of_an_authority_is_gone_once_the_next_one_signs() {
     let held = after(&after(&Held::default(), RenewalStep::Begin, 0), RenewalStep::AddNext, 400);
     let first = held.current.clone().unwrap();
@@ -94,6 +162,14 @@ struct Server {
     coming: Vec<(u64, String)>,
 }
 
+impl Server {
+    /// Learns of a write a little later, and never before those of earlier.
+    fn write(&mut self, at: u64, bundle: &str) {
+        let last = self.coming.last().map_or(0, |(at, _)| *at);
+        self.coming.push((last.max(at), bundle.to_owned()));
+    }
+}
+
 /// The most by which a clock is ahead or behind: together, two are within what a certificate is dated back by.
 const SKEW: u64 = 7;
 
@@ -114,43 +190,53 @@ fn accepts(bundle: &str, leaf: &Pair) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4))]
 
-    /// API servers learn of a change up to 19 s later, writes fail, leaders change, and replicas are cut off or stopped
-    /// for any time. Clocks of leaders and API servers are apart. A replica that serves a certificate that has ended is
-    /// unready.
+    /// API servers learn of a change up to 19 s later, writes fail, leaders change, another program puts back the
+    /// authorities of before, and replicas are cut off or stopped for any time. Clocks of leaders and API servers are
+    /// apart. A replica that serves a certificate that has ended is unready.
     #[test]
     fn whatever_a_replica_serves_is_trusted_by_every_api_server_until_it_ends(
         ticks in prop::collection::vec((0_u64..20, 0_u64..400, any::<u8>()), 500),
     ) {
         let mut held = Held::default();
         let (mut servers, mut replicas) = (vec![Server::default(); 2], vec![Replica::default(); 3]);
-        let (mut written, mut trusted_since) = (String::new(), None);
+        let (mut written, mut trusted) = (String::new(), TrustedSince::default());
+        let begin = Instant::now();
         let mut promoted = 0;
         for (tick, (lag, absence, fault)) in ticks.into_iter().enumerate() {
             let now = tick as u64 * 5;
             // one write in four fails, and one leader in sixteen is another, which knows of no trust
             if fault.is_multiple_of(16) {
-                trusted_since = None;
+                trusted.forget();
+            }
+            let mut write = |bundle: &str, lag: u64| {
+                for (index, server) in servers.iter_mut().enumerate() {
+                    server.write(now + lag * (index as u64 + 1) / 2, bundle);
+                }
+                bundle.to_owned()
+            };
+            // API servers learn of it at once. To put them back shortly before the current one ends is an outage
+            let ends = held.facts(&names()).current.map(|current| current.until);
+            if fault % 8 == 2 && ends.is_some_and(|end| at(now + 60) < end) {
+                written = write(&Held { next: None, ..held.clone() }.bundle(), 0);
             }
             let bundle = held.bundle();
-            if fault % 4 != 1 && written != bundle {
-                written.clone_from(&bundle);
-                for (index, server) in servers.iter_mut().enumerate() {
-                    let last = server.coming.last().map_or(0, |(at, _)| *at);
-                    server.coming.push((last.max(now + lag * (index as u64 + 1) / 2), bundle.clone()));
-                }
-            }
-            let since = (written == bundle).then(|| trusted_since.unwrap_or(now));
-            let trusted_for = since.map(|since| Duration::from_secs(now - since));
-            trusted_since = since;
+            let trust = if written == bundle {
+                Trust::Present
+            } else if fault % 4 == 1 {
+                Trust::Missing
+            } else {
+                written = write(&bundle, lag);
+                Trust::Written
+            };
+            let instant = begin + Duration::from_secs(now);
+            trusted.observe(bundle.clone(), trust, instant);
+            let trusted_for = trusted.time(instant);
             // each leader has a clock of its own
             let leaders = now + u64::from(fault / 16) % (2 * SKEW + 1);
             let next = step(&held.facts(&names()), trusted_for, at(leaders), &LIFETIMES);
             if let Some(step) = next.filter(|_| fault % 8 != 3) {
                 held = after(&held, step, leaders);
                 promoted += usize::from(step == RenewalStep::Promote);
-                if held.bundle() != bundle {
-                    trusted_since = None;
-                }
             }
             for server in &mut servers {
                 let (known, coming) = server.coming.drain(..).partition(|(at, _)| *at <= now);
