@@ -59,11 +59,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_namespace_that_fails_is_tried_less_and_less_often_until_it_works() {
         let failing = FailingNamespaces::default();
-        for (number, seconds) in [5, 10, 20, 40, 60, 60].into_iter().enumerate() {
+        for (number, seconds) in [5_u64, 10, 20, 40, 60, 60].into_iter().enumerate() {
             assert!(failing.may_try("a"));
             assert_eq!(failing.failed("a"), number == 0, "told once");
             assert!(!failing.failed("a") && !failing.may_try("a") && failing.may_try("b"));
-            advance(Duration::from_secs(seconds) - Duration::from_millis(1)).await;
+            advance(Duration::from_millis(seconds * 1_000 - 1)).await;
             assert!(!failing.may_try("a"), "{seconds}");
             advance(Duration::from_millis(1)).await;
         }
