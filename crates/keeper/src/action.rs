@@ -42,7 +42,7 @@ use crate::{
     api::ObjectClient,
     cluster::ClusterState,
     config::Current,
-    events::{EventQueue, EventRecord},
+    events::{EventCause, EventQueue, EventRecord},
     gate::FreshnessGate,
     ledger::UsageBook,
     limit::WriteLimit,
@@ -237,6 +237,12 @@ pub fn describe(owner: &OwnerReference) -> String {
 
 fn json(object: &DynamicObject) -> Value {
     serde_json::to_value(object).unwrap_or_default()
+}
+
+/// Returns the cause of an act on a pod, or on its owner.
+fn cause(due: &DuePod, pod: &Pod) -> EventCause {
+    let pod = reference(&of_pod(pod), Some(&due.namespace));
+    EventCause { pod: Some(pod), queue: due.queue.clone() }
 }
 
 /// Returns a reference to a pod, in the form of a reference to an owner.

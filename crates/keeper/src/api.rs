@@ -15,7 +15,6 @@ use kube::{
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tenure_index::Uid;
 use tenure_policy::kueue::Lookup;
 use tenure_service::call::{ApiError, call};
 use tenure_types::{extension::Extension, keys, projection::Pod};
@@ -108,23 +107,21 @@ impl ObjectClient {
         self.on(namespace, owner, async |api| call(api.delete(&owner.name, &how)).await.map(drop)).await
     }
 
-    /// Deletes a pod that terminates again, with a shorter grace period.
+    /// Deletes a pod that terminates again, with a shorter grace period, but no namesake of it.
     pub async fn end_pod(
         &self,
         namespace: &str,
         name: &str,
-        uid: Uid,
+        uid: &str,
         grace: SignedDuration,
     ) -> Result<(), ApiError> {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let found = call(api.get_metadata(name)).await?.metadata.uid.filter(|found| Uid::of(found) == uid);
-        let preconditions =
-            Preconditions { uid: Some(found.ok_or(ApiError::NotFound)?), resource_version: None };
+        let preconditions = Preconditions { uid: Some(uid.into()), resource_version: None };
         let how = DeleteParams {
             preconditions: Some(preconditions),
             grace_period_seconds: Some(grace.as_secs().try_into().unwrap_or(u32::MAX)),
             ..DeleteParams::default()
         };
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         call(api.delete(name, &how)).await.map(drop)
     }
 

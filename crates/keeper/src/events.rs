@@ -21,7 +21,7 @@ use tenure_policy::pause::{
     REQUEUED, RETURN_REFUSED, RUN_ENDED,
 };
 use tenure_service::call::{ApiError, call};
-use tenure_types::keys::EVENT_QUEUE_ANNOTATION;
+use tenure_types::{keys::EVENT_QUEUE_ANNOTATION, paused::PausedRecord};
 use tracing::error;
 
 pub use queue::EventQueue;
@@ -40,6 +40,9 @@ const NORMAL: [&str; 5] = [REQUEUED, REACTIVATED, EXTENSION_REQUESTED, EXTENSION
 
 /// The reasons of events that are known by their note, and not by a time: they are about an annotation.
 const BY_NOTE: [&str; 2] = [INVALID_MAX_DURATION, MAX_DURATION_IGNORED];
+
+/// The longest name of a queue that the API server accepts.
+const LONGEST_QUEUE_BYTES: usize = 253;
 
 /// The longest note that the API server accepts.
 const LONGEST_NOTE_BYTES: usize = 1024;
@@ -67,12 +70,29 @@ pub struct EventRecord {
     pub note: String,
     /// The time of the action, or another time that tells it from other events of its reason.
     pub at: Timestamp,
-    /// The pod that caused the action, and its queue, if they are known.
-    pub cause: Option<(ObjectReference, String)>,
+    /// The cause of the action; none if it isn't known.
+    pub cause: Option<EventCause>,
     /// The Extension that it is about, which tells it from other events of its reason and time.
     pub request: Option<ObjectReference>,
     /// The end of the run, of which this is a notice.
     pub end: Option<Timestamp>,
+}
+
+/// The cause of an action.
+#[derive(Clone, Debug)]
+pub struct EventCause {
+    /// The pod; none if the action is known by its record alone.
+    pub pod: Option<ObjectReference>,
+    /// The queue of that pod.
+    pub queue: String,
+}
+
+impl EventCause {
+    /// Returns the cause that a record names. Any user may write one, with any text in place of a queue.
+    pub fn of(record: &PausedRecord) -> Option<Self> {
+        let queue = Some(&record.queue).filter(|queue| (1..=LONGEST_QUEUE_BYTES).contains(&queue.len()))?;
+        Some(Self { pod: None, queue: queue.clone() })
+    }
 }
 
 impl Events {
@@ -119,7 +139,7 @@ impl Events {
     /// The event is a warning, unless a workload comes back.
     fn event(&self, happening: &EventRecord, now: Timestamp) -> Event {
         let (object, namespace) = (&happening.object, happening.namespace());
-        let (related, queue) = happening.cause.clone().unzip();
+        let (related, queue) = happening.cause.clone().map(|cause| (cause.pod, cause.queue)).unzip();
         // each keeper names a deletion by its deadline: it is told before it is done
         let time = if happening.action == DELETING { now } else { now.min(happening.at) };
         Event {
@@ -129,7 +149,7 @@ impl Events {
                 annotations: queue.map(|queue| BTreeMap::from([(EVENT_QUEUE_ANNOTATION.into(), queue)])),
                 ..ObjectMeta::default()
             },
-            related: related.or_else(|| happening.request.clone()),
+            related: related.flatten().or_else(|| happening.request.clone()),
             action: Some(happening.action.into()),
             event_time: Some(MicroTime(time)),
             note: Some(longest_note(happening).into()),
@@ -214,9 +234,11 @@ mod tests {
     use kube::client::Body;
     use parking_lot::Mutex;
     use serde_json::{Value, json};
-    use tenure_policy::pause::MAX_DURATION_EXCEEDED;
+    use tenure_policy::pause::{MAX_DURATION_EXCEEDED, PausedObject};
+    use tenure_types::paused::RequeueState;
 
     use super::*;
+    use crate::action::told_of_pause;
 
     fn happening(object: &str, uid: &str, reason: &'static str) -> EventRecord {
         let object = ObjectReference {
@@ -307,6 +329,32 @@ mod tests {
             }
             let ours = kept.lock().values().filter(|event| event["note"] == "told").count();
             assert!(ours == 1 || taken == OTHER_NAMES, "{taken}: {ours}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_event_that_is_repaired_by_the_record_of_a_pause_has_its_queue() {
+        let record = |queue: &str| {
+            let record = json!({
+                "reason": MAX_DURATION_EXCEEDED, "at": "2026-01-01T00:00:00Z", "queue": queue, "field": "spec.replicas",
+                "value": 0, "previousValue": 2,
+            });
+            serde_json::from_value::<PausedRecord>(record).unwrap()
+        };
+        let (kept, known) = (Arc::default(), PausedObject::default());
+        let events = Events::new(server(&kept, 0));
+        let repaired = told_of_pause(&record("research"), &RequeueState::default(), &known);
+        assert!(repaired.len() >= 2);
+        for told in &repaired {
+            events.write(told, Timestamp::MAX).await.unwrap();
+        }
+        for event in kept.lock().values() {
+            assert_eq!(event["metadata"]["annotations"], json!({"tenure.dev/queue": "research"}), "{event}");
+            assert_eq!(event["related"], Value::Null);
+        }
+        // any user may write a record
+        for queue in ["", &"x".repeat(254)] {
+            assert!(EventCause::of(&record(queue)).is_none(), "{queue}");
         }
     }
 

@@ -18,6 +18,7 @@ mod pod_notices;
 mod queues;
 mod recent;
 mod returns;
+mod rounds;
 mod run;
 mod sleep;
 mod slots;

@@ -151,13 +151,14 @@ impl Told {
 fn message(event: &EventRecord, now: Timestamp) -> Message {
     let EventRecord { object, reason, action: _, note: _, at, cause, request: _, end } = event;
     let is_pod = |object: &ObjectReference| object.kind.as_deref() == Some("Pod");
-    let pod = cause.as_ref().and_then(|(pod, _)| pod.name.clone().filter(|_| is_pod(pod)));
+    let pod = cause.as_ref().and_then(|cause| cause.pod.as_ref());
+    let pod = pod.and_then(|pod| pod.name.clone().filter(|_| is_pod(pod)));
     Message {
         id: format!("{}/{}", object.namespace.as_deref().unwrap_or_default(), name(event)),
         reason,
         object: object.clone(),
         pod,
-        queue: cause.as_ref().map(|(_, queue)| queue.clone()),
+        queue: cause.as_ref().map(|cause| cause.queue.clone()),
         note: longest_note(event).to_owned(),
         time: now.min(*at),
         deadline: *end,

@@ -4,11 +4,12 @@
 //! a pod would be in no queue after a restart, and so have no ceiling. The API server lets no tenant change the label of a
 //! bound pod.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, future::pending, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use parking_lot::Mutex;
 use serde_json::json;
-use tenure_index::{CeilingIndex, Orphan};
+use tenure_index::{CeilingIndex, Orphan, Uid};
 use tenure_policy::expiry::Family;
 use tenure_service::{call::ApiError, leadership::Leadership, log::with_causes};
 use tenure_types::keys;
@@ -16,7 +17,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{api::ObjectClient, cluster::ClusterState, gate::FreshnessGate, limit::WriteLimit};
+use crate::{
+    api::ObjectClient, cluster::ClusterState, gate::FreshnessGate, limit::WriteLimit, rounds::Rounds,
+    slots::TakenSlot,
+};
 
 /// The time between two rounds. A `PodGroup` that is made again at once leaves a label all the same.
 const BETWEEN_ROUNDS: Duration = Duration::from_secs(2);
@@ -39,30 +43,31 @@ impl QueueLabels {
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
-        let mut rounds = tokio::time::interval(BETWEEN_ROUNDS);
-        let mut later = HashMap::new();
-        loop {
-            tokio::select! {
-                _ = rounds.tick() => {}
-                () = shutdown.cancelled() => return,
+        let mut rounds = Rounds::new(|orphan: &Orphan| (orphan.uid, orphan.namespace.as_str()));
+        let later: Mutex<HashMap<Uid, Instant>> = Mutex::default();
+        let find = || self.orphans(&mut later.lock());
+        let label = async |orphan: &Orphan, slot: &TakenSlot| {
+            if !self.label(orphan, slot).await {
+                later.lock().insert(orphan.uid, Instant::now() + RETRY);
             }
-            if !self.gate.is_open() {
-                continue;
-            }
-            later.retain(|_, at| *at > Instant::now());
-            for orphan in self.cluster.with(CeilingIndex::orphans) {
-                if shutdown.is_cancelled() {
-                    return;
-                }
-                if !later.contains_key(&orphan.uid) && !self.label(&orphan).await {
-                    later.insert(orphan.uid, Instant::now() + RETRY);
-                }
-            }
+        };
+        rounds.run(shutdown, BETWEEN_ROUNDS, pending::<()>, find, label).await;
+    }
+
+    /// Returns the pods to label that are not tried again later.
+    fn orphans(&self, later: &mut HashMap<Uid, Instant>) -> Vec<Orphan> {
+        if !self.gate.is_open() {
+            return Vec::new();
         }
+        later.retain(|_, at| *at > Instant::now());
+        let mut orphans = self.cluster.with(CeilingIndex::orphans);
+        orphans.retain(|orphan| !later.contains_key(&orphan.uid));
+        orphans
     }
 
     /// Labels a pod; returns false if that failed.
-    async fn label(&self, Orphan { uid, namespace, name, family, queue }: &Orphan) -> bool {
+    async fn label(&self, orphan: &Orphan, slot: &TakenSlot) -> bool {
+        let Orphan { uid, namespace, name, family, queue } = orphan;
         self.limit.until_ready().await;
         let uid = uid.text();
         let key = match family {
@@ -77,7 +82,10 @@ impl QueueLabels {
             ..OwnerReference::default()
         };
         let patch = json!({"metadata": {"uid": uid, "labels": {key: queue}}});
-        match self.objects.merge(namespace, &pod, &patch).await {
+        if !self.gate.is_open() {
+            return true;
+        }
+        match slot.watch(self.objects.merge(namespace, &pod, &patch)).await {
             Ok(_) => {
                 info!(%namespace, pod = %name, %queue, "Labelled a pod with the queue of its PodGroup, which has gone");
                 true
@@ -87,6 +95,9 @@ impl QueueLabels {
                 true
             }
             Err(error) => {
+                if error.is_open() {
+                    slot.trouble();
+                }
                 let error = with_causes(&error);
                 warn!(%namespace, pod = %name, %queue, error, "Failed to label a pod with the queue of its PodGroup, which has gone: will try again");
                 false

@@ -1,6 +1,7 @@
 //! Notes on the pods of a workload when its run ends, as its owner was told: a file of the downward API shows that inside
 //! the pod. Nothing reads it back.
 
+mod failing;
 mod told;
 
 use std::{sync::Arc, time::Duration};
@@ -17,8 +18,10 @@ use tracing::{debug, warn};
 
 use crate::{
     api::ObjectClient, cluster::ClusterState, config::Current, gate::FreshnessGate, limit::WriteLimit,
+    rounds::Rounds, slots::TakenSlot,
 };
 
+use failing::FailingNamespaces;
 use told::PodToShow;
 pub use told::ToldWorkloads;
 
@@ -43,7 +46,7 @@ enum Shown {
     Done,
     /// It is gone, or terminates.
     Gone,
-    /// It was changed at the same time: the next round tries again.
+    /// It was changed at the same time, or is to show another end by now: the next round tries again.
     Again,
 }
 
@@ -54,47 +57,54 @@ impl PodNotices {
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
-        let mut rounds = tokio::time::interval(BETWEEN_ROUNDS);
-        loop {
-            tokio::select! {
-                _ = rounds.tick() => {}
-                () = self.told.changed() => {}
-                () = shutdown.cancelled() => return,
-            }
-            if !self.config.get().notice_on_pods {
-                self.told.clear();
-            } else if self.gate.is_open()
-                && let Err(error) = self.round(shutdown).await
-            {
-                debug!(error = with_causes(&error), "Failed to note the end of runs on pods: will try again");
-            }
-        }
+        let mut rounds = Rounds::new(|pod: &PodToShow| (pod.uid, pod.namespace.as_str()));
+        let failing = FailingNamespaces::default();
+        let find = || self.missing(&failing);
+        let show = async |pod: &PodToShow, slot: &TakenSlot| self.handle(pod, slot, &failing).await;
+        rounds.run(shutdown, BETWEEN_ROUNDS, async || self.told.changed().await, find, show).await;
     }
 
-    /// Handles pods until none is left for which something can be done now.
-    async fn round(&self, shutdown: &CancellationToken) -> Result<(), ApiError> {
-        let mut has_progressed = true;
-        while has_progressed {
-            has_progressed = false;
+    /// Returns the pods to write now.
+    fn missing(&self, failing: &FailingNamespaces) -> Vec<PodToShow> {
+        if !self.config.get().notice_on_pods {
+            self.told.clear();
+        } else if self.gate.is_open() {
             let now = self.clock.now();
-            for pod in self.cluster.with(|index| self.told.next(index, now)) {
-                if shutdown.is_cancelled() {
-                    return Ok(());
-                }
-                match self.show(&pod).await? {
-                    Shown::Done => self.told.shown(&pod),
-                    Shown::Gone => self.told.gone(&pod),
-                    Shown::Again => continue,
-                }
-                has_progressed = true;
-            }
+            let mut pods = self.cluster.with(|index| self.told.missing(index, now));
+            pods.retain(|pod| failing.may_try(&pod.namespace));
+            return pods;
         }
-        Ok(())
+        Vec::new()
     }
 
-    async fn show(&self, pod: &PodToShow) -> Result<Shown, ApiError> {
+    async fn handle(&self, pod: &PodToShow, slot: &TakenSlot, failing: &FailingNamespaces) {
+        let namespace = &pod.namespace;
+        // another call may have failed since the round began
+        if !failing.may_try(namespace) {
+            return;
+        }
+        match self.show(pod, slot).await {
+            Ok(Shown::Done) => {
+                failing.worked(namespace);
+                self.told.shown(pod);
+            }
+            Ok(Shown::Gone) => self.told.gone(pod),
+            Ok(Shown::Again) | Err(ApiError::NotLeading) => {}
+            Err(error) => {
+                slot.trouble();
+                let error = with_causes(&error);
+                if failing.failed(namespace) {
+                    warn!(%namespace, error, "Failed to note the end of runs on pods of a namespace: will try again");
+                } else {
+                    debug!(%namespace, error, "Failed to note the end of runs on pods again");
+                }
+            }
+        }
+    }
+
+    async fn show(&self, pod: &PodToShow, slot: &TakenSlot) -> Result<Shown, ApiError> {
         let PodToShow { uid, namespace, name, end, .. } = pod;
-        let found = match self.objects.pod_metadata(namespace, name).await {
+        let found = match slot.watch(self.objects.pod_metadata(namespace, name)).await {
             Err(ApiError::NotFound) => return Ok(Shown::Gone),
             found => found?,
         };
@@ -113,7 +123,10 @@ impl PodNotices {
         };
         let patch = pause::show_end(OwnerObject(&json!({"metadata": found})), *end);
         self.limit.until_ready().await;
-        match self.objects.merge(namespace, &reference, &patch).await {
+        if !self.gate.is_open() || !self.told.is_missing(pod) {
+            return Ok(Shown::Again);
+        }
+        match slot.watch(self.objects.merge(namespace, &reference, &patch)).await {
             Ok(_) => Ok(Shown::Done),
             Err(ApiError::NotFound) => Ok(Shown::Gone),
             Err(ApiError::Stale(_)) => Ok(Shown::Again),

@@ -4,7 +4,7 @@
 //! that pause in an annotation, so that its events are not lost with the record.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -23,6 +23,9 @@ pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
 
 /// The age of a pause after which its event may be missing: the keeper that pauses an owner writes the event at once.
 const OWED_AFTER: SignedDuration = SignedDuration::from_secs(3);
+
+/// Fewer entries aren't looked through for those that are long ago.
+const LEAST_SWEPT: usize = 64;
 
 /// A pause of an owner, and its return if there was one.
 #[derive(Clone, Debug)]
@@ -57,9 +60,14 @@ pub struct EventOutbox(Arc<Mutex<Kept>>);
 #[derive(Debug, Default)]
 struct Kept {
     by_uid: HashMap<Uid, Vec<RecentPause>>,
-    /// The times of pauses and returns whose events this keeper has written or is writing, by the object that has the
-    /// events.
-    told: HashMap<Uid, BTreeSet<Timestamp>>,
+    sweep_at: usize,
+    told: Told,
+}
+
+/// The pauses and returns whose events this keeper has written or is writing: the object that has the events, and the time.
+#[derive(Debug, Default)]
+struct Told {
+    all: BTreeSet<(Uid, Timestamp)>,
     sweep_at: usize,
 }
 
@@ -91,23 +99,23 @@ impl EventOutbox {
 
     /// This keeper writes the events of a pause or a return at this time, so that they aren't missing.
     pub fn telling(&self, known: &PausedObject, at: Timestamp) {
-        self.0.lock().told.entry(told_on(known)).or_default().insert(at);
+        self.0.lock().told.note(known, at, at);
     }
 
     /// An event on the object with this uid couldn't be written.
     pub fn not_told(&self, object: &str) {
-        self.0.lock().told.remove(&Uid::of(object));
+        self.0.lock().told.forget(Uid::of(object));
     }
 
     /// This keeper leads no longer, and the events that it was writing were dropped: if it leads again, all of them may
     /// be missing.
     pub fn interrupted(&self) {
-        self.0.lock().told.clear();
+        self.0.lock().told = Told::default();
     }
 
     /// True if the event of this pause may not have been written. Returns true only once a pause.
     pub fn take_owed(&self, known: &PausedObject, record: &PausedRecord, now: Timestamp) -> bool {
-        is_recent(record.at, now) && self.0.lock().told.entry(told_on(known)).or_default().insert(record.at)
+        is_recent(record.at, now) && self.0.lock().told.note(known, record.at, now)
     }
 
     /// Returns the events that may not have been written; those of each pause and return only once.
@@ -118,8 +126,7 @@ impl EventOutbox {
         let is_due = |at: Timestamp| is_recent(at, now) && now.duration_since(at) >= OWED_AFTER;
         for recent in by_uid.values().flatten() {
             let RecentPause { known, pause: OwedPause { record, returned, .. } } = recent;
-            let mut is_owed =
-                |at: Timestamp| is_due(at) && told.entry(told_on(known)).or_default().insert(at);
+            let mut is_owed = |at: Timestamp| is_due(at) && told.note(known, at, now);
             if pause::event_reason(record).is_some() && is_owed(record.at) {
                 owed.push(OwedEvents::OfPause(recent.clone()));
             }
@@ -133,24 +140,31 @@ impl EventOutbox {
 
 impl Kept {
     fn insert(&mut self, uid: Uid, pauses: Vec<RecentPause>, now: Timestamp) {
-        self.by_uid.insert(uid, pauses);
-        if self.by_uid.len() > self.sweep_at && now != Timestamp::MIN {
-            let Self { by_uid, told, .. } = self;
+        let Self { by_uid, sweep_at, .. } = self;
+        by_uid.insert(uid, pauses);
+        if by_uid.len() > *sweep_at && now != Timestamp::MIN {
             by_uid.retain(|_, pauses| pauses.iter().any(|recent| is_of_late(&recent.pause, now)));
-            let known: HashSet<Uid> =
-                by_uid.values().flatten().map(|recent| told_on(&recent.known)).collect();
-            told.retain(|uid, times| {
-                times.retain(|at| is_recent(*at, now));
-                known.contains(uid)
-            });
-            self.sweep_at = by_uid.len().saturating_mul(2).max(64);
+            *sweep_at = by_uid.len().saturating_mul(2).max(LEAST_SWEPT);
         }
     }
 }
 
-/// Returns the uid of the object that has the events of a pause.
-fn told_on(known: &PausedObject) -> Uid {
-    Uid::of(known.object.uid.as_deref().unwrap_or_default())
+impl Told {
+    /// Notes a pause or a return at this time. Returns true the first time.
+    fn note(&mut self, PausedObject { object, .. }: &PausedObject, at: Timestamp, now: Timestamp) -> bool {
+        if self.all.len() >= self.sweep_at {
+            self.all.retain(|(_, at)| is_recent(*at, now));
+            self.sweep_at = self.all.len().saturating_mul(2).max(LEAST_SWEPT);
+        }
+        self.all.insert((Uid::of(object.uid.as_deref().unwrap_or_default()), at))
+    }
+
+    fn forget(&mut self, object: Uid) {
+        let of = (object, Timestamp::MIN)..=(object, Timestamp::MAX);
+        for one in self.all.range(of).copied().collect::<Vec<_>>() {
+            self.all.remove(&one);
+        }
+    }
 }
 
 /// True if a pause or its return draws an event: what people do doesn't.
@@ -361,5 +375,20 @@ mod tests {
             pauses.apply(&resource(), &paused(&format!("pause-{minute}"), Some(&at.to_string())), at);
         }
         assert!(pauses.0.lock().by_uid.len() <= 65);
+    }
+
+    #[test]
+    fn what_was_told_of_owners_that_are_gone_takes_no_room() {
+        let pauses = EventOutbox::default();
+        for minute in 0..10_000 {
+            let (name, at) = (format!("pause-{minute}"), Timestamp::from_second(minute * 60).unwrap());
+            pauses.apply(&resource(), &paused(&name, Some(&at.to_string())), at);
+            // one that is paused again and again, as by time slices
+            for name in [&name, "sliced"] {
+                pauses.telling(&as_known(name), at);
+            }
+            pauses.forget(Uid::of(&name));
+        }
+        assert!(pauses.0.lock().told.all.len() <= LEAST_SWEPT);
     }
 }

@@ -53,6 +53,27 @@ impl Terminating {
     }
 }
 
+impl Termination {
+    /// Returns the pod if it terminates for longer than `longest` after this end of its run.
+    fn overlong(
+        &self,
+        (uid, expired): (Uid, Timestamp),
+        now: Timestamp,
+        longest: SignedDuration,
+    ) -> Option<Overlong> {
+        let whole = |left: SignedDuration| SignedDuration::from_secs(left.as_secs());
+        let until = self.asked.max(expired).checked_add(longest).ok()?;
+        let overlong = (self.ends > until && now < self.ends).then(|| Overlong {
+            uid,
+            namespace: self.pod.pod.namespace.as_str().into(),
+            name: self.name.as_ref().into(),
+            left: whole(self.ends.duration_since(now)),
+            allowed: whole(until.duration_since(now)).max(LEAST_GRACE),
+        });
+        overlong.filter(|of| of.allowed < of.left)
+    }
+}
+
 impl CeilingIndex {
     /// Adds, updates or removes the record of a pod's termination: only a pod in a queue that terminates has one. `end` is
     /// that of its run, if it was known until now.
@@ -71,20 +92,16 @@ impl CeilingIndex {
     /// The pods that will terminate for longer than `longest` after they reached their ceiling, and after their deletion was
     /// asked for.
     pub fn overlong(&mut self, now: Timestamp, longest: SignedDuration) -> Vec<Overlong> {
-        let whole = |left: SignedDuration| SignedDuration::from_secs(left.as_secs());
-        self.terminating_past_ceiling(now, |uid, of, expired| {
-            let until = of.asked.max(expired).checked_add(longest).ok()?;
-            (of.ends > until && now < of.ends).then(|| Overlong {
-                uid,
-                namespace: of.pod.pod.namespace.as_str().into(),
-                name: of.name.as_ref().into(),
-                left: whole(of.ends.duration_since(now)),
-                allowed: whole(until.duration_since(now)).max(LEAST_GRACE),
-            })
-        })
-        .into_iter()
-        .filter(|of| of.allowed < of.left)
-        .collect()
+        self.terminating_past_ceiling(now, |uid, of, expired| of.overlong((uid, expired), now, longest))
+    }
+
+    /// The pod with this uid, if it is one of [`overlong`](Self::overlong).
+    pub fn overlong_pod(&mut self, uid: Uid, now: Timestamp, longest: SignedDuration) -> Option<Overlong> {
+        let of = self.reader.terminating.0.remove(&uid)?;
+        let expired = self.end_of_run(&of).filter(|expired| *expired < now);
+        let overlong = expired.and_then(|expired| of.overlong((uid, expired), now, longest));
+        self.reader.terminating.0.insert(uid, of);
+        overlong
     }
 
     /// The number of pods past their ceiling that still terminate although their grace period is over.
@@ -99,14 +116,18 @@ impl CeilingIndex {
     ) -> Vec<T> {
         let all = std::mem::take(&mut self.reader.terminating);
         let past = all.0.iter().filter_map(|(uid, of)| {
-            let expired = match self.standing_of(&of.pod) {
-                Some(standing) => standing.expires?.0,
-                None => of.expired?,
-            };
+            let expired = self.end_of_run(of)?;
             if expired < now { look(*uid, of, expired) } else { None }
         });
         let past = past.collect();
         self.reader.terminating = all;
         past
+    }
+
+    fn end_of_run(&mut self, of: &Termination) -> Option<Timestamp> {
+        match self.standing_of(&of.pod) {
+            Some(standing) => Some(standing.expires?.0),
+            None => of.expired,
+        }
     }
 }

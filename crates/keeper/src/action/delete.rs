@@ -7,7 +7,7 @@ use tenure_policy::pause::{self, Alone, AtEnd, OwnerObject, PausedObject};
 use tenure_service::call::{ApiError, persist};
 use tenure_types::{paused::GivenNotice, projection::Pod};
 
-use super::{ActionResult, Done, Failure, Pauser, of_pod, reference};
+use super::{ActionResult, Done, Failure, Pauser, cause, of_pod, reference};
 use crate::events::{DELETING, EventRecord};
 
 impl Pauser {
@@ -89,7 +89,7 @@ impl Pauser {
             action: DELETING,
             note,
             at: due.deadline,
-            cause: Some((object.clone(), due.queue.clone())),
+            cause: Some(cause(due, pod)),
             request: None,
             end: None,
         };
@@ -124,7 +124,7 @@ impl Pauser {
         resource_version: Option<String>,
         (known, noticed): (&PausedObject, Option<GivenNotice>),
     ) -> Result<Done, Failure> {
-        let cause = Some((reference(&of_pod(pod), Some(&due.namespace)), due.queue.clone()));
+        let cause = Some(cause(due, pod));
         let event = |reason, note: String| EventRecord {
             object: known.object.clone(),
             reason,

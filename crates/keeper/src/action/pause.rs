@@ -22,9 +22,7 @@ use tenure_types::{
     projection::Pod,
 };
 
-use super::{
-    ActionResult, Conflicts, Done, Failure, Pauser, TRIES, describe, is_last, json, known, of_pod, reference,
-};
+use super::{ActionResult, Conflicts, Done, Failure, Pauser, TRIES, cause, describe, is_last, json, known};
 use crate::{events::EventRecord, recent::earlier};
 
 use told::not_paused_again;
@@ -296,9 +294,9 @@ impl Pauser {
         until: ResumeCondition,
         mut events: Vec<EventRecord>,
     ) -> Done {
-        let pod = reference(&of_pod(pod), Some(&due.namespace));
+        let cause = cause(due, pod);
         for event in &mut events {
-            event.cause = Some((pod.clone(), due.queue.clone()));
+            event.cause = Some(cause.clone());
         }
         if self.dry_run {
             events.truncate(1);

@@ -83,7 +83,7 @@ impl EventQueue {
         Self { messages: Some(messages), ..self }
     }
 
-    /// Adds events. If too many wait, the oldest of the namespace with the most is dropped for each.
+    /// Adds events. If too many wait, the oldest of the namespace with the most that can be repaired is dropped for each.
     pub fn extend(&self, events: impl IntoIterator<Item = EventRecord>) {
         for event in events {
             self.messages.iter().for_each(|messages| messages.tell(&event));
@@ -215,7 +215,7 @@ mod tests {
     use prometheus_client::registry::Registry;
     use tokio::time::advance;
 
-    use super::*;
+    use super::{super::DELETING, lines::Line, *};
 
     fn queue() -> EventQueue {
         EventQueue::new(Metrics::register(&mut Registry::default()))
@@ -408,5 +408,25 @@ mod tests {
         assert_eq!((lines.waiting, lines.by_namespace["few"].waiting.len()), (CAPACITY, 10));
         let last = lines.by_namespace["many"].waiting.back().and_then(|last| last.event.object.name.clone());
         assert_eq!(last, Some((2 * CAPACITY - 1).to_string()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_too_many_events_that_of_a_deletion_is_dropped_last() {
+        let queue = queue();
+        let names = |line: &Line| {
+            let name = |waiting: &WaitingEvent| waiting.event.object.name.clone().unwrap();
+            line.waiting.iter().map(name).collect::<Vec<_>>()
+        };
+        queue.extend([EventRecord { action: DELETING, ..event("a", "deleted") }]);
+        queue.extend(events("a", CAPACITY - 1));
+        queue.tell_first(vec![event("a", "first")]).await;
+        assert_eq!(names(&queue.lines.lock().by_namespace["a"])[..3], ["first", "deleted", "1"]);
+        queue.clear();
+        for number in 0..=CAPACITY {
+            queue.tell_first(vec![EventRecord { action: DELETING, ..event("a", &number.to_string()) }]).await;
+        }
+        let left = names(&queue.lines.lock().by_namespace["a"]);
+        assert_eq!((left[0].clone(), left.len()), (CAPACITY.to_string(), CAPACITY));
+        assert_eq!(left[CAPACITY - 1], "1", "the one that was told first the longest ago has gone");
     }
 }

@@ -21,7 +21,11 @@ use super::{
     post::{PostError, Poster},
     *,
 };
-use crate::{cluster::ClusterState, config::Configure, events::EventQueue};
+use crate::{
+    cluster::ClusterState,
+    config::Configure,
+    events::{EventCause, EventQueue},
+};
 
 const TWO: &str = "receivers:\n- {name: a, format: Slack, urlFile: /a}\n- {name: b, format: CloudEvents, urlFile: /b, reasons: [MaxDurationApproaching]}\n";
 
@@ -38,7 +42,7 @@ fn event(reason: &'static str, time: &str) -> EventRecord {
         ..ObjectReference::default()
     };
     let pod = ObjectReference { kind: Some("Pod".into()), name: Some("train-x".into()), ..object.clone() };
-    let cause = Some((pod, "research".to_owned()));
+    let cause = Some(EventCause { pod: Some(pod), queue: "research".to_owned() });
     EventRecord {
         object,
         reason,

@@ -10,9 +10,6 @@ use parking_lot::Mutex;
 use tenure_index::{CeilingIndex, DuePod, Uid};
 use tokio::sync::Notify;
 
-/// The most pods that are handled before others are looked for.
-const AT_A_TIME: usize = 64;
-
 /// The workloads that were told when their run ends. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct ToldWorkloads(Arc<Shared>);
@@ -70,19 +67,27 @@ impl ToldWorkloads {
         self.0.changed.notified().await;
     }
 
-    /// Returns pods that may not show the end of their run, of each namespace in turn. Forgets workloads whose run has
-    /// ended, or that have no more pods.
-    pub fn next(&self, index: &CeilingIndex, now: Timestamp) -> Vec<PodToShow> {
-        let mut by_namespace: BTreeMap<String, Vec<PodToShow>> = BTreeMap::new();
+    /// Returns the pods that may not show the end of their run, those whose run ends first first. Forgets workloads whose
+    /// run has ended, or that have no more pods.
+    pub fn missing(&self, index: &CeilingIndex, now: Timestamp) -> Vec<PodToShow> {
+        let mut all = Vec::new();
         self.0.by_owner.lock().retain(|owner, told| {
             let missing = told.look(*owner, index);
             let is_left = told.end.map_or(!missing.is_empty(), |end| end > now && told.has_pods(&missing));
             if is_left {
-                by_namespace.entry(told.namespace.clone()).or_default().extend(missing);
+                all.extend(missing);
             }
             is_left
         });
-        in_turn(by_namespace)
+        all.sort_by_key(|pod| pod.end);
+        all
+    }
+
+    /// True if a pod is still to show this end.
+    pub fn is_missing(&self, pod: &PodToShow) -> bool {
+        let by_owner = self.0.by_owner.lock();
+        let told = by_owner.get(&pod.owner);
+        told.is_some_and(|told| told.end == pod.end && !told.shown.contains(&pod.uid))
     }
 
     /// Notes that a pod shows the end that it was to show.
@@ -148,28 +153,6 @@ impl ToldWorkload {
     }
 }
 
-/// One pod of each namespace, then the next of each, up to as many as are handled at a time. Within a namespace, those
-/// whose run ends first come first.
-fn in_turn(by_namespace: BTreeMap<String, Vec<PodToShow>>) -> Vec<PodToShow> {
-    let mut queues: Vec<_> = by_namespace
-        .into_values()
-        .map(|mut pods| {
-            pods.sort_by_key(|pod| pod.end);
-            pods.into_iter()
-        })
-        .collect();
-    let mut chosen = Vec::new();
-    while chosen.len() < AT_A_TIME {
-        let before = chosen.len();
-        chosen.extend(queues.iter_mut().filter_map(Iterator::next));
-        if chosen.len() == before {
-            break;
-        }
-    }
-    chosen.truncate(AT_A_TIME);
-    chosen
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -202,8 +185,10 @@ mod tests {
         told.tell(owner, end.map(at), is_news, std::iter::empty());
     }
 
-    fn next(told: &ToldWorkloads, index: &CeilingIndex) -> Vec<PodToShow> {
-        told.next(index, at(50))
+    fn missing(told: &ToldWorkloads, index: &CeilingIndex) -> Vec<PodToShow> {
+        let pods = told.missing(index, at(50));
+        assert!(pods.iter().all(|pod| told.is_missing(pod)));
+        pods
     }
 
     fn names(pods: &[PodToShow]) -> Vec<&str> {
@@ -215,13 +200,13 @@ mod tests {
         let (told, index) = (ToldWorkloads::default(), index(&[("a", "a1"), ("a", "a2")]));
         for (end, is_news) in [(100, true), (100, true), (200, false), (150, false)] {
             tell(&told, "a", Some(end), is_news);
-            let pods = next(&told, &index);
+            let pods = missing(&told, &index);
             assert_eq!((pods.len(), pods[0].end), (2, Some(at(end))));
             for pod in &pods {
                 told.shown(pod);
             }
             tell(&told, "a", Some(end), false);
-            assert_eq!(next(&told, &index), []);
+            assert_eq!(missing(&told, &index), []);
         }
     }
 
@@ -229,21 +214,22 @@ mod tests {
     fn an_end_that_was_written_too_late_does_not_count_for_a_new_one() {
         let (told, index) = (ToldWorkloads::default(), index(&[("a", "a1")]));
         tell(&told, "a", Some(100), true);
-        let pods = next(&told, &index);
+        let pods = missing(&told, &index);
         tell(&told, "a", Some(200), false);
+        assert!(!told.is_missing(&pods[0]));
         told.shown(&pods[0]);
-        assert_eq!(next(&told, &index)[0].end, Some(at(200)));
+        assert_eq!(missing(&told, &index)[0].end, Some(at(200)));
     }
 
     #[test]
     fn a_pod_that_comes_later_is_found_and_one_that_is_gone_is_forgotten() {
         let (told, before) = (ToldWorkloads::default(), index(&[("a", "a1")]));
         tell(&told, "a", Some(100), true);
-        told.gone(&next(&told, &before)[0]);
-        assert_eq!(next(&told, &before), []);
+        told.gone(&missing(&told, &before)[0]);
+        assert_eq!(missing(&told, &before), []);
         let after = index(&[("a", "a2")]);
-        assert_eq!(names(&next(&told, &after)), ["a2"]);
-        told.next(&index(&[]), at(50));
+        assert_eq!(names(&missing(&told, &after)), ["a2"]);
+        told.missing(&index(&[]), at(50));
         assert!(told.0.by_owner.lock().is_empty(), "no pods are left");
     }
 
@@ -251,24 +237,12 @@ mod tests {
     fn a_workload_is_forgotten_when_its_run_has_ended_or_its_pods_show_that_there_is_no_end() {
         let (told, index) = (ToldWorkloads::default(), index(&[("a", "a1")]));
         tell(&told, "a", Some(50), true);
-        assert_eq!(next(&told, &index), []);
+        assert_eq!(missing(&told, &index), []);
         tell(&told, "a", None, true);
-        let pods = next(&told, &index);
+        let pods = missing(&told, &index);
         assert_eq!((names(&pods), pods[0].end), (vec!["a1"], None));
         told.shown(&pods[0]);
-        assert_eq!(next(&told, &index), []);
+        assert_eq!(missing(&told, &index), []);
         assert!(told.0.by_owner.lock().is_empty());
-    }
-
-    #[test]
-    fn the_many_pods_of_one_namespace_do_not_hold_up_another() {
-        let many: Vec<_> = (0..200).map(|number| format!("a{number}")).collect();
-        let mut pods: Vec<_> = many.iter().map(|name| ("a", name.as_str())).collect();
-        pods.push(("b", "b1"));
-        let (told, index) = (ToldWorkloads::default(), index(&pods));
-        tell(&told, "a", Some(100), true);
-        tell(&told, "b", Some(900), true);
-        let pods = next(&told, &index);
-        assert_eq!((pods.len(), pods[1].name.as_str()), (AT_A_TIME, "b1"));
     }
 }

@@ -10,14 +10,14 @@ use tenure_types::{
     projection::Pod,
 };
 
-use super::super::{Pauser, json, of_pod, reference};
+use super::super::{Pauser, cause, json, reference};
 use crate::{
-    events::{DELETING, EventRecord},
+    events::{DELETING, EventCause, EventRecord},
     recent::OwedEvents,
     returns::told_of_return,
 };
 
-/// Returns the events of a pause, from its record.
+/// Returns the events of a pause, from its record, which has the queue but not the pod.
 pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> Vec<EventRecord> {
     let event = |reason, note| EventRecord {
         object: known.object.clone(),
@@ -25,7 +25,7 @@ pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &Paused
         action: "Pausing",
         note,
         at: record.at,
-        cause: None,
+        cause: EventCause::of(record),
         request: None,
         end: None,
     };
@@ -57,7 +57,7 @@ pub(super) fn not_paused_again(
         action: DELETING,
         note: pause::undone(record, reversals, known),
         at: due.deadline,
-        cause: Some((reference(&of_pod(pod), Some(&due.namespace)), due.queue.clone())),
+        cause: Some(cause(due, pod)),
         request: None,
         end: None,
     }

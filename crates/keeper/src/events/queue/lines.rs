@@ -9,8 +9,8 @@ use tenure_service::call::ApiError;
 use tokio::time::Instant;
 
 use super::{
-    super::EventRecord, FIRST_WAIT, LAST_WAIT, LONGEST_FIRST_TRY, PATIENCE, REFUSAL_PATIENCE, Settled,
-    WaitingEvent,
+    super::{DELETING, EventRecord},
+    FIRST_WAIT, LAST_WAIT, LONGEST_FIRST_TRY, PATIENCE, REFUSAL_PATIENCE, Settled, WaitingEvent,
 };
 use crate::slots::TakenSlot;
 
@@ -97,12 +97,17 @@ impl Lines {
         settled
     }
 
-    /// Drops the oldest event of the namespace that has the most.
+    /// Drops the oldest event of the namespace that has the most. That of a deletion, which can't be repaired, is only dropped
+    /// if there is no other: then the one that was told first the longest ago.
     pub(super) fn drop_one(&mut self) -> Option<EventRecord> {
         let longest = self.by_namespace.values_mut().max_by_key(|line| line.waiting.len())?;
-        let dropped = longest.waiting.pop_front()?;
+        let may_go = |waiting: &WaitingEvent| waiting.untried.is_none() && waiting.event.action != DELETING;
+        let dropped = match longest.waiting.iter().position(may_go) {
+            Some(place) => longest.waiting.remove(place),
+            None => longest.waiting.pop_back(),
+        };
         self.waiting = self.waiting.saturating_sub(1);
-        Some(dropped.event)
+        dropped.map(|dropped| dropped.event)
     }
 }
 
