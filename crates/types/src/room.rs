@@ -141,7 +141,7 @@ fn is_of_pods(resource: &str) -> bool {
 impl PodWithRoom {
     /// Splits this into the pod, its requests, and the time at which the last of its containers stopped, if all have.
     pub fn split_run(self) -> (Pod, BTreeMap<String, i64>, Option<Timestamp>) {
-        let (requests, stopped) = (self.spec.requests(&self.status), self.status.stopped_at());
+        let (requests, stopped) = (self.spec.requests(&self.status), self.status.stopped_at(&self.spec));
         let Self { metadata, spec, status } = self;
         (without_room(metadata, spec, status), requests, stopped)
     }
@@ -191,6 +191,13 @@ impl ResourceDemand {
     }
 }
 
+impl Container {
+    /// True for an init container that goes on beside the containers.
+    fn is_sidecar(&self) -> bool {
+        self.restart_policy.as_deref() == Some("Always")
+    }
+}
+
 impl Spec {
     /// Adds up the requests: those of the containers together or, if it is more, of an init container with the earlier
     /// ones that go on running; the pod's own requests in place of these; and the overhead.
@@ -204,7 +211,7 @@ impl Spec {
         let mut peak: BTreeMap<String, i64> = BTreeMap::new();
         for init in &self.init_containers {
             let of = of(init);
-            if init.restart_policy.as_deref() == Some("Always") {
+            if init.is_sidecar() {
                 add(&mut running, of);
                 raise(&mut peak, running.clone());
             } else {
@@ -238,11 +245,16 @@ impl Status {
         pending.is_some_and(|condition| condition.reason.as_deref() == Some("Infeasible"))
     }
 
-    /// The time at which the last container stopped; none if one may run, or none is known.
-    fn stopped_at(&self) -> Option<Timestamp> {
+    /// The time at which the last container stopped; none if one may run, or none is known. Sidecars are init containers,
+    /// and go on when all others have stopped.
+    fn stopped_at(&self, spec: &Spec) -> Option<Timestamp> {
         let stopped =
             |of: &ContainerStatus| of.state.terminated.as_ref()?.finished_at.as_deref()?.parse().ok();
-        let last: Option<Vec<Timestamp>> = self.container_statuses.iter().map(stopped).collect();
+        let of = |name: &str| self.init_container_statuses.iter().find(|of| of.name == name);
+        let sidecars = spec.init_containers.iter().filter(|init| init.is_sidecar());
+        let sidecars = sidecars.map(|sidecar| of(&sidecar.name).and_then(stopped));
+        let last: Option<Vec<Timestamp>> =
+            self.container_statuses.iter().map(stopped).chain(sidecars).collect();
         last?.into_iter().max()
     }
 

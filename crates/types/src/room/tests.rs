@@ -205,3 +205,32 @@ fn resources_that_no_node_has_leave_no_trace() {
     assert_eq!(with(json!({"a".repeat(318): 1})), unknown);
     assert_eq!(with(json!({"a".repeat(317): 1})).needs, None);
 }
+
+/// The time at which a pod with a sidecar has stopped, of which these are the states of containers and init containers.
+fn stopped(main: &Value, init: &Value) -> Option<String> {
+    let inits = json!([{"name": "setup"}, {"name": "proxy", "restartPolicy": "Always"}]);
+    let pod: PodWithRoom = serde_json::from_value(json!({
+        "spec": {"containers": [{"name": "main"}], "initContainers": inits},
+        "status": {"containerStatuses": main, "initContainerStatuses": init},
+    }))
+    .unwrap();
+    pod.split_run().2.map(|at| at.to_string())
+}
+
+#[test]
+fn a_pod_has_stopped_when_its_last_container_has_and_a_sidecar_is_one() {
+    let at = |name: &str, time: &str| {
+        let time = format!("2026-01-01T{time}Z");
+        json!({"name": name, "state": {"terminated": {"exitCode": 0, "finishedAt": time}}})
+    };
+    let running = |name: &str| json!({"name": name, "state": {"running": {}}});
+    let (main, setup) = (json!([at("main", "10:00:00")]), at("setup", "09:00:00"));
+    let after = |init: Value| stopped(&main, &init);
+    assert_eq!(after(json!([setup, at("proxy", "12:00:00")])).as_deref(), Some("2026-01-01T12:00:00Z"));
+    assert_eq!(after(json!([setup, at("proxy", "09:30:00")])).as_deref(), Some("2026-01-01T10:00:00Z"));
+    assert_eq!(after(json!([setup, running("proxy")])), None, "it works on");
+    assert_eq!(after(json!([setup])), None, "it may work on");
+    assert_eq!(stopped(&json!([running("main")]), &json!([setup, at("proxy", "12:00:00")])), None);
+    let init = json!([running("setup"), at("proxy", "12:00:00")]);
+    assert_eq!(after(init).as_deref(), Some("2026-01-01T12:00:00Z"), "only sidecars go on beside containers");
+}
