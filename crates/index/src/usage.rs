@@ -182,6 +182,13 @@ impl UsageLedger {
         self.changes = self.changes.wrapping_add(1);
     }
 
+    /// Adds what queues have used that don't exist to the empty name, if there is little room for others.
+    pub fn make_room(&mut self, exists: impl Fn(&str) -> bool) {
+        if self.totals.make_room(exists) {
+            self.changes = self.changes.wrapping_add(1);
+        }
+    }
+
     /// Adds or updates a pod, by a change of it. `place` is asked only if it matters.
     pub fn apply(&mut self, seen: SeenRun, at: SeenAt, place: impl FnOnce() -> Option<RunPlace>) {
         self.change(&seen, at, place, false);

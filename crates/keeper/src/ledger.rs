@@ -37,6 +37,12 @@ impl UsageBook {
         self.0.lock().as_mut().map(look)
     }
 
+    /// Gives up the rows of queues that don't exist, if there is little room for others. The metrics don't show those.
+    pub fn make_room(&self, cluster: &ClusterState) {
+        let exists = |queue: &str| cluster.with(|index| index.has_queue(queue));
+        self.with(|ledger| ledger.make_room(exists));
+    }
+
     /// Notes that the keeper is about to end these pods: the API server may show that they are gone before it answers.
     pub fn ending(&self, task: Task, pods: impl IntoIterator<Item = Uid>) -> EndingPods {
         let how = match task {

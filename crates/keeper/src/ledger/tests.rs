@@ -139,3 +139,25 @@ fn counters_go_on_from_the_record_and_those_of_queues_that_do_not_exist_are_not_
     ];
     assert_eq!(series, expected);
 }
+
+#[test]
+fn a_full_record_gives_up_the_rows_of_queues_that_do_not_exist() {
+    let (book, cluster) = (UsageBook::default(), cluster());
+    let used = json!({GPU: {"deleted": 1_000_000}});
+    let row = |queue: &str| json!({"family": "t9k", "queue": queue, "used": used});
+    let rows = |gone: usize| {
+        let mut rows: Vec<Value> = (0..gone).map(|number| row(&format!("gone-{number}"))).collect();
+        rows.push(row("q"));
+        json!(rows)
+    };
+    let queues = |book: &UsageBook| {
+        let record = book.with(|ledger| ledger.record()).unwrap().unwrap();
+        record.queues.into_iter().map(|of| (of.queue, of.used[GPU][&UsageEnd::Deleted])).collect::<Vec<_>>()
+    };
+    book.open(ledger(&rows(10)));
+    book.make_room(&cluster);
+    assert_eq!(queues(&book).len(), 11, "there is room");
+    book.open(ledger(&rows(5_000)));
+    book.make_room(&cluster);
+    assert_eq!(queues(&book), [(String::new(), 5_000_000_000), ("q".into(), 1_000_000)]);
+}

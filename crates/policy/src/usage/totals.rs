@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use tenure_types::usage::{QueueUsage, UsageEnd, UsedByEnd};
 
-/// The most bytes of the sums as JSON: a `ConfigMap` may have a mebibyte.
-const MOST_BYTES: usize = 800_000;
+/// The most bytes of the sums as JSON: a `ConfigMap` may have a mebibyte, and the record has more than sums.
+const MOST_BYTES: usize = 750_000;
+
+/// The bytes from which on queues that don't exist have no sums of their own.
+const CROWDED_BYTES: usize = MOST_BYTES / 4 * 3;
 
 /// The most bytes of a number with its end, beside names.
 const NUMBER: usize = 64;
@@ -57,6 +60,21 @@ impl UsageTotals {
         let amount = millionths.saturating_mul(milliseconds) / 1_000;
         let of = if self.has_room(family, queue, resource, end) { queue } else { "" };
         self.insert((family, of), resource, end, amount);
+    }
+
+    /// Adds the sums of queues that don't exist to those of the empty name, if there is little room for others. Returns true
+    /// if there were any.
+    pub fn make_room(&mut self, exists: impl Fn(&str) -> bool) -> bool {
+        let is_gone = |queue: &str| !queue.is_empty() && !exists(queue);
+        if self.bytes <= CROWDED_BYTES || !self.queues.keys().any(|(_, queue)| is_gone(queue)) {
+            return false;
+        }
+        let mut queues = self.record();
+        for of in queues.iter_mut().filter(|of| is_gone(&of.queue)) {
+            of.queue.clear();
+        }
+        *self = Self::of(queues);
+        true
     }
 
     /// The queues, by family and name, with their sums by resource.
@@ -133,9 +151,37 @@ mod tests {
             totals.add(("run.ai", &queue), "cpu", (UsageEnd::Cut, u128::MAX / 1_000_000_000, HOUR));
         }
         let text = serde_json::to_string(&totals.record()).unwrap();
-        assert!(text.len() < 900_000, "{}", text.len());
+        assert!(text.len() < 750_000, "{}", text.len());
         let counted = totals.iter().map(|(_, used)| used["cpu"][&UsageEnd::Cut]);
         let one = u128::MAX / 1_000_000_000 * 3_600;
         assert_eq!(counted.fold(0, u128::saturating_add), one * runs);
+    }
+
+    #[test]
+    fn queues_that_do_not_exist_leave_their_room_to_others_and_no_use_is_lost() {
+        let mut totals = UsageTotals::default();
+        let add = |totals: &mut UsageTotals, queue: &str| {
+            totals.add(("run.ai", queue), "cpu", (UsageEnd::Cut, 1_000, SignedDuration::from_secs(1)));
+        };
+        add(&mut totals, "a");
+        assert!(!totals.make_room(|_| false), "there is room");
+        let mut before = 1;
+        for round in 0..20 {
+            for number in 0..1_000 {
+                add(&mut totals, &format!("throw-away-{round}-{number}"));
+            }
+            totals.make_room(|queue| queue == "a");
+            before += 1_000;
+        }
+        add(&mut totals, "a");
+        add(&mut totals, "new");
+        assert_eq!(
+            [sum(&totals, "a", UsageEnd::Cut), sum(&totals, "new", UsageEnd::Cut)],
+            [Some(2_000), Some(1_000)]
+        );
+        let counted: u128 = totals.iter().map(|(_, used)| used["cpu"][&UsageEnd::Cut]).sum();
+        assert_eq!(counted, (before + 2) * 1_000);
+        assert_eq!(UsageTotals::of(totals.record()), totals, "its size is known");
+        assert!(!totals.make_room(|_| true));
     }
 }
