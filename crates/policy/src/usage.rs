@@ -208,5 +208,11 @@ pub fn millionths<'r>(
     })
 }
 
+/// Returns what so many millionths of a unit are for so long: millionths of a unit for a second.
+pub fn used(millionths: u128, ran: SignedDuration) -> u128 {
+    let milliseconds = u128::try_from(ran.as_millis()).unwrap_or(0);
+    millionths.saturating_mul(milliseconds) / 1_000
+}
+
 #[cfg(test)]
 mod tests;

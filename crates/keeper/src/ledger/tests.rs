@@ -4,7 +4,7 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::{Value, json};
 use tenure_index::{SeenRun, Settings};
 use tenure_policy::usage::{PodRun, SeenAt};
-use tenure_types::{projection::Pod, tensorstack::v1beta1, usage::UsageRecord};
+use tenure_types::{projection::Pod, room::RunRequests, tensorstack::v1beta1, usage::UsageRecord};
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn see(book: &UsageBook, cluster: &ClusterState, name: &str, is_gone: bool) {
         uid: Uid::of(name),
         version: "9".into(),
         run: PodRun::of(&pod, None),
-        requests: [(GPU.to_owned(), 1)].into(),
+        requests: RunRequests { given: [(GPU.to_owned(), 1)].into(), asked: None },
     };
     let at = SeenAt::live("2026-01-01T00:01:00Z".parse().unwrap());
     let place = || cluster.with(|index| index.run_place(&pod));

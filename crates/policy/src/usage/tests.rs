@@ -170,3 +170,11 @@ fn amounts_are_in_millionths_of_the_resources_that_count() {
     let amounts: Vec<_> = millionths(&resources, &requests).collect();
     assert_eq!(amounts, [("cpu", 1_500_000), ("nvidia.com/gpu", 8_000_000)]);
 }
+
+#[test]
+fn a_time_below_zero_and_amounts_beyond_all_bounds_do_no_harm() {
+    let hour = SignedDuration::from_hours(1);
+    assert_eq!(used(500_000, hour), 1_800_000_000);
+    assert_eq!(used(1, -hour), 0);
+    assert!(used(u128::MAX, hour) > u128::MAX / 1_001);
+}

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
 use tenure_types::usage::{QueueUsage, UsageEnd, UsedByEnd};
 
 /// The most bytes of the sums as JSON: a `ConfigMap` may have a mebibyte, and the record has more than sums.
@@ -49,15 +48,8 @@ impl UsageTotals {
         record.collect()
     }
 
-    /// Adds the use of a resource, in millionths of a unit, for so long.
-    pub fn add(
-        &mut self,
-        (family, queue): (&str, &str),
-        resource: &str,
-        (end, millionths, ran): (UsageEnd, u128, SignedDuration),
-    ) {
-        let milliseconds = u128::try_from(ran.as_millis()).unwrap_or(0);
-        let amount = millionths.saturating_mul(milliseconds) / 1_000;
+    /// Adds the use of a resource by a run that ended so.
+    pub fn add(&mut self, (family, queue): (&str, &str), resource: &str, (end, amount): (UsageEnd, u128)) {
         let of = if self.has_room(family, queue, resource, end) { queue } else { "" };
         self.insert((family, of), resource, end, amount);
     }
@@ -113,8 +105,6 @@ impl UsageTotals {
 mod tests {
     use super::*;
 
-    const HOUR: SignedDuration = SignedDuration::from_hours(1);
-
     fn sum(totals: &UsageTotals, queue: &str, end: UsageEnd) -> Option<u128> {
         let (_, used) = totals.iter().find(|((_, of), _)| *of == queue)?;
         used.get("cpu")?.get(&end).copied()
@@ -124,7 +114,7 @@ mod tests {
     fn uses_add_up_by_queue_resource_and_end() {
         let mut totals = UsageTotals::default();
         for end in [UsageEnd::Cut, UsageEnd::Cut, UsageEnd::Failed] {
-            totals.add(("run.ai", "a"), "cpu", (end, 500_000, HOUR));
+            totals.add(("run.ai", "a"), "cpu", (end, 1_800_000_000));
         }
         assert_eq!(sum(&totals, "a", UsageEnd::Cut), Some(3_600_000_000));
         assert_eq!(sum(&totals, "a", UsageEnd::Failed), Some(1_800_000_000));
@@ -133,27 +123,24 @@ mod tests {
     }
 
     #[test]
-    fn a_time_below_zero_and_amounts_beyond_all_bounds_do_no_harm() {
+    fn amounts_beyond_all_bounds_do_no_harm() {
         let mut totals = UsageTotals::default();
-        totals.add(("run.ai", "a"), "cpu", (UsageEnd::Cut, 1, -HOUR));
-        assert_eq!(sum(&totals, "a", UsageEnd::Cut), Some(0));
-        totals.add(("run.ai", "a"), "cpu", (UsageEnd::Cut, u128::MAX, HOUR));
-        totals.add(("run.ai", "a"), "cpu", (UsageEnd::Cut, u128::MAX, HOUR));
-        assert!(sum(&totals, "a", UsageEnd::Cut).unwrap() > u128::MAX / 1_001);
+        totals.add(("run.ai", "a"), "cpu", (UsageEnd::Cut, u128::MAX));
+        totals.add(("run.ai", "a"), "cpu", (UsageEnd::Cut, u128::MAX));
+        assert_eq!(sum(&totals, "a", UsageEnd::Cut), Some(u128::MAX));
     }
 
     #[test]
     fn the_record_of_very_many_queues_stays_within_a_config_map_and_loses_no_use() {
         let mut totals = UsageTotals::default();
-        let runs = 20_000_u128;
+        let (runs, one) = (20_000_u128, u128::MAX / 1_000_000);
         for number in 0..runs {
             let queue = format!("{number:0>253}");
-            totals.add(("run.ai", &queue), "cpu", (UsageEnd::Cut, u128::MAX / 1_000_000_000, HOUR));
+            totals.add(("run.ai", &queue), "cpu", (UsageEnd::Cut, one));
         }
         let text = serde_json::to_string(&totals.record()).unwrap();
         assert!(text.len() < 750_000, "{}", text.len());
         let counted = totals.iter().map(|(_, used)| used["cpu"][&UsageEnd::Cut]);
-        let one = u128::MAX / 1_000_000_000 * 3_600;
         assert_eq!(counted.fold(0, u128::saturating_add), one * runs);
     }
 
@@ -161,7 +148,7 @@ mod tests {
     fn queues_that_do_not_exist_leave_their_room_to_others_and_no_use_is_lost() {
         let mut totals = UsageTotals::default();
         let add = |totals: &mut UsageTotals, queue: &str| {
-            totals.add(("run.ai", queue), "cpu", (UsageEnd::Cut, 1_000, SignedDuration::from_secs(1)));
+            totals.add(("run.ai", queue), "cpu", (UsageEnd::Cut, 1));
         };
         add(&mut totals, "a");
         assert!(!totals.make_room(|_| false), "there is room");
@@ -177,10 +164,10 @@ mod tests {
         add(&mut totals, "new");
         assert_eq!(
             [sum(&totals, "a", UsageEnd::Cut), sum(&totals, "new", UsageEnd::Cut)],
-            [Some(2_000), Some(1_000)]
+            [Some(2), Some(1)]
         );
         let counted: u128 = totals.iter().map(|(_, used)| used["cpu"][&UsageEnd::Cut]).sum();
-        assert_eq!(counted, (before + 2) * 1_000);
+        assert_eq!(counted, before + 2);
         assert_eq!(UsageTotals::of(totals.record()), totals, "its size is known");
         assert!(!totals.make_room(|_| true));
     }
