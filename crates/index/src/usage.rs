@@ -6,17 +6,19 @@
 //! server has forgotten that version, some runs are missing, and none counts twice.
 
 mod live;
+mod record;
 mod relist;
-
-use std::collections::BTreeMap;
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
     expiry::Family,
-    usage::{EndedRun, PodRun, SeenAt, UsageResources, UsageTotals, family_label},
+    usage::{EndNote, EndedRun, PodRun, SeenAt, UsageResources, UsageTotals, family_label},
 };
-use tenure_types::usage::{UsageEnd, UsageGap, UsageRecord};
+use tenure_types::{
+    room::RunRequests,
+    usage::{ResizedRun, UsageGap, UsageRecord},
+};
 
 use crate::{Uid, uid::UidMap};
 use live::LiveRun;
@@ -53,8 +55,8 @@ pub struct SeenRun {
     pub version: String,
     /// Its run; none if it isn't bound.
     pub run: Option<PodRun>,
-    /// Its requests, by resource.
-    pub requests: BTreeMap<String, i64>,
+    /// Its requests.
+    pub requests: RunRequests,
 }
 
 /// The version of the pods up to which all is counted.
@@ -70,8 +72,10 @@ pub struct UsageLedger {
     resources: UsageResources,
     totals: UsageTotals,
     live: UidMap<LiveRun>,
+    /// What the record has of resized runs, until the first list after it.
+    resized: UidMap<ResizedRun>,
     /// The pods that the keeper is ending.
-    ending: UidMap<UsageEnd>,
+    ending: UidMap<EndNote>,
     since: Timestamp,
     gaps: u32,
     last_gap: Option<UsageGap>,
@@ -88,6 +92,7 @@ impl UsageLedger {
             resources,
             totals: UsageTotals::default(),
             live: UidMap::default(),
+            resized: UidMap::default(),
             ending: UidMap::default(),
             since: now,
             gaps: 0,
@@ -100,12 +105,13 @@ impl UsageLedger {
 
     /// Creates the ledger of a record. The next list is to be that of the [version](Self::version) of the record.
     pub fn restore(record: UsageRecord, resources: UsageResources) -> Self {
-        let UsageRecord { resource_version, at, since, gaps, last_gap, queues, ending } = record;
+        let UsageRecord { resource_version, at, since, gaps, last_gap, queues, notes, resized } = record;
         Self {
             resources,
             totals: UsageTotals::of(queues),
             live: UidMap::default(),
-            ending: ending.into_iter().map(|(uid, end)| (Uid::of(&uid), end)).collect(),
+            resized: resized.into_iter().map(|(uid, run)| (Uid::of(&uid), run)).collect(),
+            ending: record::read(&notes).collect(),
             since,
             gaps,
             last_gap,
@@ -113,20 +119,6 @@ impl UsageLedger {
             relist: None,
             changes: 0,
         }
-    }
-
-    /// Returns the record, once there was a list.
-    pub fn record(&self) -> Option<UsageRecord> {
-        let Position { version, at } = self.position.clone()?;
-        Some(UsageRecord {
-            resource_version: version,
-            at,
-            since: self.since,
-            gaps: self.gaps,
-            last_gap: self.last_gap,
-            queues: self.totals.record(),
-            ending: self.ending.iter().map(|(uid, end)| (uid.text(), *end)).collect(),
-        })
     }
 
     /// The version of the pods up to which all is counted; none before the first list.
@@ -160,13 +152,13 @@ impl UsageLedger {
     }
 
     /// Notes that the keeper is ending these pods. Returns the uids to [take that back](Self::spare) by: pods that aren't
-    /// known, terminate already or were noted before aren't among them.
-    pub fn end(&mut self, pods: impl IntoIterator<Item = Uid>, how: UsageEnd) -> Vec<Uid> {
+    /// known, terminate already or have such a note that counts aren't among them.
+    pub fn end(&mut self, pods: impl IntoIterator<Item = Uid>, note: EndNote) -> Vec<Uid> {
         let mut noted = Vec::new();
         for uid in pods {
             let runs_on = self.live.get(&uid).is_some_and(|run| !run.is_terminating());
-            if runs_on && !self.ending.contains_key(&uid) {
-                self.ending.insert(uid, how);
+            if runs_on && !self.ending.get(&uid).is_some_and(|before| before.counts_at(note.at)) {
+                self.ending.insert(uid, note);
                 noted.push(uid);
             }
         }
@@ -180,6 +172,13 @@ impl UsageLedger {
             self.ending.remove(uid);
         }
         self.changes = self.changes.wrapping_add(1);
+    }
+
+    /// Adds what queues have used that don't exist to the empty name, if there is little room for others.
+    pub fn make_room(&mut self, exists: impl Fn(&str) -> bool) {
+        if self.totals.make_room(exists) {
+            self.changes = self.changes.wrapping_add(1);
+        }
     }
 
     /// Adds or updates a pod, by a change of it. `place` is asked only if it matters.
@@ -221,12 +220,12 @@ impl UsageLedger {
             live.update(run, place());
             self.count(seen.uid, &live, run, at);
         } else {
-            self.keep(seen, run, place);
+            self.keep(seen, run, at, place);
         }
     }
 
     /// Adds or updates a run that goes on.
-    fn keep(&mut self, seen: &SeenRun, run: &PodRun, place: impl FnOnce() -> Option<RunPlace>) {
+    fn keep(&mut self, seen: &SeenRun, run: &PodRun, at: SeenAt, place: impl FnOnce() -> Option<RunPlace>) {
         match self.live.get_mut(&seen.uid) {
             Some(live) if live.knows(run) => {}
             Some(live) => live.update(run, place()),
@@ -237,8 +236,10 @@ impl UsageLedger {
                 }
             }
         }
-        if let Some(live) = self.live.get_mut(&seen.uid) {
-            live.request(&self.resources, &seen.requests);
+        if let Some(live) = self.live.get_mut(&seen.uid)
+            && live.request(&self.resources, &seen.requests, at.change.min(at.now))
+        {
+            self.changes = self.changes.wrapping_add(1);
         }
     }
 
@@ -249,9 +250,9 @@ impl UsageLedger {
 
     fn add(&mut self, live: &LiveRun, EndedRun { end, ran }: EndedRun) {
         for (family, queue) in live.place().queues() {
-            for (resource, millionths) in live.amounts(&self.resources) {
+            for (resource, amount) in live.used(&self.resources, ran) {
                 let of = (family_label(family), queue.as_str());
-                self.totals.add(of, resource, (end, millionths, ran));
+                self.totals.add(of, resource, (end, amount));
             }
         }
         self.changes = self.changes.wrapping_add(1);

@@ -2,18 +2,19 @@
 
 mod amounts;
 mod needs;
+mod run;
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
 use crate::projection::{Pod, PodCondition, PodSpec, PodStatus, SchedulingGroup, slim};
 
-use amounts::{Amounts, add, amounts, most, raise, take_away};
+use amounts::{Amounts, Counting, add, amounts, raise, take_away};
 use needs::{Affinity, ContainerPort, SpreadConstraint, Volume};
 pub use needs::{HostPort, Needs, Term};
+pub use run::RunRequests;
 
 /// A Pod with the fields that determine the room it takes.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -139,17 +140,11 @@ fn is_of_pods(resource: &str) -> bool {
 }
 
 impl PodWithRoom {
-    /// Splits this into the pod, its requests, and the time at which the last of its containers stopped, if all have.
-    pub fn split_run(self) -> (Pod, BTreeMap<String, i64>, Option<Timestamp>) {
-        let (requests, stopped) = (self.spec.requests(&self.status), self.status.stopped_at());
-        let Self { metadata, spec, status } = self;
-        (without_room(metadata, spec, status), requests, stopped)
-    }
-
     /// Splits this into the pod and its room.
     pub fn split(self) -> (Pod, ResourceDemand) {
         let Self { metadata, spec, status } = self;
-        let room = ResourceDemand::new(spec.requests(&status), Needs::read(&metadata, &spec));
+        let room =
+            ResourceDemand::new(spec.requests(&status, status.counting()), Needs::read(&metadata, &spec));
         (without_room(metadata, spec, status), room)
     }
 }
@@ -191,24 +186,35 @@ impl ResourceDemand {
     }
 }
 
+impl Container {
+    /// True for an init container that goes on beside the containers.
+    fn is_sidecar(&self) -> bool {
+        self.restart_policy.as_deref() == Some("Always")
+    }
+}
+
 impl Spec {
     /// Adds up the requests: those of the containers together or, if it is more, of an init container with the earlier
     /// ones that go on running; the pod's own requests in place of these; and the overhead.
-    fn requests(&self, status: &Status) -> BTreeMap<String, i64> {
-        let is_infeasible = status.is_infeasible();
+    fn requests(&self, status: &Status, counting: Counting) -> BTreeMap<String, i64> {
         let of = |container: &Container| {
-            let held = status.of_container(&container.name).map(ContainerStatus::held).unwrap_or_default();
-            most(amounts(&container.resources.requests), held, is_infeasible)
+            let held = status.of_container(&container.name).and_then(ContainerStatus::held);
+            counting.count(amounts(&container.resources.requests), held)
         };
         let mut running: BTreeMap<String, i64> = BTreeMap::new();
         let mut peak: BTreeMap<String, i64> = BTreeMap::new();
         for init in &self.init_containers {
-            let of = of(init);
-            if init.restart_policy.as_deref() == Some("Always") {
-                add(&mut running, of);
+            if init.is_sidecar() {
+                add(&mut running, of(init));
                 raise(&mut peak, running.clone());
             } else {
+                // it can't be resized, so that a run needs nothing that its node shows
                 let mut with = running.clone();
+                let of = if counting.is_of_runs() {
+                    amounts(&init.resources.requests).collect()
+                } else {
+                    of(init)
+                };
                 add(&mut with, of);
                 raise(&mut peak, with);
             }
@@ -218,12 +224,13 @@ impl Spec {
         }
         raise(&mut running, peak);
         if let Some(own) = &self.resources {
-            let held = held(status.resources.as_ref(), &status.allocated_resources);
-            let held = held.map(|mut held| {
-                take_away(&mut held, amounts(&self.overhead));
-                held
+            let held = status.held().map(|held| {
+                held.map(|mut held| {
+                    take_away(&mut held, amounts(&self.overhead));
+                    held
+                })
             });
-            let own = most(amounts(&own.requests), held, is_infeasible);
+            let own = counting.count(amounts(&own.requests), held);
             running.extend(own.into_iter().filter(|(resource, _)| is_of_pods(resource)));
         }
         add(&mut running, amounts(&self.overhead));
@@ -232,34 +239,20 @@ impl Spec {
 }
 
 impl Status {
+    /// The way in which kube-scheduler counts.
+    fn counting(&self) -> Counting {
+        Counting::Most { is_infeasible: self.is_infeasible() }
+    }
+
     /// True if the node can never give the resources that the pod was last resized to.
     fn is_infeasible(&self) -> bool {
         let pending = self.conditions.iter().find(|condition| condition.type_ == "PodResizePending");
         pending.is_some_and(|condition| condition.reason.as_deref() == Some("Infeasible"))
     }
 
-    /// The time at which the last container stopped; none if one may run, or none is known.
-    fn stopped_at(&self) -> Option<Timestamp> {
-        let stopped =
-            |of: &ContainerStatus| of.state.terminated.as_ref()?.finished_at.as_deref()?.parse().ok();
-        let last: Option<Vec<Timestamp>> = self.container_statuses.iter().map(stopped).collect();
-        last?.into_iter().max()
-    }
-
     fn of_container(&self, name: &str) -> Option<&ContainerStatus> {
         self.container_statuses.iter().chain(&self.init_container_statuses).find(|of| of.name == name)
     }
-}
-
-impl ContainerStatus {
-    fn held(&self) -> [BTreeMap<String, i64>; 2] {
-        held(self.resources.as_ref(), &self.allocated_resources)
-    }
-}
-
-/// Returns the requests that the kubelet has actuated, and those that it has allocated.
-fn held(actual: Option<&Resources>, allocated: &Amounts) -> [BTreeMap<String, i64>; 2] {
-    [actual.map(|of| amounts(&of.requests).collect()).unwrap_or_default(), amounts(allocated).collect()]
 }
 
 #[cfg(test)]

@@ -109,9 +109,39 @@ pub struct UsageRecord {
     /// The usage by queue.
     #[serde(default)]
     pub queues: Vec<QueueUsage>,
-    /// The pods that the keeper was ending, by uid, and how.
+    /// The pods that the keeper was ending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<EndingNote>,
+    /// The runs that go on and were resized, by the pod's uid.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub ending: BTreeMap<String, UsageEnd>,
+    pub resized: BTreeMap<String, ResizedRun>,
+}
+
+/// Pods that the keeper was ending.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EndingNote {
+    /// The time at which it began to.
+    pub at: Timestamp,
+    /// How they end by that.
+    pub end: UsageEnd,
+    /// Their uids.
+    pub pods: Vec<String>,
+}
+
+/// What a resized run uses, by resource.
+pub type ResizedRun = BTreeMap<String, ResizedUsage>;
+
+/// The use of a resource by a run that was resized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResizedUsage {
+    /// What it had used up to a time, in millionths of a unit for a second.
+    pub used: u128,
+    /// That time.
+    pub since: Timestamp,
+    /// The amount that it has had since then, in millionths of a unit.
+    pub amount: u64,
 }
 
 /// A time in which no keeper followed the pods for longer than the API server remembers their changes.
@@ -153,7 +183,12 @@ mod tests {
                 queue: "research".into(),
                 used: [("nvidia.com/gpu".to_owned(), amounts)].into(),
             }],
-            ending: [("a".to_owned(), UsageEnd::Cut)].into(),
+            notes: vec![EndingNote { at, end: UsageEnd::Cut, pods: vec!["a".to_owned()] }],
+            resized: [(
+                "a".to_owned(),
+                [("cpu".to_owned(), ResizedUsage { used: 1 << 90, since: at, amount: u64::MAX })].into(),
+            )]
+            .into(),
         };
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<UsageRecord>(&text).unwrap(), record);

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use arcstr::ArcStr;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tenure_policy::usage::{
-    DeletionTimes, EndEvidence, EndedRun, PodRun, SeenAt, UsageResources, ended, millionths,
+    DeletionTimes, EndEvidence, EndNote, EndedRun, PodRun, SeenAt, UsageResources, ended, millionths, used,
 };
-use tenure_types::usage::UsageEnd;
+use tenure_types::{
+    room::RunRequests,
+    usage::{ResizedRun, ResizedUsage},
+};
 
 use super::RunPlace;
 
@@ -21,9 +24,17 @@ pub struct LiveRun {
     started: i64,
     deadline: Option<i64>,
     ready_until: Option<i64>,
-    terminating: Option<Box<Terminating>>,
+    rare: Option<Box<Rare>>,
     /// The amounts in millionths, by the number of the counted resource.
     amounts: Box<[(u16, u64)]>,
+}
+
+/// What few runs have.
+#[derive(Clone, Debug, Default)]
+struct Rare {
+    terminating: Option<Terminating>,
+    /// What it used before it was resized. It is empty if a new run with the same pod would have the same amounts.
+    resized: ResizedRun,
 }
 
 #[derive(Clone, Debug)]
@@ -34,17 +45,29 @@ struct Terminating {
     latest: i64,
 }
 
+/// The amounts of requests in millionths, by the number of the counted resource.
+fn numbered(resources: &UsageResources, requests: &BTreeMap<String, i64>) -> Vec<(u16, u64)> {
+    let number = |resource: &str| resources.iter().position(|of| of == resource);
+    let amounts = millionths(resources, requests).filter_map(|(resource, amount)| {
+        Some((number(resource)?.try_into().ok()?, amount.try_into().unwrap_or(u64::MAX)))
+    });
+    amounts.collect()
+}
+
+fn amount(of: &[(u16, u64)], number: usize) -> u64 {
+    of.iter().find(|(of, _)| usize::from(*of) == number).map_or(0, |(_, amount)| *amount)
+}
+
+fn used_until(of: &ResizedUsage, end: Timestamp) -> u128 {
+    of.used.saturating_add(used(of.amount.into(), end.duration_since(of.since)))
+}
+
 fn time(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::MAX)
 }
 
 impl LiveRun {
-    pub fn new(
-        run: &PodRun,
-        place: RunPlace,
-        resources: &UsageResources,
-        requests: &BTreeMap<String, i64>,
-    ) -> Self {
+    pub fn new(run: &PodRun, place: RunPlace, resources: &UsageResources, requests: &RunRequests) -> Self {
         let mut live = Self {
             tensorstack: None,
             runai: None,
@@ -53,12 +76,32 @@ impl LiveRun {
             started: run.started.as_millisecond(),
             deadline: None,
             ready_until: None,
-            terminating: None,
-            amounts: Box::default(),
+            rare: None,
+            amounts: numbered(resources, requests.first()).into(),
         };
         live.update(run, Some(place));
-        live.request(resources, requests);
         live
+    }
+
+    fn terminating(&self) -> Option<&Terminating> {
+        self.rare.as_ref()?.terminating.as_ref()
+    }
+
+    /// What it used before it was resized, and what it has been using since; none if all is told by its amounts.
+    pub fn resized(&self) -> Option<&ResizedRun> {
+        self.rare.as_ref().map(|rare| &rare.resized).filter(|resized| !resized.is_empty())
+    }
+
+    /// Takes what a record has of its resizes.
+    pub fn restore(&mut self, resized: ResizedRun, resources: &UsageResources) {
+        let mut amounts = Vec::new();
+        for (number, resource) in resources.iter().enumerate() {
+            let now = amount(&self.amounts, number);
+            let now = resized.get(resource).map_or(now, |of| of.amount);
+            amounts.extend(u16::try_from(number).ok().filter(|_| now > 0).map(|number| (number, now)));
+        }
+        self.amounts = amounts.into();
+        self.rare.get_or_insert_default().resized = resized;
     }
 
     /// True if a change of the pod is of no interest.
@@ -66,11 +109,11 @@ impl LiveRun {
         let deletion = run.deletion.map(|deletion| deletion.until.as_millisecond());
         self.started == run.started.as_millisecond()
             && self.preempted == run.preempted
-            && self.terminating.as_ref().map(|of| of.until) == deletion
+            && self.terminating().map(|of| of.until) == deletion
     }
 
-    pub const fn is_terminating(&self) -> bool {
-        self.terminating.is_some()
+    pub fn is_terminating(&self) -> bool {
+        self.terminating().is_some()
     }
 
     /// Takes what has changed. What a `PodGroup` has said of the queue stays when that group is gone.
@@ -79,8 +122,8 @@ impl LiveRun {
         self.preempted = run.preempted;
         if let Some(DeletionTimes { asked, until }) = run.deletion {
             let [asked, until] = [asked, until].map(Timestamp::as_millisecond);
-            let latest = self.terminating.as_ref().map_or(until, |of| of.latest.max(until));
-            self.terminating = Some(Box::new(Terminating { asked, until, latest }));
+            let latest = self.terminating().map_or(until, |of| of.latest.max(until));
+            self.rare.get_or_insert_default().terminating = Some(Terminating { asked, until, latest });
         }
         let Some(RunPlace { tensorstack, runai, is_grouped, deadline, ready_until }) = place else { return };
         if is_grouped || !self.is_grouped {
@@ -90,22 +133,55 @@ impl LiveRun {
         }
     }
 
-    /// Takes the pod's requests, which may be resized.
-    pub fn request(&mut self, resources: &UsageResources, requests: &BTreeMap<String, i64>) {
-        let number = |resource: &str| resources.iter().position(|of| of == resource);
-        let amounts = millionths(resources, requests);
-        let amounts = amounts.filter_map(|(resource, amount)| {
-            Some((number(resource)?.try_into().ok()?, amount.try_into().unwrap_or(u64::MAX)))
-        });
-        let amounts: Vec<(u16, u64)> = amounts.collect();
-        if *self.amounts != *amounts {
+    /// Takes the pod's requests at a time, which may have been resized: up or down to what its node shows, never up to
+    /// what it only asks for. Returns true if it uses another amount from then on.
+    pub fn request(&mut self, resources: &UsageResources, requests: &RunRequests, at: Timestamp) -> bool {
+        let first = numbered(resources, requests.first());
+        if *self.amounts == *first && self.resized().is_none() {
+            return false;
+        }
+        let given = numbered(resources, &requests.given);
+        let mut amounts = Vec::new();
+        for (number, resource) in resources.iter().enumerate() {
+            let (before, given) = (amount(&self.amounts, number), amount(&given, number));
+            let now = if requests.asked.is_none() { given } else { given.max(before) };
+            if now != before || now != amount(&first, number) {
+                self.resize(resource, before, now, at);
+            }
+            amounts.extend(u16::try_from(number).ok().filter(|_| now > 0).map(|number| (number, now)));
+        }
+        let is_other = *self.amounts != *amounts;
+        if is_other {
             self.amounts = amounts.into();
+        }
+        is_other
+    }
+
+    /// Notes that it used one amount until a time, and uses another from then on.
+    fn resize(&mut self, resource: &str, before: u64, now: u64, at: Timestamp) {
+        let started = time(self.started);
+        let resized = &mut self.rare.get_or_insert_default().resized;
+        let unresized = || ResizedUsage { used: 0, since: started, amount: before };
+        let of = resized.entry(resource.to_owned()).or_insert_with(unresized);
+        if now != of.amount {
+            let until = at.max(of.since);
+            *of = ResizedUsage { used: used_until(of, until), since: until, amount: now };
         }
     }
 
-    pub fn amounts<'r>(&self, resources: &'r UsageResources) -> impl Iterator<Item = (&'r str, u128)> {
-        self.amounts.iter().filter_map(|(number, amount)| {
-            Some((resources.iter().nth(usize::from(*number))?.as_str(), u128::from(*amount)))
+    /// Returns the use of each counted resource by a run that took so long.
+    pub fn used<'r>(
+        &'r self,
+        resources: &'r UsageResources,
+        ran: SignedDuration,
+    ) -> impl Iterator<Item = (&'r str, u128)> {
+        let end = time(self.started).saturating_add(ran).unwrap_or(Timestamp::MAX);
+        resources.iter().enumerate().filter_map(move |(number, resource)| {
+            let amount = amount(&self.amounts, number);
+            let resized = self.resized().and_then(|resized| resized.get(resource));
+            let is_counted = amount > 0 || resized.is_some_and(|of| of.used > 0);
+            let sum = resized.map_or_else(|| used(amount.into(), ran), |of| used_until(of, end));
+            is_counted.then_some((resource.as_str(), sum))
         })
     }
 
@@ -120,18 +196,16 @@ impl LiveRun {
     }
 
     /// Judges the run by its last state.
-    pub fn ended(&self, run: &PodRun, act: Option<UsageEnd>, at: SeenAt) -> EndedRun {
-        let terminating_until = self.terminating.as_ref().map(|of| time(of.latest));
+    pub fn ended(&self, run: &PodRun, act: Option<EndNote>, at: SeenAt) -> EndedRun {
+        let terminating_until = self.terminating().map(|of| time(of.latest));
         let [deadline, ready_until] = [self.deadline, self.ready_until].map(|at| at.map(time));
         ended(run, &EndEvidence { act, deadline, ready_until, terminating_until }, at)
     }
 
     /// Judges a run whose end wasn't seen: it was last known to run at `last`.
-    pub fn missed(&self, act: Option<UsageEnd>, last: Timestamp) -> EndedRun {
-        let deletion = self
-            .terminating
-            .as_ref()
-            .map(|of| DeletionTimes { asked: time(of.asked), until: time(of.until) });
+    pub fn missed(&self, act: Option<EndNote>, last: Timestamp) -> EndedRun {
+        let deletion = self.terminating();
+        let deletion = deletion.map(|of| DeletionTimes { asked: time(of.asked), until: time(of.until) });
         let run = PodRun {
             started: time(self.started),
             finished: None,

@@ -62,10 +62,16 @@ impl UsageLedger {
             known.update(run, place.clone());
             known
         });
-        let added = || Some(LiveRun::new(run, place?, &self.resources, &pod.requests));
+        let added = || {
+            let mut live = LiveRun::new(run, place?, &self.resources, &pod.requests);
+            if let Some(resized) = self.resized.get(&pod.uid) {
+                live.restore(resized.clone(), &self.resources);
+            }
+            Some(live)
+        };
         let Some(mut live) = known.or_else(added) else { return };
-        live.request(&self.resources, &pod.requests);
         if run.finished.is_none() {
+            live.request(&self.resources, &pod.requests, now);
             relist.live.push((pod.uid, live));
         } else {
             let ended = live.ended(run, self.ending.get(&pod.uid).copied(), SeenAt::live(now));
@@ -89,6 +95,7 @@ impl UsageLedger {
             self.add(&live, ended);
         }
         self.live.extend(live);
+        self.resized.clear();
         self.ending.retain(|uid, _| self.live.contains_key(uid));
         let at = match &after {
             Some(after) => {

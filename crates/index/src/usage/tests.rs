@@ -1,9 +1,9 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use jiff::SignedDuration;
 use proptest::prelude::*;
 use tenure_policy::usage::{DeletionTimes, Finish};
-use tenure_types::usage::UsedByEnd;
+use tenure_types::usage::{UsageEnd, UsedByEnd};
 
 use super::*;
 
@@ -28,12 +28,27 @@ fn running(started: i64) -> PodRun {
 }
 
 fn seen(name: &str, version: u64, run: PodRun) -> SeenRun {
-    SeenRun {
-        uid: Uid::of(name),
-        version: version.to_string(),
-        run: Some(run),
-        requests: [(GPU.to_owned(), 1)].into(),
-    }
+    SeenRun { uid: Uid::of(name), version: version.to_string(), run: Some(run), requests: shown(1) }
+}
+
+fn gpus(amount: i64) -> BTreeMap<String, i64> {
+    [(GPU.to_owned(), amount)].into()
+}
+
+/// Requests that the node shows.
+fn shown(amount: i64) -> RunRequests {
+    RunRequests { given: gpus(amount), asked: None }
+}
+
+/// Requests of which the node shows a part only.
+fn asked(given: i64, asked: i64) -> RunRequests {
+    RunRequests { given: gpus(given), asked: Some(gpus(asked)) }
+}
+
+/// A change of a pod that runs since the begin, with these requests.
+fn resize(ledger: &mut UsageLedger, name: &str, version: u64, (now, requests): (i64, RunRequests)) {
+    let pod = SeenRun { requests, ..seen(name, version, running(0)) };
+    ledger.apply(pod, SeenAt::live(at(now)), || place(name, None));
 }
 
 /// The seconds of a queue, by end.
@@ -41,6 +56,10 @@ fn seconds(ledger: &UsageLedger, queue: &str) -> Vec<(UsageEnd, u128)> {
     let of_queue = ledger.totals().iter().find(|((_, of), _)| *of == queue);
     let by_end: Option<&UsedByEnd> = of_queue.and_then(|(_, used)| used.get(GPU));
     by_end.into_iter().flatten().map(|(end, amount)| (*end, amount / 1_000_000)).collect()
+}
+
+fn note(now: i64, end: UsageEnd) -> EndNote {
+    EndNote { at: at(now), end }
 }
 
 fn list(ledger: &mut UsageLedger, pods: &[(&str, SeenRun)], version: u64, now: i64) {
@@ -97,9 +116,9 @@ fn the_queue_that_a_group_said_stays_when_that_group_is_gone() {
 #[test]
 fn a_pod_that_the_keeper_ends_counts_so_also_for_the_next_keeper() {
     let mut ledger = begun(&[("a", seen("a", 1, running(0))), ("b", seen("b", 2, running(0)))]);
-    let noted = ledger.end(["a", "b", "unknown"].map(Uid::of), UsageEnd::Cut);
+    let noted = ledger.end(["a", "b", "unknown"].map(Uid::of), note(5, UsageEnd::Cut));
     assert_eq!(noted, ["a", "b"].map(Uid::of));
-    assert_eq!(ledger.end([Uid::of("a")], UsageEnd::EvictedUnready), []);
+    assert_eq!(ledger.end([Uid::of("a")], note(6, UsageEnd::EvictedUnready)), []);
     ledger.spare(&[Uid::of("b")]);
     let mut next = UsageLedger::restore(ledger.record().unwrap(), resources());
     next.begin_list();
@@ -110,13 +129,41 @@ fn a_pod_that_the_keeper_ends_counts_so_also_for_the_next_keeper() {
     }
     assert_eq!(seconds(&next, "a"), [(UsageEnd::Cut, 30)]);
     assert_eq!(seconds(&next, "b"), [(UsageEnd::Deleted, 30)]);
-    assert!(next.record().unwrap().ending.is_empty());
+    assert!(next.record().unwrap().notes.is_empty());
 }
 
 #[test]
 fn a_pod_that_terminates_already_is_not_ended_by_the_keeper() {
     let mut ledger = begun(&[("a", seen("a", 1, deleted(0, 5)))]);
-    assert_eq!(ledger.end([Uid::of("a")], UsageEnd::Cut), []);
+    assert_eq!(ledger.end([Uid::of("a")], note(5, UsageEnd::Cut)), []);
+}
+
+#[test]
+fn a_pod_that_was_spared_is_noted_again_when_the_keeper_ends_it_later() {
+    let mut ledger = begun(&[("a", seen("a", 1, running(0)))]);
+    ledger.end([Uid::of("a")], note(5, UsageEnd::Cut));
+    ledger.advance("11".into(), at(3_600));
+    assert!(ledger.record().unwrap().notes.is_empty(), "it can't count any more");
+    assert_eq!(ledger.end([Uid::of("a")], note(3_605, UsageEnd::EvictedUnready)), [Uid::of("a")]);
+    assert_eq!(ledger.record().unwrap().notes.len(), 1);
+    ledger.delete(seen("a", 12, deleted(0, 3_610)), SeenAt::live(at(3_610)), || place("a", None));
+    assert_eq!(seconds(&ledger, "a"), [(UsageEnd::EvictedUnready, 3_610)]);
+}
+
+#[test]
+fn the_record_keeps_the_latest_notes_and_no_more_than_fit_in() {
+    let mut ledger = begun(&[]);
+    for number in 0..6_000 {
+        let name = format!("pod-{number}");
+        ledger.apply(seen(&name, 11, running(0)), SeenAt::live(at(0)), || place("a", None));
+        ledger.end([Uid::of(&name)], note(number / 50, UsageEnd::EvictedUnready));
+    }
+    let notes = ledger.record().unwrap().notes;
+    let bytes = serde_json::to_string(&notes).unwrap().len();
+    assert!((100_000..150_000).contains(&bytes), "{bytes}");
+    assert_eq!((notes[0].at, notes[0].pods.len()), (at(119), 50));
+    let next = UsageLedger::restore(ledger.record().unwrap(), resources());
+    assert_eq!(next.record().unwrap().notes, notes, "no list has come yet");
 }
 
 #[test]
@@ -166,6 +213,60 @@ fn the_stream_shows_the_time_of_changes_that_were_missed() {
     assert_eq!(clock.at(None, Some(&running(500)), at(100)), at(100), "no clock is ahead of the server's");
 }
 
+#[test]
+fn a_resized_run_counts_each_amount_for_as_long_as_its_node_gave_it() {
+    let mut ledger = begun(&[]);
+    resize(&mut ledger, "a", 11, (0, asked(0, 64)));
+    resize(&mut ledger, "a", 12, (5, shown(64)));
+    resize(&mut ledger, "a", 13, (3_600, shown(1)));
+    resize(&mut ledger, "a", 14, (3_605, shown(2)));
+    ledger.apply(seen("a", 15, finished(0, 3_610)), SeenAt::live(at(3_611)), || place("a", None));
+    assert_eq!(seconds(&ledger, "a"), [(UsageEnd::Succeeded, 64 * 3_600 + 5 + 2 * 5)]);
+}
+
+#[test]
+fn a_run_does_not_count_what_it_asks_for_after_its_binding_and_does_not_get() {
+    let mut ledger = begun(&[("b", seen("b", 1, running(0)))]);
+    resize(&mut ledger, "a", 11, (0, asked(0, 2)));
+    resize(&mut ledger, "a", 12, (1, asked(0, 1_000_000)));
+    resize(&mut ledger, "b", 13, (1, asked(0, 1_000_000)));
+    let record = ledger.record().unwrap();
+    assert_eq!(record.resized.len(), 2);
+    let mut next = UsageLedger::restore(record, resources());
+    next.begin_list();
+    let pods = ["a", "b"].map(|name| {
+        let pod = SeenRun { requests: asked(0, 1_000_000), ..seen(name, 12, running(0)) };
+        (name, pod)
+    });
+    list(&mut next, &pods, 13, 1);
+    for mut ledger in [ledger, next] {
+        resize(&mut ledger, "a", 14, (5, asked(0, 0)));
+        for name in ["a", "b"] {
+            ledger.delete(seen(name, 15, deleted(0, 10)), SeenAt::live(at(10)), || place(name, None));
+        }
+        assert_eq!(seconds(&ledger, "a"), [(UsageEnd::Deleted, 20)]);
+        assert_eq!(seconds(&ledger, "b"), [(UsageEnd::Deleted, 10)]);
+        assert!(ledger.record().unwrap().resized.is_empty());
+    }
+}
+
+#[test]
+fn the_record_keeps_the_first_resized_runs_and_no_more_than_fit_in() {
+    let mut ledger = begun(&[]);
+    for number in 0..2_000 {
+        let name = format!("pod-{number}");
+        resize(&mut ledger, &name, 11, (0, shown(1)));
+        resize(&mut ledger, &name, 12, (number, shown(i64::MAX)));
+    }
+    let resized = ledger.record().unwrap().resized;
+    assert!(resized.len() > 300 && resized.contains_key(&Uid::of("pod-0").text()), "{}", resized.len());
+    assert!(!resized.contains_key(&Uid::of("pod-1999").text()));
+    let bytes = serde_json::to_string(&resized).unwrap().len();
+    assert!((50_000..100_000).contains(&bytes), "{bytes}");
+    let next = UsageLedger::restore(ledger.record().unwrap(), resources());
+    assert_eq!(next.record().unwrap().resized, resized, "no list has come yet");
+}
+
 /// A step of a history.
 #[derive(Clone, Debug)]
 enum Step {
@@ -176,6 +277,10 @@ enum Step {
     /// Removes a pod that terminates, as its node does.
     Remove(usize),
     Touch(usize),
+    /// A user asks for another amount.
+    Ask(usize, i64),
+    /// The node gives a pod what it asks for, and shows that.
+    Give(usize),
     Wait(i64),
     /// The keeper sees some changes.
     See(usize),
@@ -193,7 +298,9 @@ fn steps(with_gaps: bool) -> impl Strategy<Value = Vec<Step>> {
         3 => (pod.clone(), any::<bool>()).prop_map(|(pod, ok)| Step::Finish(pod, ok)),
         3 => (pod.clone(), 0..20_i64).prop_map(|(pod, grace)| Step::Delete(pod, grace)),
         2 => pod.clone().prop_map(Step::Remove),
-        1 => pod.prop_map(Step::Touch),
+        1 => pod.clone().prop_map(Step::Touch),
+        1 => (pod.clone(), 1..9_i64).prop_map(|(pod, amount)| Step::Ask(pod, amount)),
+        2 => pod.prop_map(Step::Give),
         4 => (0..40_i64).prop_map(Step::Wait),
         5 => (1..6_usize).prop_map(Step::See),
         2 => Just(Step::Save),
@@ -208,6 +315,15 @@ fn steps(with_gaps: bool) -> impl Strategy<Value = Vec<Step>> {
 struct ModelPod {
     run: PodRun,
     version: u64,
+    asks: i64,
+    shows: Option<i64>,
+}
+
+impl ModelPod {
+    fn seen(&self, name: &str) -> SeenRun {
+        let requests = self.shows.map_or_else(|| asked(0, self.asks), shown);
+        SeenRun { requests, ..seen(name, self.version, self.run) }
+    }
 }
 
 /// The API server, with all that ever happened, and what each run was worth.
@@ -218,9 +334,14 @@ struct Model {
     forgotten: u64,
     names: u64,
     pods: BTreeMap<String, ModelPod>,
-    changes: Vec<(u64, String, PodRun, bool, i64)>,
+    changes: Vec<(ModelPod, String, bool, i64)>,
+    /// What each pod got, second by second.
+    got: HashMap<String, Vec<i64>>,
     worth: HashMap<String, (UsageEnd, u128)>,
 }
+
+/// What each pod asks for when it is bound.
+const ASKS: i64 = 3;
 
 /// Each run has a ceiling of so many seconds.
 const CEILING: i64 = 60;
@@ -228,12 +349,30 @@ const CEILING: i64 = 60;
 impl Model {
     fn write(&mut self, name: &str, run: PodRun, gone: bool) {
         self.version += 1;
+        let new = ModelPod { run, version: 0, asks: ASKS, shows: None };
+        let pod = ModelPod { run, version: self.version, ..self.pods.get(name).cloned().unwrap_or(new) };
         if gone {
             self.pods.remove(name);
         } else {
-            self.pods.insert(name.to_owned(), ModelPod { run, version: self.version });
+            self.pods.insert(name.to_owned(), pod.clone());
         }
-        self.changes.push((self.version, name.to_owned(), run, gone, self.now));
+        self.changes.push((pod, name.to_owned(), gone, self.now));
+    }
+
+    fn wait(&mut self, seconds: i64) {
+        for _ in 0..seconds {
+            self.now += 1;
+            for (name, pod) in &self.pods {
+                self.got.entry(name.clone()).or_default().push(pod.shows.unwrap_or(ASKS));
+            }
+        }
+    }
+
+    /// Changes what a pod asks for, or is given.
+    fn resize(&mut self, number: usize, change: impl FnOnce(&mut ModelPod)) {
+        let Some((name, run)) = self.pick(number).filter(|(_, run)| run.finished.is_none()) else { return };
+        change(self.pods.get_mut(&name).unwrap());
+        self.write(&name, run, false);
     }
 
     fn pick(&self, number: usize) -> Option<(String, PodRun)> {
@@ -247,8 +386,8 @@ impl Model {
             Some(of) if of.asked.duration_since(run.started).as_secs() >= CEILING => UsageEnd::Cut,
             Some(_) => UsageEnd::Deleted,
         };
-        let ran = at(self.now).duration_since(run.started).as_secs();
-        self.worth.insert(name.to_owned(), (end, ran.try_into().unwrap()));
+        let got: i64 = self.got.get(name).into_iter().flatten().sum();
+        self.worth.insert(name.to_owned(), (end, got.try_into().unwrap()));
     }
 
     fn finish(&mut self, number: usize, succeeds: bool) {
@@ -289,11 +428,11 @@ impl Model {
     /// The pods as they were at a version.
     fn pods_at(&self, version: u64) -> HashMap<String, ModelPod> {
         let mut pods = HashMap::new();
-        for (at, name, run, gone, _) in self.changes.iter().take_while(|(at, ..)| *at <= version) {
+        for (pod, name, gone, _) in self.changes.iter().take_while(|(pod, ..)| pod.version <= version) {
             if *gone {
                 pods.remove(name);
             } else {
-                pods.insert(name.clone(), ModelPod { run: *run, version: *at });
+                pods.insert(name.clone(), pod.clone());
             }
         }
         pods
@@ -319,7 +458,7 @@ impl ModelKeeper {
     fn list(&mut self, model: &Model, version: u64) {
         let Some(ledger) = &mut self.ledger else { return };
         for (name, pod) in model.pods_at(version) {
-            ledger.list(&seen(&name, pod.version, pod.run), at(model.now), || place_of(&name, &pod.run));
+            ledger.list(&pod.seen(&name), at(model.now), || place_of(&name, &pod.run));
         }
         ledger.end_list(version.to_string(), at(model.now));
     }
@@ -356,14 +495,14 @@ impl ModelKeeper {
             self.list(model, model.version);
             return;
         }
-        let news = model.changes.iter().filter(|(at, ..)| *at > version).take(changes);
-        for (version, name, run, gone, when) in news {
-            let (pod, seen_at) =
-                (seen(name, *version, *run), SeenAt { change: at(*when), now: at(model.now) });
+        let news = model.changes.iter().filter(|(pod, ..)| pod.version > version).take(changes);
+        for (pod, name, gone, when) in news {
+            let seen_at = SeenAt { change: at(*when), now: at(model.now) };
+            let place = || place_of(name, &pod.run);
             if *gone {
-                ledger.delete(pod, seen_at, || place_of(name, run));
+                ledger.delete(pod.seen(name), seen_at, place);
             } else {
-                ledger.apply(pod, seen_at, || place_of(name, run));
+                ledger.apply(pod.seen(name), seen_at, place);
             }
         }
     }
@@ -375,8 +514,8 @@ impl ModelKeeper {
     }
 }
 
-/// Plays a history; returns the ledger at its end, and the worth of the runs that ended since its first list.
-fn play(steps: &[Step]) -> (UsageLedger, HashMap<String, (UsageEnd, u128)>) {
+/// Plays a history; returns the ledger at its end, and the model.
+fn play(steps: &[Step]) -> (UsageLedger, Model) {
     let (mut model, mut keeper) = (Model::default(), ModelKeeper::default());
     keeper.start(&model);
     for step in steps {
@@ -394,7 +533,9 @@ fn play(steps: &[Step]) -> (UsageLedger, HashMap<String, (UsageEnd, u128)>) {
                     model.write(&name, run, false);
                 }
             }
-            Step::Wait(seconds) => model.now += seconds,
+            Step::Ask(pod, amount) => model.resize(pod, |pod| pod.asks = amount),
+            Step::Give(pod) => model.resize(pod, |pod| pod.shows = Some(pod.asks)),
+            Step::Wait(seconds) => model.wait(seconds),
             Step::See(changes) => keeper.see(&model, changes),
             Step::Save => keeper.save(),
             Step::Kill => keeper.ledger = None,
@@ -404,29 +545,34 @@ fn play(steps: &[Step]) -> (UsageLedger, HashMap<String, (UsageEnd, u128)>) {
     }
     keeper.start(&model);
     keeper.see(&model, usize::MAX);
-    (keeper.ledger.unwrap(), model.worth)
+    (keeper.ledger.unwrap(), model)
 }
 
 proptest! {
     #[test]
     fn each_run_counts_once_with_its_end_whatever_happens_to_keepers(steps in steps(false)) {
-        let (ledger, worth) = play(&steps);
+        let (ledger, model) = play(&steps);
         let counted: HashMap<String, Vec<(UsageEnd, u128)>> = ledger
             .totals()
             .iter()
             .map(|((_, queue), _)| (queue.to_owned(), seconds(&ledger, queue)))
             .collect();
         let expected: HashMap<String, Vec<(UsageEnd, u128)>> =
-            worth.into_iter().map(|(name, worth)| (name, vec![worth])).collect();
+            model.worth.into_iter().map(|(name, worth)| (name, vec![worth])).collect();
         prop_assert_eq!((counted, ledger.gaps()), (expected, 0));
     }
 
     #[test]
     fn no_run_counts_twice_or_for_more_than_it_was_worth_after_gaps(steps in steps(true)) {
-        let (ledger, worth) = play(&steps);
+        let (ledger, model) = play(&steps);
         for ((_, queue), _) in ledger.totals().iter() {
             let counted = seconds(&ledger, queue);
-            let (_, most) = worth[queue];
+            prop_assert!(model.worth.contains_key(queue));
+            // a gap hides when a pod was resized, and what it was given before
+            let asked = model.changes.iter().filter(|(_, name, ..)| name == queue).map(|(pod, ..)| pod.asks);
+            let ran = model.got.get(queue).map_or(0, Vec::len);
+            let most = asked.max().unwrap() * i64::try_from(ran).unwrap();
+            let most: u128 = most.try_into().unwrap();
             prop_assert!(counted.len() == 1 && counted[0].1 <= most, "{queue}: {counted:?} of {most}");
         }
     }

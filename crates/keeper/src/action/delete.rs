@@ -53,7 +53,7 @@ impl Pauser {
                 return Ok(done);
             }
         }
-        let ending = self.usage.ending(task, [due.uid]);
+        let ending = self.usage.ending(task, [due.uid], self.clock.now());
         match self.objects.delete_pod(&due.namespace, &due.name, uid).await {
             Err(ApiError::NotFound | ApiError::Stale(_)) => {
                 return Ok(Done::nothing("the pod is gone or another one", BatchCoverage::Gone));
@@ -161,7 +161,7 @@ impl Pauser {
             }
         }
         let below = known.object.uid.as_deref();
-        let ending = self.usage.ending_below(Task::Expire, below, &self.cluster);
+        let ending = self.usage.ending_below(Task::Expire, below, &self.cluster, self.clock.now());
         match self.objects.delete_owner(&due.namespace, owner, resource_version).await {
             // it may have been done all the same
             Err(error) if error.is_open() => {

@@ -258,6 +258,7 @@ impl<'c> Session<'c> {
     }
 
     async fn save_if_due(&mut self) -> Result<(), RecordError> {
+        self.counter.book.make_room(&self.counter.cluster);
         let changes = self.counter.book.with(|ledger| ledger.changes());
         let more = Duration::from_secs(u64::try_from(self.saved.bytes / BYTES_A_SECOND).unwrap_or(0));
         let after = if changes == Some(self.saved.changes) { SAVED_ANYWAY_AFTER } else { SAVED_AFTER + more };

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
 use tenure_types::usage::{QueueUsage, UsageEnd, UsedByEnd};
 
-/// The most bytes of the sums as JSON: a `ConfigMap` may have a mebibyte.
-const MOST_BYTES: usize = 800_000;
+/// The most bytes of the sums as JSON: a `ConfigMap` may have a mebibyte, and the record has more than sums.
+const MOST_BYTES: usize = 750_000;
+
+/// The bytes from which on queues that don't exist have no sums of their own.
+const CROWDED_BYTES: usize = MOST_BYTES / 4 * 3;
 
 /// The most bytes of a number with its end, beside names.
 const NUMBER: usize = 64;
@@ -46,17 +48,25 @@ impl UsageTotals {
         record.collect()
     }
 
-    /// Adds the use of a resource, in millionths of a unit, for so long.
-    pub fn add(
-        &mut self,
-        (family, queue): (&str, &str),
-        resource: &str,
-        (end, millionths, ran): (UsageEnd, u128, SignedDuration),
-    ) {
-        let milliseconds = u128::try_from(ran.as_millis()).unwrap_or(0);
-        let amount = millionths.saturating_mul(milliseconds) / 1_000;
+    /// Adds the use of a resource by a run that ended so.
+    pub fn add(&mut self, (family, queue): (&str, &str), resource: &str, (end, amount): (UsageEnd, u128)) {
         let of = if self.has_room(family, queue, resource, end) { queue } else { "" };
         self.insert((family, of), resource, end, amount);
+    }
+
+    /// Adds the sums of queues that don't exist to those of the empty name, if there is little room for others. Returns true
+    /// if there were any.
+    pub fn make_room(&mut self, exists: impl Fn(&str) -> bool) -> bool {
+        let is_gone = |queue: &str| !queue.is_empty() && !exists(queue);
+        if self.bytes <= CROWDED_BYTES || !self.queues.keys().any(|(_, queue)| is_gone(queue)) {
+            return false;
+        }
+        let mut queues = self.record();
+        for of in queues.iter_mut().filter(|of| is_gone(&of.queue)) {
+            of.queue.clear();
+        }
+        *self = Self::of(queues);
+        true
     }
 
     /// The queues, by family and name, with their sums by resource.
@@ -95,8 +105,6 @@ impl UsageTotals {
 mod tests {
     use super::*;
 
-    const HOUR: SignedDuration = SignedDuration::from_hours(1);
-
     fn sum(totals: &UsageTotals, queue: &str, end: UsageEnd) -> Option<u128> {
         let (_, used) = totals.iter().find(|((_, of), _)| *of == queue)?;
         used.get("cpu")?.get(&end).copied()
@@ -106,7 +114,7 @@ mod tests {
     fn uses_add_up_by_queue_resource_and_end() {
         let mut totals = UsageTotals::default();
         for end in [UsageEnd::Cut, UsageEnd::Cut, UsageEnd::Failed] {
-            totals.add(("run.ai", "a"), "cpu", (end, 500_000, HOUR));
+            totals.add(("run.ai", "a"), "cpu", (end, 1_800_000_000));
         }
         assert_eq!(sum(&totals, "a", UsageEnd::Cut), Some(3_600_000_000));
         assert_eq!(sum(&totals, "a", UsageEnd::Failed), Some(1_800_000_000));
@@ -115,27 +123,52 @@ mod tests {
     }
 
     #[test]
-    fn a_time_below_zero_and_amounts_beyond_all_bounds_do_no_harm() {
+    fn amounts_beyond_all_bounds_do_no_harm() {
         let mut totals = UsageTotals::default();
-        totals.add(("run.ai", "a"), "cpu", (UsageEnd::Cut, 1, -HOUR));
-        assert_eq!(sum(&totals, "a", UsageEnd::Cut), Some(0));
-        totals.add(("run.ai", "a"), "cpu", (UsageEnd::Cut, u128::MAX, HOUR));
-        totals.add(("run.ai", "a"), "cpu", (UsageEnd::Cut, u128::MAX, HOUR));
-        assert!(sum(&totals, "a", UsageEnd::Cut).unwrap() > u128::MAX / 1_001);
+        totals.add(("run.ai", "a"), "cpu", (UsageEnd::Cut, u128::MAX));
+        totals.add(("run.ai", "a"), "cpu", (UsageEnd::Cut, u128::MAX));
+        assert_eq!(sum(&totals, "a", UsageEnd::Cut), Some(u128::MAX));
     }
 
     #[test]
     fn the_record_of_very_many_queues_stays_within_a_config_map_and_loses_no_use() {
         let mut totals = UsageTotals::default();
-        let runs = 20_000_u128;
+        let (runs, one) = (20_000_u128, u128::MAX / 1_000_000);
         for number in 0..runs {
             let queue = format!("{number:0>253}");
-            totals.add(("run.ai", &queue), "cpu", (UsageEnd::Cut, u128::MAX / 1_000_000_000, HOUR));
+            totals.add(("run.ai", &queue), "cpu", (UsageEnd::Cut, one));
         }
         let text = serde_json::to_string(&totals.record()).unwrap();
-        assert!(text.len() < 900_000, "{}", text.len());
+        assert!(text.len() < 750_000, "{}", text.len());
         let counted = totals.iter().map(|(_, used)| used["cpu"][&UsageEnd::Cut]);
-        let one = u128::MAX / 1_000_000_000 * 3_600;
         assert_eq!(counted.fold(0, u128::saturating_add), one * runs);
+    }
+
+    #[test]
+    fn queues_that_do_not_exist_leave_their_room_to_others_and_no_use_is_lost() {
+        let mut totals = UsageTotals::default();
+        let add = |totals: &mut UsageTotals, queue: &str| {
+            totals.add(("run.ai", queue), "cpu", (UsageEnd::Cut, 1));
+        };
+        add(&mut totals, "a");
+        assert!(!totals.make_room(|_| false), "there is room");
+        let mut before = 1;
+        for round in 0..20 {
+            for number in 0..1_000 {
+                add(&mut totals, &format!("throw-away-{round}-{number}"));
+            }
+            totals.make_room(|queue| queue == "a");
+            before += 1_000;
+        }
+        add(&mut totals, "a");
+        add(&mut totals, "new");
+        assert_eq!(
+            [sum(&totals, "a", UsageEnd::Cut), sum(&totals, "new", UsageEnd::Cut)],
+            [Some(2), Some(1)]
+        );
+        let counted: u128 = totals.iter().map(|(_, used)| used["cpu"][&UsageEnd::Cut]).sum();
+        assert_eq!(counted, before + 2);
+        assert_eq!(UsageTotals::of(totals.record()), totals, "its size is known");
+        assert!(!totals.make_room(|_| true));
     }
 }

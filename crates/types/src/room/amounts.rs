@@ -8,11 +8,54 @@ use crate::amount::Amount;
 
 pub(super) type Amounts = BTreeMap<String, Value>;
 
-/// The greater of the requested and the held amounts, which differ while a pod is resized. An infeasible request
-/// doesn't count if the held amount is known.
-pub(super) fn most(
+/// The requests that the kubelet has actuated, and those that it has allocated.
+pub(super) type Held = [BTreeMap<String, i64>; 2];
+
+/// The way to count requests while a pod is resized.
+#[derive(Clone, Copy)]
+pub(super) enum Counting {
+    /// The greater of the requested and the held amounts. An infeasible request doesn't count if the held amount is known.
+    Most { is_infeasible: bool },
+    /// The held amounts of what can be resized, and nothing if they aren't known.
+    Given,
+    /// The held amounts of what can be resized, or what is requested if they aren't known.
+    Asked,
+}
+
+impl Counting {
+    /// True if it counts what a run has, rather than what a pod needs.
+    pub(super) const fn is_of_runs(self) -> bool {
+        matches!(self, Self::Given | Self::Asked)
+    }
+
+    pub(super) fn count(
+        self,
+        asked: impl Iterator<Item = (String, i64)>,
+        held: Option<Held>,
+    ) -> BTreeMap<String, i64> {
+        match (self, held) {
+            (Self::Most { is_infeasible }, held) => most(asked, held.unwrap_or_default(), is_infeasible),
+            (Self::Asked, None) => asked.collect(),
+            (Self::Asked | Self::Given, held) => {
+                let mut given: BTreeMap<String, i64> = asked.filter(|(of, _)| !is_resizable(of)).collect();
+                for mut held in held.into_iter().flatten() {
+                    held.retain(|resource, _| is_resizable(resource));
+                    raise(&mut given, held);
+                }
+                given
+            }
+        }
+    }
+}
+
+/// True if a user can change the request of a running pod.
+fn is_resizable(resource: &str) -> bool {
+    matches!(resource, "cpu" | "memory")
+}
+
+fn most(
     asked: impl Iterator<Item = (String, i64)>,
-    held: [BTreeMap<String, i64>; 2],
+    held: Held,
     is_infeasible: bool,
 ) -> BTreeMap<String, i64> {
     let counts = !is_infeasible || held.iter().all(BTreeMap::is_empty);

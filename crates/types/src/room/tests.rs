@@ -205,3 +205,81 @@ fn resources_that_no_node_has_leave_no_trace() {
     assert_eq!(with(json!({"a".repeat(318): 1})), unknown);
     assert_eq!(with(json!({"a".repeat(317): 1})).needs, None);
 }
+
+/// The time at which a pod with a sidecar has stopped, of which these are the states of containers and init containers.
+fn stopped(main: &Value, init: &Value) -> Option<String> {
+    let inits = json!([{"name": "setup"}, {"name": "proxy", "restartPolicy": "Always"}]);
+    let pod: PodWithRoom = serde_json::from_value(json!({
+        "spec": {"containers": [{"name": "main"}], "initContainers": inits},
+        "status": {"containerStatuses": main, "initContainerStatuses": init},
+    }))
+    .unwrap();
+    pod.split_run().2.map(|at| at.to_string())
+}
+
+#[test]
+fn a_pod_has_stopped_when_its_last_container_has_and_a_sidecar_is_one() {
+    let at = |name: &str, time: &str| {
+        let time = format!("2026-01-01T{time}Z");
+        json!({"name": name, "state": {"terminated": {"exitCode": 0, "finishedAt": time}}})
+    };
+    let running = |name: &str| json!({"name": name, "state": {"running": {}}});
+    let (main, setup) = (json!([at("main", "10:00:00")]), at("setup", "09:00:00"));
+    let after = |init: Value| stopped(&main, &init);
+    assert_eq!(after(json!([setup, at("proxy", "12:00:00")])).as_deref(), Some("2026-01-01T12:00:00Z"));
+    assert_eq!(after(json!([setup, at("proxy", "09:30:00")])).as_deref(), Some("2026-01-01T10:00:00Z"));
+    assert_eq!(after(json!([setup, running("proxy")])), None, "it works on");
+    assert_eq!(after(json!([setup])), None, "it may work on");
+    assert_eq!(stopped(&json!([running("main")]), &json!([setup, at("proxy", "12:00:00")])), None);
+    let init = json!([running("setup"), at("proxy", "12:00:00")]);
+    assert_eq!(after(init).as_deref(), Some("2026-01-01T12:00:00Z"), "only sidecars go on beside containers");
+}
+
+/// The processors that a run is given, and those that it asks for unless its node shows all.
+fn run(spec: &Value, status: &Value) -> (i64, Option<i64>) {
+    let pod: PodWithRoom = serde_json::from_value(json!({"spec": spec, "status": status})).unwrap();
+    let RunRequests { given, asked } = pod.split_run().1;
+    let cpu = |of: &BTreeMap<String, i64>| of.get("cpu").copied().unwrap_or_default();
+    (cpu(&given), asked.as_ref().map(cpu))
+}
+
+fn named(name: &str, cpu: &str) -> Value {
+    json!({"name": name, "resources": {"requests": {"cpu": cpu}}})
+}
+
+#[test]
+fn a_run_has_what_its_node_shows_and_not_what_it_asks_for() {
+    let spec = json!({"containers": [named("main", "1000000"), named("other", "1")]});
+    let of = |statuses: Value| run(&spec, &json!({"containerStatuses": statuses}));
+    let main = json!({
+        "name": "main", "resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "3"},
+    });
+    assert_eq!(of(json!([main, named("other", "1")])), (4_000, None));
+    assert_eq!(of(json!([main, {"name": "other", "resources": {}}])), (3_000, None), "it got nothing");
+    assert_eq!(of(json!([main, {"name": "other"}])), (3_000, Some(4_000)), "it waits");
+    assert_eq!(of(json!(null)), (0, Some(1_000_001_000)));
+}
+
+#[test]
+fn a_run_has_what_no_resize_can_change() {
+    let requests = json!({"requests": {"nvidia.com/gpu": 8, "cpu": "1"}});
+    let spec =
+        json!({"containers": [{"name": "main", "resources": requests}], "initContainers": [named("i", "2")]});
+    let of = |status: Value| {
+        let pod: PodWithRoom = serde_json::from_value(json!({"spec": spec, "status": status})).unwrap();
+        pod.split_run().1
+    };
+    let all: BTreeMap<String, i64> = [("nvidia.com/gpu".to_owned(), 8), ("cpu".to_owned(), 2_000)].into();
+    assert_eq!(of(json!({})), RunRequests { given: all.clone(), asked: Some(all.clone()) });
+    let shown = json!({"containerStatuses": [named("main", "1")]});
+    assert_eq!(of(shown), RunRequests { given: all, asked: None });
+}
+
+#[test]
+fn a_run_has_what_its_node_gives_the_pod_as_a_whole() {
+    let spec = json!({"containers": [named("main", "1")], "resources": {"requests": {"cpu": "9"}}});
+    let containers = json!([named("main", "1")]);
+    assert_eq!(run(&spec, &json!({"containerStatuses": containers})), (1_000, Some(9_000)));
+    let status = json!({"containerStatuses": containers, "resources": {"requests": {"cpu": "4"}}});
+    assert_eq!(run(&spec, &status), (4_000, None));
+}
