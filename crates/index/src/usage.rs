@@ -13,11 +13,11 @@ use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
     expiry::Family,
-    usage::{EndedRun, PodRun, SeenAt, UsageResources, UsageTotals, family_label},
+    usage::{EndNote, EndedRun, PodRun, SeenAt, UsageResources, UsageTotals, family_label},
 };
 use tenure_types::{
     room::RunRequests,
-    usage::{ResizedRun, UsageEnd, UsageGap, UsageRecord},
+    usage::{ResizedRun, UsageGap, UsageRecord},
 };
 
 use crate::{Uid, uid::UidMap};
@@ -75,7 +75,7 @@ pub struct UsageLedger {
     /// What the record has of resized runs, until the first list after it.
     resized: UidMap<ResizedRun>,
     /// The pods that the keeper is ending.
-    ending: UidMap<UsageEnd>,
+    ending: UidMap<EndNote>,
     since: Timestamp,
     gaps: u32,
     last_gap: Option<UsageGap>,
@@ -105,13 +105,13 @@ impl UsageLedger {
 
     /// Creates the ledger of a record. The next list is to be that of the [version](Self::version) of the record.
     pub fn restore(record: UsageRecord, resources: UsageResources) -> Self {
-        let UsageRecord { resource_version, at, since, gaps, last_gap, queues, ending, resized } = record;
+        let UsageRecord { resource_version, at, since, gaps, last_gap, queues, notes, resized } = record;
         Self {
             resources,
             totals: UsageTotals::of(queues),
             live: UidMap::default(),
             resized: resized.into_iter().map(|(uid, run)| (Uid::of(&uid), run)).collect(),
-            ending: ending.into_iter().map(|(uid, end)| (Uid::of(&uid), end)).collect(),
+            ending: record::read(&notes).collect(),
             since,
             gaps,
             last_gap,
@@ -152,13 +152,13 @@ impl UsageLedger {
     }
 
     /// Notes that the keeper is ending these pods. Returns the uids to [take that back](Self::spare) by: pods that aren't
-    /// known, terminate already or were noted before aren't among them.
-    pub fn end(&mut self, pods: impl IntoIterator<Item = Uid>, how: UsageEnd) -> Vec<Uid> {
+    /// known, terminate already or have such a note that counts aren't among them.
+    pub fn end(&mut self, pods: impl IntoIterator<Item = Uid>, note: EndNote) -> Vec<Uid> {
         let mut noted = Vec::new();
         for uid in pods {
             let runs_on = self.live.get(&uid).is_some_and(|run| !run.is_terminating());
-            if runs_on && !self.ending.contains_key(&uid) {
-                self.ending.insert(uid, how);
+            if runs_on && !self.ending.get(&uid).is_some_and(|before| before.counts_at(note.at)) {
+                self.ending.insert(uid, note);
                 noted.push(uid);
             }
         }

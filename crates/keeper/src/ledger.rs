@@ -7,8 +7,10 @@ mod session;
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tenure_index::{Task, Uid, UsageLedger};
+use tenure_policy::usage::EndNote;
 use tenure_types::usage::UsageEnd;
 
 use crate::cluster::ClusterState;
@@ -44,22 +46,28 @@ impl UsageBook {
     }
 
     /// Notes that the keeper is about to end these pods: the API server may show that they are gone before it answers.
-    pub fn ending(&self, task: Task, pods: impl IntoIterator<Item = Uid>) -> EndingPods {
-        let how = match task {
+    pub fn ending(&self, task: Task, pods: impl IntoIterator<Item = Uid>, now: Timestamp) -> EndingPods {
+        let end = match task {
             Task::Evict => UsageEnd::EvictedUnready,
             Task::Expire | Task::Announce | Task::Withdraw => UsageEnd::Cut,
         };
-        let pods = self.with(|ledger| ledger.end(pods, how)).unwrap_or_default();
+        let pods = self.with(|ledger| ledger.end(pods, EndNote { at: now, end })).unwrap_or_default();
         EndingPods { book: self.clone(), pods }
     }
 
     /// Notes the same of all pods below an owner.
-    pub fn ending_below(&self, task: Task, owner: Option<&str>, cluster: &ClusterState) -> EndingPods {
+    pub fn ending_below(
+        &self,
+        task: Task,
+        owner: Option<&str>,
+        cluster: &ClusterState,
+        now: Timestamp,
+    ) -> EndingPods {
         // the pods are searched only where that matters
         let counts = self.with(|_| ()).is_some();
         let owner = owner.filter(|_| counts).map(Uid::of);
         let pods = owner.map(|owner| cluster.with(|index| index.controlled_pods(owner)));
-        self.ending(task, pods.unwrap_or_default())
+        self.ending(task, pods.unwrap_or_default(), now)
     }
 }
 

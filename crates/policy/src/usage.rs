@@ -23,6 +23,9 @@ pub const DEFAULT_RESOURCE: &str = "nvidia.com/gpu";
 /// A condition's time, and a deletion's, are cut to the second.
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
+/// The time for which a note counts that the keeper is ending a pod. The controller of its owner deletes it meanwhile.
+const NOTE_COUNTS: SignedDuration = SignedDuration::from_mins(10);
+
 /// The resources whose use is counted.
 pub type UsageResources = BTreeSet<String>;
 
@@ -100,11 +103,28 @@ fn is_preemption(condition: &PodCondition) -> bool {
         && condition.reason.as_deref() == Some("PreemptionByScheduler")
 }
 
+/// The note of the keeper that it was ending a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EndNote {
+    /// The time of the note.
+    pub at: Timestamp,
+    /// How it was ending the pod.
+    pub end: UsageEnd,
+}
+
+impl EndNote {
+    /// True if the note tells of a deletion that was asked for at a time. A pod that is there for longer was spared: its
+    /// owner was resumed at once.
+    pub fn counts_at(self, asked: Timestamp) -> bool {
+        self.at.saturating_add(NOTE_COUNTS).is_ok_and(|until| asked <= until)
+    }
+}
+
 /// The evidence about a run that isn't on its pod any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndEvidence {
-    /// How Tenure was ending it.
-    pub act: Option<UsageEnd>,
+    /// The note that Tenure was ending it.
+    pub act: Option<EndNote>,
     /// The time at which its ceiling was reached, if Tenure acts on it.
     pub deadline: Option<Timestamp>,
     /// The time by which it had to be ready, if Tenure acts on it and it wasn't.
@@ -167,8 +187,8 @@ fn end(run: &PodRun, evidence: &EndEvidence, at: Timestamp) -> UsageEnd {
         return by_itself;
     };
     let within = asked.saturating_add(SECOND).unwrap_or(Timestamp::MAX);
-    if let Some(act) = evidence.act {
-        act
+    if let Some(note) = evidence.act.filter(|note| note.counts_at(asked)) {
+        note.end
     } else if run.preempted {
         preempted(asked.duration_since(run.started))
     } else {

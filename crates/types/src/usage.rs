@@ -109,12 +109,24 @@ pub struct UsageRecord {
     /// The usage by queue.
     #[serde(default)]
     pub queues: Vec<QueueUsage>,
-    /// The pods that the keeper was ending, by uid, and how.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub ending: BTreeMap<String, UsageEnd>,
+    /// The pods that the keeper was ending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<EndingNote>,
     /// The runs that go on and were resized, by the pod's uid.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub resized: BTreeMap<String, ResizedRun>,
+}
+
+/// Pods that the keeper was ending.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EndingNote {
+    /// The time at which it began to.
+    pub at: Timestamp,
+    /// How they end by that.
+    pub end: UsageEnd,
+    /// Their uids.
+    pub pods: Vec<String>,
 }
 
 /// What a resized run uses, by resource.
@@ -171,7 +183,7 @@ mod tests {
                 queue: "research".into(),
                 used: [("nvidia.com/gpu".to_owned(), amounts)].into(),
             }],
-            ending: [("a".to_owned(), UsageEnd::Cut)].into(),
+            notes: vec![EndingNote { at, end: UsageEnd::Cut, pods: vec!["a".to_owned()] }],
             resized: [(
                 "a".to_owned(),
                 [("cpu".to_owned(), ResizedUsage { used: 1 << 90, since: at, amount: u64::MAX })].into(),

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::usage::{
-    DeletionTimes, EndEvidence, EndedRun, PodRun, SeenAt, UsageResources, ended, millionths, used,
+    DeletionTimes, EndEvidence, EndNote, EndedRun, PodRun, SeenAt, UsageResources, ended, millionths, used,
 };
 use tenure_types::{
     room::RunRequests,
-    usage::{ResizedRun, ResizedUsage, UsageEnd},
+    usage::{ResizedRun, ResizedUsage},
 };
 
 use super::RunPlace;
@@ -196,14 +196,14 @@ impl LiveRun {
     }
 
     /// Judges the run by its last state.
-    pub fn ended(&self, run: &PodRun, act: Option<UsageEnd>, at: SeenAt) -> EndedRun {
+    pub fn ended(&self, run: &PodRun, act: Option<EndNote>, at: SeenAt) -> EndedRun {
         let terminating_until = self.terminating().map(|of| time(of.latest));
         let [deadline, ready_until] = [self.deadline, self.ready_until].map(|at| at.map(time));
         ended(run, &EndEvidence { act, deadline, ready_until, terminating_until }, at)
     }
 
     /// Judges a run whose end wasn't seen: it was last known to run at `last`.
-    pub fn missed(&self, act: Option<UsageEnd>, last: Timestamp) -> EndedRun {
+    pub fn missed(&self, act: Option<EndNote>, last: Timestamp) -> EndedRun {
         let deletion = self.terminating();
         let deletion = deletion.map(|of| DeletionTimes { asked: time(of.asked), until: time(of.until) });
         let run = PodRun {

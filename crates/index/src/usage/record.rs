@@ -2,17 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use tenure_types::usage::{ResizedRun, UsageRecord};
+use jiff::Timestamp;
+use tenure_policy::usage::EndNote;
+use tenure_types::usage::{EndingNote, ResizedRun, UsageRecord};
 
-use super::{Position, UsageLedger};
+use super::{Position, UsageLedger, live::LiveRun};
 use crate::Uid;
 
-/// The most bytes of resized runs that go on.
+/// The most bytes of the pods that the keeper is ending, and of resized runs that go on.
+const MOST_NOTES: usize = 150_000;
 const MOST_RESIZED: usize = 100_000;
+
+/// The most bytes of a note, beside its pods.
+const NOTE: usize = 90;
 
 /// The most bytes of a resource of a resized run, beside its name, and of its uid.
 const RESIZED: usize = 160;
 const UID: usize = 48;
+
+/// Reads the notes of a record.
+pub fn read(notes: &[EndingNote]) -> impl Iterator<Item = (Uid, EndNote)> {
+    notes.iter().flat_map(|EndingNote { at, end, pods }| {
+        pods.iter().map(|uid| (Uid::of(uid), EndNote { at: *at, end: *end }))
+    })
+}
 
 impl UsageLedger {
     /// Returns the record, once there was a list.
@@ -25,9 +38,36 @@ impl UsageLedger {
             gaps: self.gaps,
             last_gap: self.last_gap,
             queues: self.totals.record(),
-            ending: self.ending.iter().map(|(uid, end)| (uid.text(), *end)).collect(),
+            notes: self.notes(at),
             resized: self.resized_runs(),
         })
+    }
+
+    /// The notes that may still count after a time. The latest ones are kept if there are too many.
+    fn notes(&self, at: Timestamp) -> Vec<EndingNote> {
+        let counts = |uid: &Uid, note: &EndNote| {
+            note.counts_at(at) || self.live.get(uid).is_none_or(LiveRun::is_terminating)
+        };
+        let mut latest: Vec<(EndNote, Uid)> = self
+            .ending
+            .iter()
+            .filter(|(uid, note)| counts(uid, note))
+            .map(|(uid, note)| (*note, *uid))
+            .collect();
+        latest.sort_unstable_by(|one, other| other.cmp(one));
+        let (mut bytes, mut notes) = (0_usize, Vec::<EndingNote>::new());
+        for (EndNote { at, end }, uid) in latest {
+            let known = notes.last_mut().filter(|note| (note.at, note.end) == (at, end));
+            bytes = bytes.saturating_add(if known.is_some() { UID } else { UID + NOTE });
+            if bytes > MOST_NOTES {
+                break;
+            }
+            match known {
+                Some(note) => note.pods.push(uid.text()),
+                None => notes.push(EndingNote { at, end, pods: vec![uid.text()] }),
+            }
+        }
+        notes
     }
 
     /// The resized runs that go on. The first ones are kept if there are too many: further ones can't push them out.

@@ -58,6 +58,10 @@ fn seconds(ledger: &UsageLedger, queue: &str) -> Vec<(UsageEnd, u128)> {
     by_end.into_iter().flatten().map(|(end, amount)| (*end, amount / 1_000_000)).collect()
 }
 
+fn note(now: i64, end: UsageEnd) -> EndNote {
+    EndNote { at: at(now), end }
+}
+
 fn list(ledger: &mut UsageLedger, pods: &[(&str, SeenRun)], version: u64, now: i64) {
     for (queue, pod) in pods {
         ledger.list(pod, at(now), || place(queue, None));
@@ -112,9 +116,9 @@ fn the_queue_that_a_group_said_stays_when_that_group_is_gone() {
 #[test]
 fn a_pod_that_the_keeper_ends_counts_so_also_for_the_next_keeper() {
     let mut ledger = begun(&[("a", seen("a", 1, running(0))), ("b", seen("b", 2, running(0)))]);
-    let noted = ledger.end(["a", "b", "unknown"].map(Uid::of), UsageEnd::Cut);
+    let noted = ledger.end(["a", "b", "unknown"].map(Uid::of), note(5, UsageEnd::Cut));
     assert_eq!(noted, ["a", "b"].map(Uid::of));
-    assert_eq!(ledger.end([Uid::of("a")], UsageEnd::EvictedUnready), []);
+    assert_eq!(ledger.end([Uid::of("a")], note(6, UsageEnd::EvictedUnready)), []);
     ledger.spare(&[Uid::of("b")]);
     let mut next = UsageLedger::restore(ledger.record().unwrap(), resources());
     next.begin_list();
@@ -125,13 +129,41 @@ fn a_pod_that_the_keeper_ends_counts_so_also_for_the_next_keeper() {
     }
     assert_eq!(seconds(&next, "a"), [(UsageEnd::Cut, 30)]);
     assert_eq!(seconds(&next, "b"), [(UsageEnd::Deleted, 30)]);
-    assert!(next.record().unwrap().ending.is_empty());
+    assert!(next.record().unwrap().notes.is_empty());
 }
 
 #[test]
 fn a_pod_that_terminates_already_is_not_ended_by_the_keeper() {
     let mut ledger = begun(&[("a", seen("a", 1, deleted(0, 5)))]);
-    assert_eq!(ledger.end([Uid::of("a")], UsageEnd::Cut), []);
+    assert_eq!(ledger.end([Uid::of("a")], note(5, UsageEnd::Cut)), []);
+}
+
+#[test]
+fn a_pod_that_was_spared_is_noted_again_when_the_keeper_ends_it_later() {
+    let mut ledger = begun(&[("a", seen("a", 1, running(0)))]);
+    ledger.end([Uid::of("a")], note(5, UsageEnd::Cut));
+    ledger.advance("11".into(), at(3_600));
+    assert!(ledger.record().unwrap().notes.is_empty(), "it can't count any more");
+    assert_eq!(ledger.end([Uid::of("a")], note(3_605, UsageEnd::EvictedUnready)), [Uid::of("a")]);
+    assert_eq!(ledger.record().unwrap().notes.len(), 1);
+    ledger.delete(seen("a", 12, deleted(0, 3_610)), SeenAt::live(at(3_610)), || place("a", None));
+    assert_eq!(seconds(&ledger, "a"), [(UsageEnd::EvictedUnready, 3_610)]);
+}
+
+#[test]
+fn the_record_keeps_the_latest_notes_and_no_more_than_fit_in() {
+    let mut ledger = begun(&[]);
+    for number in 0..6_000 {
+        let name = format!("pod-{number}");
+        ledger.apply(seen(&name, 11, running(0)), SeenAt::live(at(0)), || place("a", None));
+        ledger.end([Uid::of(&name)], note(number / 50, UsageEnd::EvictedUnready));
+    }
+    let notes = ledger.record().unwrap().notes;
+    let bytes = serde_json::to_string(&notes).unwrap().len();
+    assert!((100_000..150_000).contains(&bytes), "{bytes}");
+    assert_eq!((notes[0].at, notes[0].pods.len()), (at(119), 50));
+    let next = UsageLedger::restore(ledger.record().unwrap(), resources());
+    assert_eq!(next.record().unwrap().notes, notes, "no list has come yet");
 }
 
 #[test]

@@ -169,7 +169,7 @@ impl Pauser {
         if let Some(done) = self.held_back(why.0, due) {
             return Ok(Attempt::Done(done));
         }
-        let ending = self.usage.ending_below(why.0, known.object.uid.as_deref(), &self.cluster);
+        let ending = self.ending_below(why.0, &known);
         let (pausing, attempt) = (Pausing { plan, ended, object, known }, (why, due));
         let paused = self.pause_by_rules(attempt, owner, table, &pausing).await?;
         ending.succeeded();

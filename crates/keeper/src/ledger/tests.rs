@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use jiff::SignedDuration;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::{Value, json};
 use tenure_index::{SeenRun, Settings};
@@ -9,6 +10,10 @@ use tenure_types::{projection::Pod, room::RunRequests, tensorstack::v1beta1, usa
 use super::*;
 
 const GPU: &str = "nvidia.com/gpu";
+
+fn minutes(minute: i64) -> Timestamp {
+    "2026-01-01T00:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_mins(minute)
+}
 
 fn record(queues: &Value) -> UsageRecord {
     let time = "2026-01-01T00:00:00Z";
@@ -55,7 +60,7 @@ fn see(book: &UsageBook, cluster: &ClusterState, name: &str, is_gone: bool) {
         run: PodRun::of(&pod, None),
         requests: RunRequests { given: [(GPU.to_owned(), 1)].into(), asked: None },
     };
-    let at = SeenAt::live("2026-01-01T00:01:00Z".parse().unwrap());
+    let at = SeenAt::live(minutes(1));
     let place = || cluster.with(|index| index.run_place(&pod));
     book.with(|ledger| if is_gone { ledger.delete(seen, at, place) } else { ledger.apply(seen, at, place) });
 }
@@ -72,7 +77,7 @@ fn pods_that_the_keeper_ends_count_so_also_if_they_are_gone_before_the_answer() 
         let (book, cluster) = (UsageBook::default(), cluster());
         book.open(ledger(&json!([])));
         see(&book, &cluster, "a", false);
-        let ending = book.ending(task, [Uid::of("a")]);
+        let ending = book.ending(task, [Uid::of("a")], minutes(1));
         see(&book, &cluster, "a", true);
         ending.succeeded();
         assert_eq!(ends(&book), [end].into());
@@ -80,11 +85,21 @@ fn pods_that_the_keeper_ends_count_so_also_if_they_are_gone_before_the_answer() 
 }
 
 #[test]
+fn a_pod_that_outlived_the_pause_of_its_owner_by_long_is_not_cut_when_it_is_deleted() {
+    let (book, cluster) = (UsageBook::default(), cluster());
+    book.open(ledger(&json!([])));
+    see(&book, &cluster, "a", false);
+    book.ending(Task::Expire, [Uid::of("a")], minutes(-60)).succeeded();
+    see(&book, &cluster, "a", true);
+    assert_eq!(ends(&book), [UsageEnd::Deleted].into());
+}
+
+#[test]
 fn a_write_that_failed_leaves_no_note() {
     let (book, cluster) = (UsageBook::default(), cluster());
     book.open(ledger(&json!([])));
     see(&book, &cluster, "a", false);
-    drop(book.ending(Task::Expire, [Uid::of("a")]));
+    drop(book.ending(Task::Expire, [Uid::of("a")], minutes(1)));
     see(&book, &cluster, "a", true);
     assert_eq!(ends(&book), [UsageEnd::Deleted].into());
 }
@@ -97,9 +112,9 @@ fn all_pods_below_a_paused_owner_are_ended_and_no_others() {
         cluster.with(|index| index.apply_pod(&pod(name, false)));
         see(&book, &cluster, name, false);
     }
-    book.ending_below(Task::Expire, Some("another"), &cluster).succeeded();
+    book.ending_below(Task::Expire, Some("another"), &cluster, minutes(1)).succeeded();
     see(&book, &cluster, "b", true);
-    book.ending_below(Task::Expire, Some("job"), &cluster).succeeded();
+    book.ending_below(Task::Expire, Some("job"), &cluster, minutes(1)).succeeded();
     see(&book, &cluster, "a", true);
     assert_eq!(ends(&book), [UsageEnd::Cut, UsageEnd::Deleted].into());
 }
@@ -107,7 +122,7 @@ fn all_pods_below_a_paused_owner_are_ended_and_no_others() {
 #[test]
 fn nothing_is_noted_or_shown_while_nothing_is_counted() {
     let (book, cluster) = (UsageBook::default(), cluster());
-    book.ending(Task::Expire, [Uid::of("a")]).succeeded();
+    book.ending(Task::Expire, [Uid::of("a")], minutes(1)).succeeded();
     book.open(ledger(&json!([])));
     book.close();
     let mut registry = Registry::with_prefix("tenure_keeper");

@@ -41,6 +41,10 @@ fn judged(run: &PodRun, evidence: &EndEvidence) -> (UsageEnd, i64) {
     (end, ran.as_secs())
 }
 
+fn noted(time: &str, end: UsageEnd) -> EndNote {
+    EndNote { at: at(time), end }
+}
+
 const NONE: EndEvidence =
     EndEvidence { act: None, deadline: None, ready_until: None, terminating_until: None };
 
@@ -83,7 +87,7 @@ fn the_end_of_the_containers_counts_more_than_that_of_the_pod() {
 #[test]
 fn a_pod_that_finished_before_its_deletion_was_asked_for_ended_by_itself() {
     let cleaned_up = run(&deleted("11:00:00", 0), &json!({"phase": "Succeeded"}), Some("10:30:00"));
-    let act = EndEvidence { act: Some(UsageEnd::Cut), ..NONE };
+    let act = EndEvidence { act: Some(noted("11:00:00", UsageEnd::Cut)), ..NONE };
     assert_eq!(judged(&cleaned_up, &act), (UsageEnd::Succeeded, 1_800));
     let stopped = run(&deleted("10:30:10", 30), &json!({"phase": "Succeeded"}), Some("10:30:00"));
     assert_eq!(judged(&stopped, &NONE), (UsageEnd::Deleted, 1_800));
@@ -93,7 +97,21 @@ fn a_pod_that_finished_before_its_deletion_was_asked_for_ended_by_itself() {
 fn what_tenure_ended_counts_so_whatever_else_is_known() {
     let run = run(&deleted("10:30:00", 0), &preemption(), None);
     for act in [UsageEnd::Cut, UsageEnd::EvictedUnready] {
-        assert_eq!(judged(&run, &EndEvidence { act: Some(act), ..NONE }).0, act);
+        let evidence = EndEvidence { act: Some(noted("10:30:00.9", act)), ..NONE };
+        assert_eq!(judged(&run, &evidence).0, act);
+    }
+}
+
+#[test]
+fn a_note_that_tenure_was_ending_a_pod_counts_for_minutes() {
+    let [deleted_only, preempted] =
+        [json!({}), preemption()].map(|status| run(&deleted("10:30:00", 0), &status, None));
+    for (at, [of_deleted, of_preempted]) in
+        [("10:20:00", [UsageEnd::Cut; 2]), ("10:19:59", [UsageEnd::Deleted, UsageEnd::PreemptedUnder1h])]
+    {
+        let evidence = EndEvidence { act: Some(noted(at, UsageEnd::Cut)), ..NONE };
+        assert_eq!(judged(&deleted_only, &evidence).0, of_deleted, "{at}");
+        assert_eq!(judged(&preempted, &evidence).0, of_preempted, "{at}");
     }
 }
 
