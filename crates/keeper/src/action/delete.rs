@@ -8,7 +8,10 @@ use tenure_service::call::{ApiError, persist};
 use tenure_types::{paused::GivenNotice, projection::Pod};
 
 use super::{ActionResult, Done, Failure, Pauser, cause, of_pod, reference};
-use crate::events::{DELETING, EventRecord};
+use crate::{
+    events::{DELETING, EventRecord},
+    ledger::EndingPods,
+};
 
 impl Pauser {
     pub(super) async fn delete(
@@ -160,8 +163,7 @@ impl Pauser {
                 return Ok(done);
             }
         }
-        let below = known.object.uid.as_deref();
-        let ending = self.usage.ending_below(Task::Expire, below, &self.cluster, self.clock.now());
+        let ending = self.ending_below(Task::Expire, known);
         match self.objects.delete_owner(&due.namespace, owner, resource_version).await {
             // it may have been done all the same
             Err(error) if error.is_open() => {
@@ -173,6 +175,12 @@ impl Pauser {
         }
         ending.succeeded();
         Ok(Done { result, events, served })
+    }
+
+    /// Notes that the pods below an owner are being ended.
+    pub(super) fn ending_below(&self, task: Task, owner: &PausedObject) -> EndingPods {
+        let uid = owner.object.uid.as_deref();
+        self.usage.ending_below(task, uid, &self.cluster, self.clock.now())
     }
 
     /// True if an owner is being deleted or gone.

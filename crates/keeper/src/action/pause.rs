@@ -167,8 +167,7 @@ impl Pauser {
         if let Some(done) = self.held_back(why.0, due) {
             return Ok(Attempt::Done(done));
         }
-        let owner_uid = known.object.uid.as_deref();
-        let ending = self.usage.ending_below(why.0, owner_uid, &self.cluster, self.clock.now());
+        let ending = self.ending_below(why.0, &known);
         let (pausing, attempt) = (Pausing { plan, ended, object, known }, (why, due));
         let paused = self.pause_by_rules(attempt, owner, table, &pausing).await?;
         ending.succeeded();
