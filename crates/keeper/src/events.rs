@@ -25,7 +25,7 @@ use tenure_types::{keys::EVENT_QUEUE_ANNOTATION, paused::PausedRecord};
 use tracing::error;
 
 pub use queue::EventQueue;
-pub use writer::EventWriter;
+pub use writer::{EventWriter, LeftEvents};
 
 const CONTROLLER: &str = "tenure.dev/keeper";
 
@@ -58,7 +58,7 @@ pub struct Events {
 }
 
 /// An event about an object: something that happened to it, or will, and when.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct EventRecord {
     /// The object that the event is about.
     pub object: ObjectReference,

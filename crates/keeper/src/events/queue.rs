@@ -154,10 +154,12 @@ impl EventQueue {
         self.lines.lock().waiting < CAPACITY / 2
     }
 
-    /// Forgets all events.
-    pub fn clear(&self) {
-        *self.lines.lock() = Lines::default();
+    /// Takes all events out, and returns them.
+    pub fn clear(&self) -> Vec<EventRecord> {
+        let lines = std::mem::take(&mut *self.lines.lock());
         self.metrics.waiting_events(0);
+        let waiting = lines.by_namespace.into_values().flat_map(|line| line.waiting);
+        waiting.map(|waiting| waiting.event).collect()
     }
 
     /// True if no event waits.

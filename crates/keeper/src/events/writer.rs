@@ -1,5 +1,7 @@
 //! Writes the events that wait.
 
+mod left;
+
 use futures::stream::{FuturesUnordered, StreamExt};
 use tenure_service::{
     call::ApiError, clock::ServerClock, leadership::Leadership, limit::WriteLimit, log::with_causes,
@@ -13,6 +15,8 @@ use super::{
 };
 use crate::{recent::EventOutbox, slots::TakenSlot};
 
+pub use left::LeftEvents;
+
 /// Writes the events of all parts of the keeper.
 pub struct EventWriter {
     pub events: Events,
@@ -20,13 +24,14 @@ pub struct EventWriter {
     pub limit: WriteLimit,
     pub clock: ServerClock,
     pub outbox: EventOutbox,
+    pub left: LeftEvents,
 }
 
 impl EventWriter {
     /// Works whenever this keeper leads. Once `ended` says that no more events come, writes the rest, for a while.
     pub async fn run(&self, lead: &Leadership, ended: &CancellationToken) {
         let lost = || {
-            self.queue.clear();
+            self.left.keep(self.queue.clear());
             self.outbox.interrupted();
         };
         lead.work(ended, async || self.work(ended).await, lost).await;
@@ -38,7 +43,7 @@ impl EventWriter {
             tokio::time::sleep(FOR_EVENTS).await;
         };
         tokio::select! {
-            () = self.write_all(ended) => {}
+            () = async { tokio::join!(self.left.look(&self.queue), self.write_all(ended)); } => {}
             () = end => warn!("Ended before all events were written"),
         }
     }
@@ -47,6 +52,7 @@ impl EventWriter {
         let mut writes = FuturesUnordered::new();
         loop {
             while let Some((event, slot)) = self.queue.take() {
+                self.left.begin(&event.event);
                 writes.push(self.write(event, slot));
             }
             if ended.is_cancelled() && writes.is_empty() && self.queue.is_empty() {
@@ -63,6 +69,7 @@ impl EventWriter {
     async fn write(&self, waiting: WaitingEvent, slot: TakenSlot) {
         self.limit.until_ready().await;
         let result = slot.watch(self.events.write(&waiting.event, self.clock.now())).await;
+        self.left.end(&waiting.event);
         let settled = self.queue.settle(waiting, &result);
         if matches!(settled, Settled::Again) {
             slot.trouble();
@@ -91,7 +98,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::{events::EventRecord, metrics::Metrics};
+    use crate::{api::ObjectClient, events::EventRecord, metrics::Metrics};
 
     /// An API server that refuses the events of namespaces `quota-…`, doesn't answer for `hangs-…`, and notes when it took
     /// the event of another.
@@ -136,6 +143,7 @@ mod tests {
             limit: write_limit(many, many),
             clock: ServerClock::default(),
             outbox: EventOutbox::default(),
+            left: LeftEvents::new(ObjectClient::new(server(Arc::clone(taken)))),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::{
     api::ObjectClient,
     cluster::ClusterState,
     config::Current,
-    events::{EventQueue, EventWriter, Events},
+    events::{EventQueue, EventWriter, Events, LeftEvents},
     expiry::ExpiryController,
     extensions::{ExtensionController, OpenExtensions},
     gate::FreshnessGate,
@@ -185,6 +185,7 @@ impl Parts {
             limit: write_limit(rate.saturating_mul(EVENTS_PER_WRITE), burst.saturating_mul(EVENTS_PER_WRITE)),
             clock: self.clock.clone(),
             outbox: self.cluster.outbox.clone(),
+            left: LeftEvents::new(self.objects()),
         }
     }
 

@@ -1,0 +1,174 @@
+//! Events of deletions that wait, or are being written, when this keeper loses the lead.
+//!
+//! Other events follow from records, and come again. Of a deletion nothing is left. If this keeper leads again soon, it
+//! writes them, as far as the objects have been deleted: the loss may have come before the deletion.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use parking_lot::Mutex;
+use tenure_service::call::ApiError;
+use tokio::time::{Instant, sleep};
+
+use super::super::{DELETING, EventQueue, EventRecord, name};
+use crate::api::ObjectClient;
+
+/// The time for which these events are written after the lead was lost.
+const LONGEST: Duration = Duration::from_mins(5);
+
+/// The time after which the API server is asked again that didn't answer.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// The events of deletions that were not written.
+pub struct LeftEvents {
+    objects: ObjectClient,
+    /// Those that are being written, by namespace and name.
+    under_way: Mutex<HashMap<(String, String), EventRecord>>,
+    /// Those that were left, and when.
+    left: Mutex<VecDeque<(Instant, EventRecord)>>,
+}
+
+impl LeftEvents {
+    pub fn new(objects: ObjectClient) -> Self {
+        let (under_way, left) = Default::default();
+        Self { objects, under_way, left }
+    }
+
+    /// Notes that an event is about to be written.
+    pub fn begin(&self, event: &EventRecord) {
+        if event.action == DELETING {
+            self.under_way.lock().insert(key(event), event.clone());
+        }
+    }
+
+    /// Notes that the try to write an event has ended.
+    pub fn end(&self, event: &EventRecord) {
+        if event.action == DELETING {
+            self.under_way.lock().remove(&key(event));
+        }
+    }
+
+    /// Keeps the events of deletions among those that waited, and those that were being written.
+    pub fn keep(&self, waited: impl IntoIterator<Item = EventRecord>) {
+        let under_way = std::mem::take(&mut *self.under_way.lock()).into_values();
+        let deletions = under_way.chain(waited.into_iter().filter(|event| event.action == DELETING));
+        let now = Instant::now();
+        self.left.lock().extend(deletions.map(|event| (now, event)));
+    }
+
+    /// Adds the events of what has been deleted to the queue again, and drops the others.
+    pub async fn look(&self, queue: &EventQueue) {
+        loop {
+            let Some((since, event)) = self.left.lock().front().cloned() else { return };
+            match self.is_deleted(&event).await {
+                _ if since.elapsed() > LONGEST => event.complain("the lead was lost before it was written"),
+                Ok(true) => queue.extend([event]),
+                // it is told again with the deletion
+                Ok(false) => {}
+                Err(_) => {
+                    sleep(AGAIN_AFTER).await;
+                    continue;
+                }
+            }
+            self.left.lock().pop_front();
+        }
+    }
+
+    async fn is_deleted(&self, event: &EventRecord) -> Result<bool, ApiError> {
+        let object = event.object.clone();
+        let owner = OwnerReference {
+            api_version: object.api_version.unwrap_or_default(),
+            kind: object.kind.unwrap_or_default(),
+            name: object.name.unwrap_or_default(),
+            uid: object.uid.unwrap_or_default(),
+            ..OwnerReference::default()
+        };
+        match self.objects.get(event.namespace(), &owner).await {
+            Err(ApiError::NotFound) => Ok(true),
+            found => {
+                let metadata = found?.metadata;
+                Ok(metadata.uid.as_deref() != Some(&owner.uid) || metadata.deletion_timestamp.is_some())
+            }
+        }
+    }
+}
+
+fn key(event: &EventRecord) -> (String, String) {
+    (event.namespace().to_owned(), name(event))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use jiff::Timestamp;
+    use k8s_openapi::api::core::v1::ObjectReference;
+    use kube::{Client, client::Body};
+    use prometheus_client::registry::Registry;
+    use serde_json::json;
+
+    use super::*;
+    use crate::metrics::Metrics;
+
+    /// An API server that has the pods `there`, `going` and `other`, of which the last was created again.
+    fn server() -> Client {
+        let service = tower::service_fn(async |request: Request<Body>| {
+            let path = request.uri().path().to_owned();
+            let pod = |name: &str, uid: &str, deleted: Option<&str>| {
+                json!({
+                    "apiVersion": "v1", "kind": "Pod",
+                    "metadata": {"name": name, "uid": uid, "deletionTimestamp": deleted},
+                })
+            };
+            let pods = json!({"name": "pods", "singularName": "", "namespaced": true, "kind": "Pod", "verbs": ["get"]});
+            let (status, body) = match path.rsplit('/').next().unwrap() {
+                "v1" => (200, json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [pods]})),
+                "there" => (200, pod("there", "there", None)),
+                "going" => (200, pod("going", "going", Some("2026-01-02T03:04:05Z"))),
+                "other" => (200, pod("other", "of another", None)),
+                _ => (
+                    404,
+                    json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "no"}),
+                ),
+            };
+            let response = Response::builder().status(status).header("content-type", "application/json");
+            Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+        });
+        Client::new(service, "default")
+    }
+
+    fn event(name: &str, action: &'static str) -> EventRecord {
+        let text = |text: &str| Some(text.to_owned());
+        let (api_version, kind) = (text("v1"), text("Pod"));
+        let (name, uid, namespace) = (text(name), text(name), text("team"));
+        let object =
+            ObjectReference { api_version, kind, name, uid, namespace, ..ObjectReference::default() };
+        let (note, at) = (String::new(), Timestamp::UNIX_EPOCH);
+        EventRecord { object, reason: "", action, note, at, cause: None, request: None, end: None }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_deleted_is_told_when_the_lead_comes_back_and_what_was_not_is_not() {
+        let queue = EventQueue::new(Metrics::register(&mut Registry::default()));
+        let left = LeftEvents::new(ObjectClient::new(server()));
+        left.begin(&event("gone", DELETING));
+        left.begin(&event("written", DELETING));
+        left.end(&event("written", DELETING));
+        queue.extend(["there", "going", "other"].map(|name| event(name, DELETING)));
+        queue.extend([event("owner", "Pausing")]);
+        left.keep(queue.clear());
+        assert!(queue.is_empty());
+        left.look(&queue).await;
+        let mut told: Vec<String> = queue.clear().into_iter().filter_map(|event| event.object.name).collect();
+        told.sort();
+        assert_eq!(told, ["going", "gone", "other"]);
+        left.keep([event("gone", DELETING)]);
+        tokio::time::advance(LONGEST * 2).await;
+        left.look(&queue).await;
+        assert!(queue.is_empty(), "too long ago");
+    }
+}
