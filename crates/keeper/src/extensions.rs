@@ -1,6 +1,7 @@
 //! Decides about requests for more time, and follows grants until their runs have ended.
 
 mod open;
+mod target;
 
 use std::{
     sync::Arc,
@@ -10,13 +11,12 @@ use std::{
 use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::{Resource, core::DynamicObject};
+use kube::Resource;
 use serde_json::{Value, json};
 use tenure_index::Uid;
 use tenure_policy::{
     expiry::Family,
     extension::{self, Decision, RequestedRun},
-    pause::OwnerObject,
 };
 use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership, log::with_causes};
 use tenure_types::extension::{Extension, ExtensionState, ExtensionStatus, ExtensionTarget};
@@ -40,6 +40,7 @@ use crate::{
 pub use open::{ExtensionStore, OpenExtensions, slim};
 
 use open::MOST_PENDING;
+use target::TargetState;
 
 /// The name in `status.by` for decisions of the keeper.
 pub const KEEPER: &str = "tenure-keeper";
@@ -65,19 +66,6 @@ pub struct ExtensionController {
     pub config: Current,
     pub events: EventQueue,
     pub metrics: Metrics,
-}
-
-/// The workload of an extension, as the API server has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TargetState {
-    /// It may have a run.
-    Live,
-    /// It is paused, has ended or is being deleted.
-    Stopped,
-    /// There is no such object, or another one of the same name.
-    Missing,
-    /// The keeper may not read it, so it isn't known.
-    Unreadable,
 }
 
 impl ExtensionController {
@@ -202,27 +190,6 @@ impl ExtensionController {
         self.cluster.with(|index| index.requested_run(namespace.unwrap_or_default(), workload, asked.0))
     }
 
-    /// Looks at the workload that an extension names: users write its name and its uid.
-    async fn target(&self, extension: &Extension) -> Result<TargetState, ApiError> {
-        let owner = owner(&extension.spec.target);
-        let namespace = extension.metadata.namespace.as_deref().unwrap_or_default();
-        let found = match self.objects.get(namespace, &owner).await {
-            Err(ApiError::NotFound) => return Ok(TargetState::Missing),
-            // a server that has just started forbids everything for a moment
-            Err(ApiError::Forbidden(_) | ApiError::Refused(_)) => return Ok(TargetState::Unreadable),
-            found => found?,
-        };
-        if found.metadata.uid.as_deref() != Some(&owner.uid) || found.metadata.namespace.is_none() {
-            return Ok(TargetState::Missing);
-        }
-        let is_going = found.metadata.deletion_timestamp.is_some() || has_ended(&found);
-        let object = serde_json::to_value(&found).unwrap_or_default();
-        let table = &self.config.get().table;
-        let is_paused = table.rules(&owner).any(|rule| OwnerObject(&object).is_paused(rule));
-        let is_stopped = is_going || is_paused || OwnerObject(&object).is_finished();
-        Ok(if is_stopped { TargetState::Stopped } else { TargetState::Live })
-    }
-
     async fn write(&self, extension: &Extension, status: &Value) -> Result<(), ApiError> {
         let status_now = serde_json::to_value(&extension.status).unwrap_or_default();
         let is_set = |(key, value): (&String, &Value)| status_now.get(key).unwrap_or(&Value::Null) == value;
@@ -310,11 +277,4 @@ fn at(now: Timestamp) -> String {
 fn owner(target: &ExtensionTarget) -> OwnerReference {
     let ExtensionTarget { api_version, kind, name, uid } = target.clone();
     OwnerReference { api_version, kind, name, uid, ..OwnerReference::default() }
-}
-
-/// True for a pod that has ended.
-fn has_ended(object: &DynamicObject) -> bool {
-    let phase = object.data.pointer("/status/phase").and_then(Value::as_str);
-    let is_pod = object.types.as_ref().is_some_and(|types| types.api_version == "v1" && types.kind == "Pod");
-    is_pod && matches!(phase, Some("Succeeded" | "Failed"))
 }

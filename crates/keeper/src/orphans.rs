@@ -28,6 +28,9 @@ const BETWEEN_ROUNDS: Duration = Duration::from_secs(2);
 /// The time until a pod that couldn't be labelled is tried again.
 const RETRY: Duration = Duration::from_mins(1);
 
+/// The same where the API server has refused it: a PodGroup may name what no label may be.
+const RETRY_REFUSED: Duration = Duration::from_hours(1);
+
 /// Labels pods with the queue that their `PodGroup` named.
 pub struct QueueLabels {
     pub gate: FreshnessGate,
@@ -47,8 +50,8 @@ impl QueueLabels {
         let later: Mutex<HashMap<Uid, Instant>> = Mutex::default();
         let find = || self.orphans(&mut later.lock());
         let label = async |orphan: &Orphan, slot: &TakenSlot| {
-            if !self.label(orphan, slot).await {
-                later.lock().insert(orphan.uid, Instant::now() + RETRY);
+            if let Some(after) = self.label(orphan, slot).await {
+                later.lock().insert(orphan.uid, Instant::now() + after);
             }
         };
         rounds.run(shutdown, BETWEEN_ROUNDS, pending::<()>, find, label).await;
@@ -65,8 +68,8 @@ impl QueueLabels {
         orphans
     }
 
-    /// Labels a pod; returns false if that failed.
-    async fn label(&self, orphan: &Orphan, slot: &TakenSlot) -> bool {
+    /// Labels a pod; returns the time until the next try if that failed.
+    async fn label(&self, orphan: &Orphan, slot: &TakenSlot) -> Option<Duration> {
         let Orphan { uid, namespace, name, family, queue } = orphan;
         self.limit.until_ready().await;
         let uid = uid.text();
@@ -83,24 +86,24 @@ impl QueueLabels {
         };
         let patch = json!({"metadata": {"uid": uid, "labels": {key: queue}}});
         if !self.gate.is_open() {
-            return true;
+            return None;
         }
         match slot.watch(self.objects.merge(namespace, &pod, &patch)).await {
             Ok(_) => {
                 info!(%namespace, pod = %name, %queue, "Labelled a pod with the queue of its PodGroup, which has gone");
-                true
+                None
             }
             Err(error @ (ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading)) => {
                 debug!(%namespace, pod = %name, error = with_causes(&error), "Not labelled");
-                true
+                None
             }
-            Err(error) => {
-                if error.is_open() {
+            Err(api_error) => {
+                if api_error.is_open() {
                     slot.trouble();
                 }
-                let error = with_causes(&error);
+                let error = with_causes(&api_error);
                 warn!(%namespace, pod = %name, %queue, error, "Failed to label a pod with the queue of its PodGroup, which has gone: will try again");
-                false
+                Some(if matches!(api_error, ApiError::Refused(_)) { RETRY_REFUSED } else { RETRY })
             }
         }
     }

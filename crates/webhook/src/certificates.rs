@@ -35,7 +35,7 @@ use tracing::{info, warn};
 pub use args::{CertificateArgs, ConfiguredArgs};
 use held::Held;
 use plan::{Lifetimes, RenewalStep};
-use trust::{Trust, TrustedSince, Truster};
+use trust::{BundleState, TrustedSince, Truster};
 
 /// The field manager of all that the webhook writes.
 pub const MANAGER: &str = "tenure-webhook";
@@ -164,17 +164,17 @@ impl CertificateManager {
         if bundle.is_empty() {
             return;
         }
-        let mut all = Trust::Present;
+        let mut all = BundleState::Present;
         for truster in &self.trusters {
             let trusts = truster.trusts(&self.client, &bundle, &self.names, || leadership.holds()).await;
             all = all.min(trusts.unwrap_or_else(|error| {
                 troubles.push(with_causes(&*error));
-                Trust::Missing
+                BundleState::Missing
             }));
         }
         self.trusted_since.observe(bundle, all, Instant::now());
         // without an authority that can sign, another one is made, which nothing trusts yet
-        if all != Trust::Missing && held.authority().is_some() && !self.is_ready {
+        if all != BundleState::Missing && held.authority().is_some() && !self.is_ready {
             self.is_ready = true;
             self.trusted.done();
         }

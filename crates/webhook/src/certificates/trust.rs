@@ -41,7 +41,7 @@ pub enum Truster {
 
 /// The state of a bundle in an object, or in several: then the first one that applies to any of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Trust {
+pub enum BundleState {
     /// The object doesn't have it, or nothing is known.
     Missing,
     /// The object didn't have it, and got it now.
@@ -57,12 +57,12 @@ pub struct TrustedSince(Option<(String, Instant)>);
 impl TrustedSince {
     /// Takes in the state of a bundle at a time. A write begins the time again: something may have taken the bundle out
     /// long before, and API servers learn of the write a little later.
-    pub fn observe(&mut self, bundle: String, trust: Trust, now: Instant) {
+    pub fn observe(&mut self, bundle: String, trust: BundleState, now: Instant) {
         let before = self.0.take().filter(|(trusted, _)| *trusted == bundle);
         self.0 = match trust {
-            Trust::Missing => None,
-            Trust::Written => Some((bundle, now)),
-            Trust::Present => Some(before.unwrap_or((bundle, now))),
+            BundleState::Missing => None,
+            BundleState::Written => Some((bundle, now)),
+            BundleState::Present => Some(before.unwrap_or((bundle, now))),
         };
     }
 
@@ -136,27 +136,27 @@ impl Truster {
         bundle: &str,
         names: &[String],
         may_write: impl Fn() -> bool,
-    ) -> anyhow::Result<Trust> {
+    ) -> anyhow::Result<BundleState> {
         let (api, name) = self.api(client);
         let context = || format!("{self:?}");
         let object = match call(api.get(name)).await {
             Ok(object) => serde_json::to_value(object)?,
-            Err(ApiError::NotFound) => return Ok(Trust::Present),
+            Err(ApiError::NotFound) => return Ok(BundleState::Present),
             Err(error) => return Err(error).with_context(context),
         };
         let mut operations = self.operations(&object, bundle, names);
         if operations.is_empty() {
-            return Ok(Trust::Present);
+            return Ok(BundleState::Present);
         }
         if !may_write() {
-            return Ok(Trust::Missing);
+            return Ok(BundleState::Missing);
         }
         let version = object.pointer("/metadata/resourceVersion");
         operations.insert(0, json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
         let patch: JsonPatch = serde_json::from_value(operations.into())?;
         let as_manager = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
         call(api.patch(name, &as_manager, &Patch::Json::<()>(patch))).await.with_context(context)?;
-        Ok(Trust::Written)
+        Ok(BundleState::Written)
     }
 }
 
@@ -237,22 +237,25 @@ mod tests {
         let at = |seconds| begin + Duration::from_secs(seconds);
         let mut since = TrustedSince::default();
         for (seconds, bundle, trust, expected) in [
-            (0, "a", Trust::Missing, None),
-            (1, "a", Trust::Written, Some(0)),
-            (6, "a", Trust::Present, Some(5)),
-            (7, "a", Trust::Written, Some(0)),
-            (9, "a", Trust::Present, Some(2)),
-            (10, "a", Trust::Missing, None),
-            (11, "a", Trust::Present, Some(0)),
-            (13, "b", Trust::Present, Some(0)),
-            (14, "b", Trust::Present, Some(1)),
+            (0, "a", BundleState::Missing, None),
+            (1, "a", BundleState::Written, Some(0)),
+            (6, "a", BundleState::Present, Some(5)),
+            (7, "a", BundleState::Written, Some(0)),
+            (9, "a", BundleState::Present, Some(2)),
+            (10, "a", BundleState::Missing, None),
+            (11, "a", BundleState::Present, Some(0)),
+            (13, "b", BundleState::Present, Some(0)),
+            (14, "b", BundleState::Present, Some(1)),
         ] {
             since.observe(bundle.into(), trust, at(seconds));
             assert_eq!(since.time(at(seconds)), expected.map(Duration::from_secs), "{seconds} s");
         }
         since.forget();
         assert_eq!(since.time(at(15)), None);
-        assert_eq!(Trust::Written.min(Trust::Present).min(Trust::Missing), Trust::Missing);
+        assert_eq!(
+            BundleState::Written.min(BundleState::Present).min(BundleState::Missing),
+            BundleState::Missing
+        );
     }
 
     #[test]

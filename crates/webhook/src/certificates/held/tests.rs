@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::certificates::{
     plan::step,
-    trust::{Trust, TrustedSince},
+    trust::{BundleState, TrustedSince},
 };
 
 const LIFETIMES: Lifetimes = Lifetimes {
@@ -194,7 +194,7 @@ proptest! {
     /// authorities of before, and replicas are cut off or stopped for any time. Clocks of leaders and API servers are
     /// apart. A replica that serves a certificate that has ended is unready.
     #[test]
-    fn whatever_a_replica_serves_is_trusted_by_every_api_server_until_it_ends(
+    fn what_a_replica_serves_is_trusted_by_every_api_server_until_it_ends(
         ticks in prop::collection::vec((0_u64..20, 0_u64..400, any::<u8>()), 500),
     ) {
         let mut held = Held::default();
@@ -221,12 +221,12 @@ proptest! {
             }
             let bundle = held.bundle();
             let trust = if written == bundle {
-                Trust::Present
+                BundleState::Present
             } else if fault % 4 == 1 {
-                Trust::Missing
+                BundleState::Missing
             } else {
                 written = write(&bundle, lag);
-                Trust::Written
+                BundleState::Written
             };
             let instant = begin + Duration::from_secs(now);
             trusted.observe(bundle.clone(), trust, instant);

@@ -1,0 +1,52 @@
+//! The workload that an extension names.
+
+use kube::core::DynamicObject;
+use serde_json::Value;
+use tenure_policy::pause::OwnerObject;
+use tenure_service::call::ApiError;
+use tenure_types::extension::Extension;
+
+use super::{ExtensionController, owner};
+
+/// The workload of an extension, as the API server has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetState {
+    /// It may have a run.
+    Live,
+    /// It is paused, has ended or is being deleted.
+    Stopped,
+    /// There is no such object, or another one of the same name.
+    Missing,
+    /// The keeper may not read it, so it isn't known.
+    Unreadable,
+}
+
+impl ExtensionController {
+    /// Looks at the workload that an extension names: users write its name and its uid.
+    pub(super) async fn target(&self, extension: &Extension) -> Result<TargetState, ApiError> {
+        let owner = owner(&extension.spec.target);
+        let namespace = extension.metadata.namespace.as_deref().unwrap_or_default();
+        let found = match self.objects.get(namespace, &owner).await {
+            Err(ApiError::NotFound) => return Ok(TargetState::Missing),
+            // a server that has just started forbids everything for a moment
+            Err(ApiError::Forbidden(_) | ApiError::Refused(_)) => return Ok(TargetState::Unreadable),
+            found => found?,
+        };
+        if found.metadata.uid.as_deref() != Some(&owner.uid) || found.metadata.namespace.is_none() {
+            return Ok(TargetState::Missing);
+        }
+        let is_going = found.metadata.deletion_timestamp.is_some() || has_ended(&found);
+        let object = serde_json::to_value(&found).unwrap_or_default();
+        let table = &self.config.get().table;
+        let is_paused = table.rules(&owner).any(|rule| OwnerObject(&object).is_paused(rule));
+        let is_stopped = is_going || is_paused || OwnerObject(&object).is_finished();
+        Ok(if is_stopped { TargetState::Stopped } else { TargetState::Live })
+    }
+}
+
+/// True for a pod that has ended.
+fn has_ended(object: &DynamicObject) -> bool {
+    let phase = object.data.pointer("/status/phase").and_then(Value::as_str);
+    let is_pod = object.types.as_ref().is_some_and(|types| types.api_version == "v1" && types.kind == "Pod");
+    is_pod && matches!(phase, Some("Succeeded" | "Failed"))
+}
