@@ -28,7 +28,7 @@ const BETWEEN_ROUNDS: Duration = Duration::from_secs(2);
 /// The time until a pod that couldn't be labelled is tried again.
 const RETRY: Duration = Duration::from_mins(1);
 
-/// The same where the API server has refused it: a PodGroup may name what no label may be.
+/// The same where the API server has refused it: a `PodGroup` may name what no label may be.
 const RETRY_REFUSED: Duration = Duration::from_hours(1);
 
 /// Labels pods with the queue that their `PodGroup` named.

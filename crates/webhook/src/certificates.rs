@@ -203,8 +203,8 @@ enum Pace {
     Repeated,
 }
 
-/// Returns the time to the next look, after the steps of the last two. Two in a row are followed by a pause, whatever undoes
-/// them.
+/// Returns the time to the next look, after the steps of the last two. Two in a row are followed by a pause: another program
+/// may undo them.
 fn pace(before: Option<RenewalStep>, step: Option<RenewalStep>) -> Pace {
     match (before, step) {
         (None, Some(_)) => Pace::AtOnce,
