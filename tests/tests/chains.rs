@@ -453,12 +453,14 @@ async fn a_pod_below_kinds_of_which_none_can_be_paused_is_deleted_and_made_again
     (set["apiVersion"], set["kind"]) = (json!("v1"), json!("ReplicationController"));
     (set["spec"]["selector"], set["spec"]["replicas"]) = (json!({"app": "test"}), json!(1));
     let set = namespace.create(&owned(set, &[controller(&config)])).await;
+    // the events of a deletion come before it
+    let changed = async || {
+        let changed = audit::changes_of_keeper(&world.cluster, namespace.name());
+        Ok((changed.len() >= 2).then_some(changed))
+    };
+    let changed = eventually("two pods to be deleted", DEADLINE, changed).await.unwrap();
+    assert!(changed.iter().all(|change| change.starts_with("delete pods/")), "{changed:?}");
     namespace.await_events(2).await;
-    let changed = audit::changes_of_keeper(&world.cluster, namespace.name());
-    assert!(
-        changed.len() >= 2 && changed.iter().all(|change| change.starts_with("delete pods/")),
-        "{changed:?}"
-    );
     assert_eq!(namespace.field(&set, REPLICAS).await, json!(1));
 }
 
