@@ -158,10 +158,14 @@ pub struct EndedRun {
     pub ran: SignedDuration,
 }
 
-/// Judges a run whose pod has finished or is gone.
+/// Judges a run whose pod has finished or is gone. What is seen may be a little later than the clock shows: it may be of the
+/// second that has begun.
 pub fn ended(run: &PodRun, evidence: &EndEvidence, seen: SeenAt) -> EndedRun {
-    let at = ended_at(run, evidence, seen).min(seen.now).max(run.started);
-    EndedRun { end: end(run, evidence, at), ran: at.duration_since(run.started) }
+    let at = ended_at(run, evidence, seen);
+    let second = Timestamp::from_second(seen.now.as_second()).unwrap_or(seen.now);
+    let latest = if second < seen.now { second.saturating_add(SECOND).unwrap_or(seen.now) } else { second };
+    let ran = at.min(latest).max(run.started).duration_since(run.started);
+    EndedRun { end: end(run, evidence, at), ran }
 }
 
 fn ended_at(run: &PodRun, evidence: &EndEvidence, seen: SeenAt) -> Timestamp {

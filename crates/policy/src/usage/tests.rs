@@ -196,3 +196,15 @@ fn a_time_below_zero_and_amounts_beyond_all_bounds_do_no_harm() {
     assert_eq!(used(1, -hour), 0);
     assert!(used(u128::MAX, hour) > u128::MAX / 1_001);
 }
+
+#[test]
+fn a_clock_that_is_a_little_behind_changes_neither_the_end_nor_the_length_of_a_run() {
+    let seen = SeenAt::live(at("11:59:59.85"));
+    let deletion = deleted("12:00:00", 0);
+    let preempted = run(&deletion, &preemption(), None);
+    let of = |run: &PodRun, act| ended(run, &EndEvidence { act, ..NONE }, seen);
+    let two_hours = SignedDuration::from_hours(2);
+    assert_eq!(of(&preempted, None), EndedRun { end: UsageEnd::PreemptedUnder6h, ran: two_hours });
+    let cut = of(&run(&deletion, &json!({}), None), Some(noted("11:59:59", UsageEnd::Cut)));
+    assert_eq!(cut, EndedRun { end: UsageEnd::Cut, ran: two_hours });
+}
