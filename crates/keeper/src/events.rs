@@ -198,7 +198,10 @@ pub fn name(happening: &EventRecord) -> String {
     };
     let (name, uid) = (of(&object.name, 200), of(&object.uid, 8));
     if let Some(request) = request {
-        let of_request = format!("{} {reason} {at}", request.uid.as_deref().unwrap_or_default());
+        // it is used once, and nothing notes when
+        let at = Some(at).filter(|_| *reason != EXTENSION_USED).map(Timestamp::to_string);
+        let of_request =
+            format!("{} {reason} {}", request.uid.as_deref().unwrap_or_default(), at.unwrap_or_default());
         return format!("{}.{uid}{:x}x", name.trim_end_matches(['-', '.']), hash(&of_request));
     }
     if BY_NOTE.contains(reason) {
@@ -273,6 +276,16 @@ mod tests {
         };
         assert_eq!(by_note("one"), by_note("one"));
         assert_ne!(by_note("one"), by_note("two"));
+        let of_request = |request: &str, reason, milliseconds| {
+            let at = Timestamp::from_millisecond(milliseconds).unwrap();
+            let request = ObjectReference { uid: Some(request.into()), ..ObjectReference::default() };
+            name(&EventRecord { request: Some(request), at, ..happening("test", "6ccd780c-baba", reason) })
+        };
+        let granted = of_request("a", EXTENSION_GRANTED, 1);
+        assert_eq!(granted, of_request("a", EXTENSION_GRANTED, 1));
+        assert_ne!(granted, of_request("b", EXTENSION_GRANTED, 1), "a request of the same text");
+        assert_ne!(granted, of_request("a", EXTENSION_GRANTED, 2), "granted again");
+        assert_eq!(of_request("a", EXTENSION_USED, 1), of_request("a", EXTENSION_USED, 2));
         let long = of(&format!("{}-rest", "x".repeat(199)), "u", MAX_DURATION_EXCEEDED);
         assert!(long.len() < 253 && !long.contains("-."), "{long}");
     }

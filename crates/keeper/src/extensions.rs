@@ -260,11 +260,15 @@ fn status_of(extension: &Extension) -> ExtensionStatus {
     extension.status.clone().unwrap_or_default()
 }
 
-/// The time of the step that an extension shows: of the request, or of the decision.
+/// The time of the step that an extension shows: of the request, or of the decision; none if it shows none.
 fn step_at(extension: &Extension) -> Option<Timestamp> {
     match extension.state() {
         ExtensionState::Pending => extension.metadata.creation_timestamp.as_ref().map(|at| at.0),
-        _ => extension.status.as_ref().and_then(|status| status.at),
+        ExtensionState::Granted | ExtensionState::Denied | ExtensionState::Expired => {
+            extension.status.as_ref().and_then(|status| status.at)
+        }
+        // the status keeps the time of the grant
+        ExtensionState::Used => None,
     }
 }
 

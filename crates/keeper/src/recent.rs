@@ -24,7 +24,7 @@ pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
 /// The age of a pause after which its event may be missing: the keeper that pauses an owner writes the event at once.
 const OWED_AFTER: SignedDuration = SignedDuration::from_secs(3);
 
-/// Fewer entries aren't looked through for those that are long ago.
+/// The number of entries from which on old ones are dropped.
 const LEAST_SWEPT: usize = 64;
 
 /// A pause of an owner, and its return if there was one.

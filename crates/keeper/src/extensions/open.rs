@@ -84,7 +84,7 @@ impl Opened {
         Some(open)
     }
 
-    /// The namespace whose turn it is of those that have something due and get a slot, and what is due there first.
+    /// Returns what is due first in the next namespace that gets a slot.
     fn next(&self, now: Instant, slots: &FairSlots) -> Option<(Uid, TakenSlot)> {
         let after = self.due.range::<str, _>((Excluded(self.last.as_str()), Unbounded));
         let in_turn = after.chain(self.due.range::<str, _>((Unbounded, Included(self.last.as_str()))));

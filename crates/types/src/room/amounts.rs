@@ -8,7 +8,7 @@ use crate::amount::Amount;
 
 pub(super) type Amounts = BTreeMap<String, Value>;
 
-/// The requests that the kubelet has actuated, and those that it has allocated.
+/// The requests that the kubelet has actuated, and the requests that it has allocated.
 pub(super) type Held = [BTreeMap<String, i64>; 2];
 
 /// The way to count requests while a pod is resized.

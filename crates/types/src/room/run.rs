@@ -78,7 +78,7 @@ impl ContainerStatus {
     }
 }
 
-/// Returns the requests that the kubelet has actuated, and those that it has allocated; none if it shows neither.
+/// Returns the requests that the kubelet shows as actuated and as allocated; none if it shows neither.
 fn held(actual: Option<&Resources>, allocated: &Amounts) -> Option<Held> {
     let is_shown = actual.is_some() || !allocated.is_empty();
     let actual = actual.map(|of| amounts(&of.requests).collect()).unwrap_or_default();

@@ -235,7 +235,7 @@ fn a_pod_has_stopped_when_its_last_container_has_and_a_sidecar_is_one() {
     assert_eq!(after(init).as_deref(), Some("2026-01-01T12:00:00Z"), "only sidecars go on beside containers");
 }
 
-/// The processors that a run is given, and those that it asks for unless its node shows all.
+/// The processors that a run is given, and how many it asks for unless its node shows all.
 fn run(spec: &Value, status: &Value) -> (i64, Option<i64>) {
     let pod: PodWithRoom = serde_json::from_value(json!({"spec": spec, "status": status})).unwrap();
     let RunRequests { given, asked } = pod.split_run().1;

@@ -25,9 +25,9 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The events of deletions that were not written.
 pub struct LeftEvents {
     objects: ObjectClient,
-    /// Those that are being written, by namespace and name.
+    /// Events that are being written, by namespace and name.
     under_way: Mutex<HashMap<(String, String), EventRecord>>,
-    /// Those that were left, and when.
+    /// Events that were left, with the time at which the lead was lost.
     left: Mutex<VecDeque<(Instant, EventRecord)>>,
 }
 
@@ -51,7 +51,7 @@ impl LeftEvents {
         }
     }
 
-    /// Keeps the events of deletions among those that waited, and those that were being written.
+    /// Keeps the events of deletions that waited, and all that were being written.
     pub fn keep(&self, waited: impl IntoIterator<Item = EventRecord>) {
         let under_way = std::mem::take(&mut *self.under_way.lock()).into_values();
         let deletions = under_way.chain(waited.into_iter().filter(|event| event.action == DELETING));
