@@ -67,8 +67,8 @@ impl ToldWorkloads {
         self.0.changed.notified().await;
     }
 
-    /// Returns the pods that may not show the end of their run, those whose run ends first first. Forgets workloads whose
-    /// run has ended, or that have no more pods.
+    /// Returns the pods that may not show the end of their run, in the order of these ends. Forgets workloads whose run has
+    /// ended, or that have no more pods.
     pub fn missing(&self, index: &CeilingIndex, now: Timestamp) -> Vec<PodToShow> {
         let mut all = Vec::new();
         self.0.by_owner.lock().retain(|owner, told| {
