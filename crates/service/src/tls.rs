@@ -27,6 +27,7 @@ use futures::{
 };
 use hyper_util::rt::TokioTimer;
 use rustls::server::{NoClientAuth, danger::ClientCertVerifier};
+use socket2::{Domain, Socket, Type};
 use tokio::net::TcpStream;
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
@@ -52,6 +53,10 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(130);
 /// The timeout for a client to read any byte of an answer. A client that has died in the middle of a large answer must
 /// not hold its memory, and the turn of others, for longer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The most connections that wait to be accepted; the kernel's `somaxconn` may allow less. An API server opens one for each
+/// call under way when the authority changes, and one that finds no room is tried again a second later.
+const BACKLOG: i32 = 4096;
 
 /// The shortest time between two checks of what may change.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
@@ -210,14 +215,25 @@ impl<S: Send + 'static> Accept<TcpStream, S> for Identify {
 }
 
 fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listener = TcpListener::bind(address).with_context(|| format!("--listen {address}"))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+    let listen = || {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        // a restart must not wait for the connections of the process before it
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        socket.set_nonblocking(true)?;
+        io::Result::Ok(TcpListener::from(socket))
+    };
+    listen().with_context(|| format!("--listen {address}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use clap::Parser;
+    use futures::future::try_join_all;
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -236,5 +252,14 @@ mod tests {
             "{error}"
         );
         assert_eq!(parse("10ms").unwrap().tls.reload_interval(), Duration::from_millis(10));
+    }
+
+    #[tokio::test]
+    async fn a_thousand_clients_connect_before_one_is_accepted() {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = try_join_all((0..1_000).map(|_| TcpStream::connect(address)));
+        let connected = timeout(Duration::from_secs(30), connections).await.expect("no room to wait in");
+        assert_eq!(connected.unwrap().len(), 1_000);
     }
 }

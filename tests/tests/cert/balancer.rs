@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::watch,
     task::JoinSet,
     time::{sleep, timeout},
@@ -26,6 +26,9 @@ pub struct Backend {
     pub admin: u16,
 }
 
+/// The most connections that wait to be accepted. A Service has no such bound.
+const BACKLOG: u32 = 4096;
+
 /// Ends when it is dropped, and its connections with it.
 pub struct Balancer {
     _tasks: JoinSet<()>,
@@ -34,7 +37,10 @@ pub struct Balancer {
 impl Balancer {
     /// Listens on a port of 127.0.0.1.
     pub async fn start(port: u16, backends: Vec<Backend>) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(([127, 0, 0, 1], port).into()).unwrap();
+        let listener = socket.listen(BACKLOG).unwrap();
         let ready = watch::Sender::new(Vec::new());
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, ready.subscribe()));
