@@ -2,15 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenure_index::PlacementIndex;
+use tenure_index::{PlacementIndex, UsageLedger};
 use tenure_policy::{
     config::{Config, ConfigFile},
+    extension::{self, Allowance, Decision, GoingRun, RequestedRun},
     kai::KaiDefaults,
+    usage::UsageResources,
 };
 use tenure_types::{
+    extension::Extension,
     room::PodWithRoom,
     runai::conversion::{to_v2, to_v3alpha1},
+    usage::UsageRecord,
 };
 
 use crate::{Outcome, text};
@@ -59,4 +64,43 @@ pub fn round_trip(input: &[u8]) -> Outcome {
     };
     assert_eq!(back.expect("what was converted converts back"), queue, "by way of {there}");
     Ok(there["apiVersion"].as_str().unwrap_or_default().to_owned())
+}
+
+/// A request for more time, which any tenant may write. No more is granted than a run may get.
+pub fn extension(input: &[u8]) -> Outcome {
+    let read: Extension = serde_json::from_slice(input).map_err(|error| error.to_string())?;
+    let [auto_approve, max_total] = [1, 4].map(SignedDuration::from_hours);
+    let allowance = Allowance { auto_approve, max_total, max_count: Some(3) };
+    let run = GoingRun {
+        queue: "q".into(),
+        limited_by: None,
+        has_ceiling: true,
+        allowance,
+        count: 0,
+        total: SignedDuration::ZERO,
+    };
+    let granted = read.granted().map(|granted| granted.to_signed());
+    assert!(allowance.total(granted) <= max_total);
+    let decision = extension::decide(&read, &RequestedRun::Going(run));
+    if let Decision::Grant(time) = decision {
+        assert!(time <= auto_approve, "{time}");
+    }
+    let told =
+        extension::told(&read).map_or_else(String::new, |(reason, message)| format!(", {reason}: {message}"));
+    assert!(!extension::no_such_target(&read).is_empty());
+    Ok(format!("{decision:?}{told}"))
+}
+
+/// The record of usage, which an administrator may put back. What is written of it reads back as the same.
+pub fn usage_record(input: &[u8]) -> Outcome {
+    let read: UsageRecord = serde_json::from_slice(input).map_err(|error| error.to_string())?;
+    let resources = UsageResources::from(["nvidia.com/gpu".to_owned()]);
+    let written = UsageLedger::restore(read, resources.clone()).record().expect("a record");
+    let again = serde_json::to_vec(&written).expect("a record");
+    let again = serde_json::from_slice(&again).expect("what is written reads back");
+    let mut ledger = UsageLedger::restore(again, resources);
+    assert_eq!(ledger.record().as_ref(), Some(&written));
+    ledger.begin_list();
+    ledger.end_list("2".into(), Timestamp::MAX);
+    Ok(format!("{} queues, {} notes, {} gaps", written.queues.len(), written.notes.len(), written.gaps))
 }

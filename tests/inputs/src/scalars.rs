@@ -5,7 +5,8 @@ use std::{
     fmt::{Debug, Display},
 };
 
-use tenure_policy::{expiry, requeue, start};
+use jiff::Timestamp;
+use tenure_policy::{expiry, notice::NoticePoints, pause::RunEnd, requeue, start};
 use tenure_types::{
     ExtendedDuration, GoDuration, Grammar, TensorstackDuration, amount::Amount, selector::Selector,
 };
@@ -44,6 +45,22 @@ pub fn own_ceiling(input: &[u8]) -> Outcome {
     let read = expiry::own_ceiling(text(input)?)?;
     assert!(read.as_secs() > 0, "{read}");
     Ok(format!("{read:#}"))
+}
+
+/// What is printed reads back as the same, and no point lies after the end.
+pub fn notices(input: &[u8]) -> Outcome {
+    let read: NoticePoints = text(input)?.parse().map_err(|error| format!("no notices: {error}"))?;
+    let printed = read.to_string();
+    assert_eq!(printed.parse(), Ok(read), "{printed}");
+    let end = Timestamp::UNIX_EPOCH;
+    assert!(read.before(end).is_sorted() && read.before(end).all(|at| at <= 0), "{printed}");
+    Ok(printed)
+}
+
+/// The message about the end of a run, which is an annotation.
+pub fn run_end(input: &[u8]) -> Outcome {
+    let RunEnd { queue, ceiling } = RunEnd::read(text(input)?).ok_or("not of the end of a run")?;
+    Ok(format!("{queue}: {}", ceiling.unwrap_or("no ceiling")))
 }
 
 pub fn quantity(input: &[u8]) -> Outcome {
