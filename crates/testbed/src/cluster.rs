@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
@@ -46,8 +46,9 @@ pub struct Cluster {
     controllers: Vec<Process>,
     scheduler: Option<Box<Scheduler>>,
     api_server_process: Mutex<Process>,
-    etcd: Process,
+    etcd_process: Mutex<Process>,
     etcd_url: String,
+    etcd: Server,
     api_server: Server,
     config: Config,
     kubeconfig: PathBuf,
@@ -98,7 +99,7 @@ impl Cluster {
         let plan = Plan { binaries: &binaries, credentials: &credentials, directory: &directory };
 
         let (etcd, etcd_port) = plan.etcd()?;
-        let etcd = etcd.start().await?;
+        let etcd_process = etcd.start().await?;
         let (api_server, url) = plan.api_server(etcd_port, flags)?;
         let api_server_process = api_server.start().await?;
         let kubeconfig = credentials.certificate_kubeconfig(&url, "admin", Some("system:masters"))?;
@@ -116,6 +117,7 @@ impl Cluster {
             controllers,
             scheduler,
             api_server_process: Mutex::new(api_server_process),
+            etcd_process: Mutex::new(etcd_process),
             etcd,
             etcd_url: format!("http://127.0.0.1:{etcd_port}"),
             api_server,
@@ -233,6 +235,26 @@ impl Cluster {
         Ok(())
     }
 
+    /// Takes a backup of etcd, with the API server stopped for a moment.
+    pub async fn back_up(&self) -> Result<()> {
+        self.without_etcd(|data, backup| copy(data, backup)).await
+    }
+
+    /// Puts the backup of etcd back: its data, and its revision.
+    pub async fn restore(&self) -> Result<()> {
+        self.without_etcd(|data, backup| copy(backup, data)).await
+    }
+
+    /// Stops the API server and etcd, does something with the directories of the data and of the backup, and starts both again.
+    async fn without_etcd(&self, act: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<()> {
+        self.stop_api_server().await?;
+        let mut process = self.etcd_process.lock().await;
+        process.kill()?;
+        act(&self.directory.join("etcd"), &self.directory.join("etcd-backup"))?;
+        *process = self.etcd.start().await?;
+        self.start_api_server().await
+    }
+
     /// Restarts kube-scheduler with a changed `KubeSchedulerConfiguration`, and waits until it is ready.
     pub async fn configure_scheduler(&self, change: impl FnOnce(&mut Value)) -> Result<()> {
         let scheduler = self.scheduler.as_ref().context("this control plane has no kube-scheduler")?;
@@ -247,7 +269,7 @@ impl Cluster {
 
     /// The ids of all processes of this control plane.
     pub async fn pids(&self) -> Vec<u32> {
-        let mut pids = vec![self.etcd.pid(), self.api_server_process.lock().await.pid()];
+        let mut pids = vec![self.etcd_process.lock().await.pid(), self.api_server_process.lock().await.pid()];
         if let Some(scheduler) = &self.scheduler {
             pids.push(scheduler.process.lock().await.pid());
         }
@@ -281,6 +303,17 @@ async fn start_controllers(plan: &Plan<'_>, url: &str, config: &Config) -> Resul
     ready(&mut kwok, async || nodes::can_run_pods(client.clone()).await).await?;
     let scheduler = Scheduler { process: Mutex::new(scheduler), server, file };
     Ok((vec![kwok, manager], scheduler))
+}
+
+/// Copies a directory in place of another.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(to)?;
+    }
+    let status = std::process::Command::new("cp").arg("-a").args([from, to]).status();
+    let status = status.context("cannot run cp")?;
+    ensure!(status.success(), "cannot copy {} to {}", from.display(), to.display());
+    Ok(())
 }
 
 async fn read(kubeconfig: &Path) -> Result<Config> {

@@ -2,6 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+    core::ObjectMeta,
+};
 use serde_json::{Value, json};
 use tenure_testbed::{Cluster, eventually};
 use tenure_tests::{
@@ -133,6 +139,41 @@ async fn an_outage_of_the_api_server_loses_nothing() {
     world.cluster.start_api_server().await.unwrap();
     assert_each_paused_once(world, &name).await;
     assert_each_has_one_event(world, &name).await;
+}
+
+/// The number of changes after the backup: what the keeper has seen is then ahead of what the test writes later, for as long
+/// as it lasts.
+const LOST: usize = 1_000;
+
+#[tokio::test]
+async fn after_etcd_was_restored_new_pods_and_changed_queues_count() {
+    let world = &World::running("restored").await.unwrap();
+    let name = world.namespace().await;
+    world.apply(&queue("restored", "1d")).await;
+    world.apply(&bare_pod(&name, "kept", &in_queue("restored"), &Value::Null)).await;
+    world.cluster.back_up().await.unwrap();
+    let maps = Api::<ConfigMap>::namespaced(world.cluster.client().unwrap(), &name);
+    let map = ConfigMap {
+        metadata: ObjectMeta { name: Some("lost".into()), ..ObjectMeta::default() },
+        ..ConfigMap::default()
+    };
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    for number in 0..LOST {
+        let change = Patch::Merge(json!({"data": {"number": number.to_string()}}));
+        maps.patch("lost", &PatchParams::default(), &change).await.unwrap();
+    }
+    // the watches of pods and queues see a version after these
+    world.apply(&bare_pod(&name, "lost", &in_queue("lost"), &Value::Null)).await;
+    world.apply(&queue("lost", "1s")).await;
+    let namespace = Namespace::of(world, &name);
+    let gone = async || Ok((!namespace.pod_names().await.contains("lost")).then_some(()));
+    eventually("the pod of the lost queue to expire", DEADLINE, gone).await.unwrap();
+
+    world.cluster.restore().await.unwrap();
+    world.apply(&bare_pod(&name, "new", &in_queue("restored"), &Value::Null)).await;
+    world.apply(&queue("restored", "1s")).await;
+    let none = async || Ok(namespace.pod_names().await.is_empty().then_some(()));
+    eventually("the pods of the restored queue to expire", DEADLINE, none).await.unwrap();
 }
 
 /// A definition like T9k's that lets anything pass.

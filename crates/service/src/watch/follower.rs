@@ -1,6 +1,7 @@
 //! One watch: lists, watches from there on, and asks again after any failure.
 
 mod failure;
+mod restored;
 
 use std::{collections::HashSet, fmt::Debug, hash::Hash, pin::pin, time::Duration};
 
@@ -16,6 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use failure::{Failure, Trouble};
+use restored::look_back;
 
 use super::{Store, TIMEOUT_SECONDS};
 use crate::{freshness::WatchFreshness, log::with_causes, pages::PageSize, readiness::Awaited};
@@ -63,6 +65,8 @@ pub struct Follower<S, Key> {
     wait: Duration,
     trouble: Trouble,
     failures: u8,
+    /// True if the last watch didn't end by its time: the API server may have been restored from a backup since.
+    is_cut: bool,
 }
 
 impl<S, Key: Eq + Hash> Follower<S, Key> {
@@ -77,6 +81,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
             wait: FIRST_RETRY,
             trouble: Trouble::None,
             failures: 0,
+            is_cut: false,
         }
     }
 
@@ -148,6 +153,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
             self.store.retain(&std::mem::take(&mut self.listed));
             self.synced.done();
             self.failures = 0;
+            self.is_cut = false;
             self.freshness.confirm(asked);
             self.works();
             return Ok(version);
@@ -163,7 +169,16 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
         let mut to_confirm = FIRST_CONFIRMATION_SECONDS;
         loop {
             let seconds = if self.freshness.is_doubted() { to_confirm } else { TIMEOUT_SECONDS };
-            match self.watch_for(seconds, api, config, &mut version).await {
+            let looked =
+                if self.is_cut { look_back(api, &version).await.map(|seen| !seen) } else { Ok(false) };
+            let watched = match looked {
+                Ok(is_cut) => {
+                    self.is_cut = is_cut;
+                    self.watch_for(seconds, api, config, &mut version).await
+                }
+                Err(failure) => Err(failure),
+            };
+            match watched {
                 Ok(()) => {}
                 Err(failure) if failure.needs_list() => return failure,
                 Err(failure) => self.fail(&failure).await,
@@ -236,6 +251,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
     async fn ended(&mut self, asked: Instant, length: Duration, has_news: bool) {
         if asked.elapsed() < length.mul_f64(SHORTEST) {
             self.freshness.doubt();
+            self.is_cut = true;
             if asked.elapsed() < LAST_RETRY {
                 sleep(self.wait).await;
             }
@@ -271,6 +287,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
     /// Reports a failure, and waits before the next try.
     async fn fail(&mut self, failure: &Failure) {
         self.freshness.doubt();
+        self.is_cut = true;
         if self.need == Need::Optional || self.need == Need::Converted && failure.is_unconverted() {
             self.failures = self.failures.saturating_add(1);
             if self.failures >= FAILURES {

@@ -26,6 +26,10 @@ pub(super) enum Failure {
     Silent,
     #[error("the API server's answer has no resourceVersion")]
     NoVersion,
+    #[error(
+        "the API server is at version {now}, and the watch was at {watched}: its data was restored. Listing all again"
+    )]
+    Restored { now: String, watched: String },
 }
 
 impl Failure {
@@ -45,7 +49,7 @@ impl Failure {
         match self {
             Self::Begin(kube::Error::Api(status)) => [404, 410].contains(&status.code),
             Self::Ended(status) => status.code == 410,
-            Self::List(_) | Self::NoVersion => true,
+            Self::List(_) | Self::NoVersion | Self::Restored { .. } => true,
             Self::Begin(_) | Self::Watch(_) | Self::Silent => false,
         }
     }

@@ -16,8 +16,10 @@ const BOUND: Duration = Duration::from_secs(90);
 
 /// The answer to one request.
 enum Answer {
-    /// A list of these names.
+    /// A list of these names, at version 5.
     List(&'static [&'static str]),
+    /// A list of no names, at a version.
+    At(&'static str),
     /// A watch with these events, each after so many milliseconds, that ends after so many more.
     Watch(Vec<(u64, Value)>, u64),
     Status(u16),
@@ -71,6 +73,14 @@ fn bookmark() -> Value {
     }})
 }
 
+fn list(version: &str, names: &[&str]) -> Response<Body> {
+    let objects: Vec<Value> = names.iter().map(|name| object(name)).collect();
+    let list = json!({
+        "kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": objects,
+    });
+    Response::new(Body::from(list.to_string()))
+}
+
 impl Server {
     fn new(answers: Vec<Answer>) -> Self {
         Self { answers: Arc::new(Mutex::new(answers.into())), requests: Arc::default() }
@@ -91,14 +101,8 @@ impl Server {
         let mut answers = self.answers.lock();
         let repeats = answers.len() == 1;
         let body = match answers.front().unwrap() {
-            Answer::List(names) => {
-                let objects: Vec<Value> = names.iter().map(|name| object(name)).collect();
-                let list = json!({
-                    "kind": "ConfigMapList", "apiVersion": "v1",
-                    "metadata": {"resourceVersion": "5"}, "items": objects,
-                });
-                Response::new(Body::from(list.to_string()))
-            }
+            Answer::List(names) => list("5", names),
+            Answer::At(version) => list(version, &[]),
             Answer::Status(code) => {
                 let status =
                     json!({"kind": "Status", "status": "Failure", "code": code, "message": "", "reason": ""});
@@ -185,6 +189,7 @@ async fn a_watch_that_was_cut_is_confirmed_by_the_next_one() {
     let server = Server::new(vec![
         Answer::List(&["a"]),
         Answer::Watch(vec![(20_000, added("b"))], 5_000),
+        Answer::At("7"),
         Answer::Watch(Vec::new(), 1_000),
         Answer::Watch(Vec::new(), 50_000),
     ]);
@@ -195,7 +200,39 @@ async fn a_watch_that_was_cut_is_confirmed_by_the_next_one() {
     sleep(Duration::from_secs(1)).await;
     assert_eq!(freshness.unconfirmed(None, BOUND), None);
     sleep(Duration::from_millis(100)).await;
-    assert_eq!(server.requests(), [None, Some(50), Some(1), Some(50)]);
+    assert_eq!(server.requests(), [None, Some(50), None, Some(1), Some(50)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_backup_was_restored_all_is_listed_again() {
+    let server = Server::new(vec![
+        Answer::List(&["a"]),
+        Answer::Watch(vec![(1_000, added("b"))], 1_000),
+        Answer::At("6"),
+        Answer::List(&["c"]),
+        Answer::Watch(Vec::new(), 50_000),
+    ]);
+    let (freshness, names, _tasks) = followed(&server).await;
+    sleep(Duration::from_secs(4)).await;
+    assert_eq!(*names.0.lock(), ["c"]);
+    assert_eq!(freshness.unconfirmed(None, BOUND), None);
+    assert_eq!(server.requests(), [None, Some(50), None, None, Some(50)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_cannot_be_asked_for_delays_no_watch() {
+    let server = Server::new(vec![
+        Answer::List(&["a"]),
+        Answer::Watch(vec![(1_000, added("b"))], 1_000),
+        Answer::Status(500),
+        Answer::Watch(Vec::new(), 1_000),
+        Answer::At("7"),
+        Answer::Watch(Vec::new(), 50_000),
+    ]);
+    let (freshness, _, _tasks) = followed(&server).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(freshness.unconfirmed(None, BOUND), None);
+    assert_eq!(server.requests(), [None, Some(50), None, Some(1), None, Some(50)]);
 }
 
 #[tokio::test(start_paused = true)]

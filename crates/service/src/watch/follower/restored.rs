@@ -1,0 +1,37 @@
+//! Etcd that was restored from a backup.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use kube::{Api, Resource, api::ListParams, core::Request};
+use serde::Deserialize;
+
+use super::failure::Failure;
+
+/// A list, of which only the version is read: an object that can't be read must not hide it.
+#[derive(Deserialize)]
+struct VersionedList {
+    metadata: ListMeta,
+}
+
+/// Looks at the API server's version before a watch goes on from one that it has seen; false if it wasn't told. A watch from a
+/// version that lies ahead shows none of the changes until then, and doesn't say so.
+///
+/// # Errors
+/// If the API server doesn't answer, or if it is at an earlier version: etcd was restored from a backup.
+pub(super) async fn look_back<K>(api: &Api<K>, watched: &str) -> Result<bool, Failure>
+where
+    K: Resource + Clone,
+{
+    let request = Request::new(api.resource_url()).list(&ListParams::default().limit(1));
+    let request = request.map_err(|error| Failure::Begin(kube::Error::BuildRequest(error)))?;
+    let now = match api.clone().into_client().request::<VersionedList>(request).await {
+        Ok(list) => list.metadata.resource_version.unwrap_or_default(),
+        // the watch says what is wrong
+        Err(kube::Error::Api(_)) => return Ok(false),
+        Err(error) => return Err(Failure::Begin(error)),
+    };
+    // of one resource, versions can be compared as numbers
+    match (now.parse::<u128>(), watched.parse::<u128>()) {
+        (Ok(at), Ok(last)) if at < last => Err(Failure::Restored { now, watched: watched.to_owned() }),
+        _ => Ok(true),
+    }
+}
