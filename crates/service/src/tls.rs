@@ -1,6 +1,7 @@
 //! Serving HTTPS, with a certificate that may change and a shutdown that drains.
 
 mod certificate;
+mod linger;
 
 use std::{
     future::Ready,
@@ -40,6 +41,7 @@ use crate::{
     validity::CertificateEnds,
 };
 use certificate::{Origin, ServedCertificate};
+use linger::Lingering;
 
 pub use certificate::CertificateSource;
 
@@ -173,7 +175,7 @@ fn draining(router: Router, readiness: ProcessReadiness) -> Router {
 struct Prepare;
 
 impl<S> Accept<TcpStream, S> for Prepare {
-    type Stream = Pin<Box<TimeoutStream<TcpStream>>>;
+    type Stream = Lingering<Pin<Box<TimeoutStream<TcpStream>>>>;
     type Service = S;
     type Future = Ready<io::Result<(Self::Stream, S)>>;
 
@@ -182,7 +184,7 @@ impl<S> Accept<TcpStream, S> for Prepare {
             let mut stream = TimeoutStream::new(stream);
             stream.set_read_timeout(Some(IDLE_TIMEOUT));
             stream.set_write_timeout(Some(WRITE_TIMEOUT));
-            (Box::pin(stream), service)
+            (Lingering::new(Box::pin(stream)), service)
         });
         std::future::ready(prepared)
     }

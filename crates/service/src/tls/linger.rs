@@ -1,0 +1,134 @@
+//! Connections that the server closes last.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Sleep, sleep},
+};
+
+/// The time for a client to close its end, once all answers are sent.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// A stream that is read until its end after it was shut down. The kernel answers bytes that come for a closed socket with a
+/// reset, and a client of HTTP/2 that still sends, such as an update of a window, then gives up all its requests, though their
+/// answers are there.
+#[derive(Debug)]
+pub struct Lingering<S> {
+    stream: S,
+    /// The end of the time to linger, once the stream is shut down.
+    until: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Lingering<S> {
+    pub fn new(stream: S) -> Self {
+        Self { stream, until: None }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, into)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, until } = &mut *self;
+        let until = match until {
+            Some(until) => until,
+            None => {
+                ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
+                until.insert(Box::pin(sleep(LINGER)))
+            }
+        };
+        let mut bytes = [0; 1024];
+        while until.as_mut().poll(cx).is_pending() {
+            let mut unread = ReadBuf::new(&mut bytes);
+            // an error is an end as well
+            let read = ready!(Pin::new(&mut *stream).poll_read(cx, &mut unread));
+            if read.is_err() || unread.filled().is_empty() {
+                break;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::{TcpListener, TcpStream},
+        spawn,
+    };
+
+    use super::*;
+
+    /// A client's end of a connection whose server answers and then closes.
+    async fn answered() -> (TcpStream, tokio::task::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut server = Lingering::new(listener.accept().await.unwrap().0);
+        let ends = spawn(async move {
+            server.write_all(b"answer").await.unwrap();
+            server.shutdown().await.unwrap();
+        });
+        (client, ends)
+    }
+
+    #[tokio::test]
+    async fn what_a_client_sends_after_the_last_answer_resets_nothing() {
+        let (mut client, ends) = answered().await;
+        for _ in 0..3 {
+            client.write_all(b"a window").await.unwrap();
+        }
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "answer");
+        for _ in 0..3 {
+            client.write_all(b"a window").await.unwrap();
+        }
+        assert!(!ends.is_finished());
+        drop(client);
+        ends.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_never_closes_is_waited_for_five_seconds() {
+        let (client, ends) = answered().await;
+        let begin = tokio::time::Instant::now();
+        ends.await.unwrap();
+        assert_eq!(begin.elapsed().as_secs(), LINGER.as_secs());
+        drop(client);
+    }
+}
