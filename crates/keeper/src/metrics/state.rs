@@ -57,7 +57,7 @@ impl Collector for State {
         gauge("pods_under_ceiling", "Pods that will expire if they run on", count(under_ceiling))?;
         let help = "Pods that expire within an hour if they run on, or have expired and wait for their turn";
         gauge("pods_expiring_soon", help, count(soon))?;
-        let help = "Expired pods that wait for their turn, and writes that are not yet done";
+        let help = "Expired pods that wait for their turn, writes that are not yet done, and events that wait to be written";
         gauge("pending_writes", help, count(overdue.saturating_add(in_flight)))?;
         gauge("waiting_to_return", "Paused workloads that come back by themselves", count(returning))?;
         gauge("paused_owners", "Owners that stay paused until a person resumes them", count(paused))?;
