@@ -31,10 +31,10 @@ const MOST_ROWS: i32 = 100_000;
 
 /// Show when a workload whose pods don't get ready comes back, and when it is given up
 ///
-/// A workload whose pods are not all ready within the timeout is paused. It comes back after a delay, which grows from
-/// one time to the next: backoffBaseSeconds * backoffFactor^(retry - 1), at most backoffMaxSeconds. Once it has come
-/// back backoffLimitCount times, it is deactivated: it stays paused until it is activated. Each delay gets a random
-/// addition of up to 0.01 percent, which isn't shown.
+/// A workload that doesn't have enough ready pods within the timeout is paused. It comes back after a delay, which grows
+/// from one time to the next: backoffBaseSeconds * backoffFactor^(retry - 1), at most backoffMaxSeconds. Once it has
+/// come back backoffLimitCount times, it is deactivated: it stays paused until it is activated. Each delay gets an
+/// addition of up to 0.01 percent, which differs by workload and retry and isn't shown.
 ///
 /// CUMULATIVE is the time from the first start to the timeout that follows the retry.
 #[derive(Clone, Debug, Args)]

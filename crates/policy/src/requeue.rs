@@ -11,8 +11,8 @@ use tenure_types::{
     runai::v3alpha1::{RequeuingTimestamp, WaitForPodsReady},
 };
 
-/// The largest random addition to a delay, as a fraction of it: workloads that were paused together must not
-/// come back in the same instant.
+/// The largest addition to a delay, as a fraction of it. It differs by workload and return: workloads that were paused
+/// together must not come back in the same instant.
 const JITTER: f64 = 0.0001;
 
 /// The time that a workload may take to get ready, and the delays and the number of its returns.
@@ -135,7 +135,7 @@ impl Backoff {
         f64::from(bits) / (f64::from(u32::MAX) + 1.0)
     }
 
-    /// The same with jitter, from a number of at least 0 and less than 1 that is drawn at random.
+    /// The same with jitter, from a number of at least 0 and less than 1.
     pub fn wait_with_jitter(&self, count: i32, random: f64) -> SignedDuration {
         let wait = self.wait(count);
         let part = if random.is_nan() { 0.0 } else { random.clamp(0.0, 1.0) * JITTER };
