@@ -89,6 +89,23 @@ fn every_event_is_on_its_page() {
 }
 
 #[test]
+fn every_reason_of_the_guard_is_on_its_page() {
+    let source = read("crates/policy/src/guard.rs");
+    let (_, names) = source.split_once("impl Reason {").unwrap();
+    let (names, _) = names.split_once("impl GuardVerdict {").unwrap();
+    let names: BTreeSet<&str> =
+        names.split(" => \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(names.len() > 15, "{names:?}");
+    let page = read("docs/kube-scheduler.md");
+    let (_, table) = page.split_once("| reason | verdict | |\n").unwrap();
+    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    let cells = rows.filter_map(|row| row.strip_prefix("| `")?.split(" | ").next());
+    let listed: BTreeSet<&str> =
+        cells.flat_map(|cell| cell.split("`, `")).map(|name| name.trim_end_matches('`')).collect();
+    assert_eq!(listed, names);
+}
+
+#[test]
 fn every_label_and_annotation_is_on_its_page() {
     let source = read("crates/types/src/keys.rs");
     let texts = source.split(": &str =").skip(1).filter_map(|rest| rest.split('"').nth(1));
