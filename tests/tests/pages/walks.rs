@@ -154,7 +154,10 @@ async fn keeper_and_webhook_that_are_down_are_found_and_got_back() {
     let night = Namespace::named(world, "night").await;
     world.apply(&runai_queue("short", "", "7d")).await;
     running(&night, "Job", "training", "short").await;
-    let mut walk = Walk::new(world, "outages.md");
+    // both servers are processes beside the cluster here
+    let mut walk = Walk::new(world, "outages.md")
+        .with("tenure-keeper-6d4cf56db6-x7k2p", "keeper-0")
+        .with("tenure-webhook   2/2     2            2           5m", "...");
     let tenure = &world.tenure;
     walk.follow("Is the keeper there?").await;
     tenure.stop_keeper().await.unwrap();
