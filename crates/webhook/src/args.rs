@@ -14,11 +14,12 @@ use crate::{
 ///
 /// It answers the API server on POST /validate, for both kinds of Queue (scheduling.run.ai and
 /// scheduler.tensorstack.dev/v1beta1) and for PriorityClass (scheduling.k8s.io/v1). On POST /mutate it ensures that
-/// only trusted writers set when a pod group started, and that clients of Queue v2 lose no field of v3alpha1.
-/// On POST /convert it converts queues of scheduling.run.ai from v2 to v3alpha1 and back. With --scheduler-extender it
-/// answers kube-scheduler on POST /scheduler/preempt: no pod is preempted within its floor or its toleration. With
-/// --guard it reviews deletions and evictions of pods on POST /guard, and denies those that come too early. With
-/// --answer-owners it says on POST /owners when a workload that is created asks for more than the ceiling of its queue.
+/// only trusted writers set when a pod group started or move it to another queue, that clients of Queue v2 lose no
+/// field of v3alpha1, and that an Extension names the user who asks. On POST /convert it converts queues of
+/// scheduling.run.ai from v2 to v3alpha1 and back. With --scheduler-extender it answers kube-scheduler on POST
+/// /scheduler/preempt: no pod is preempted within its floor or its toleration. With --guard it reviews deletions and
+/// evictions of pods on POST /guard, and denies those that come too early. With --answer-owners it says on POST /owners
+/// when a workload asks for more than the ceiling of its queue.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "tenure-webhook", version, max_term_width = 100, args_override_self = true)]
 #[command(args_conflicts_with_subcommands = true)]
