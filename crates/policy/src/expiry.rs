@@ -137,7 +137,8 @@ impl Family {
         }
     }
 
-    /// Returns the name that messages and metrics use.
+    /// Returns the name that the plugin's `list` prints. Metrics and records of usage have another one for T9k:
+    /// [`family_label`](crate::usage::family_label).
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tensorstack => "tensorstack",
