@@ -20,6 +20,7 @@ use oneshot::post;
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::{Value, json};
 use support::{UID, review, webhook};
+use tenure_types::runai::SPEC_ANNOTATIONS;
 use tenure_webhook::{KnownQueues, MAX_BODY_BYTES};
 
 const RUNAI: &str = "scheduling.run.ai";
@@ -520,23 +521,19 @@ fn json_value() -> impl Strategy<Value = Value> {
 
 /// Objects with the names of fields that exist: others are only skipped.
 fn spec() -> impl Strategy<Value = Value> {
-    let name = prop::sample::select(vec![
+    let mut names = vec![
         "parentQueue",
         "priority",
         "preemptMinRuntime",
         "reclaimMinRuntime",
-        "maxDuration",
-        "maxDurationAction",
-        "requeueDelay",
-        "onReversal",
-        "overCeiling",
-        "waitForPodsReady",
         "resources",
         "quota",
         "nodeSelector",
         "namespaceSelector",
         "preemptible",
-    ]);
+    ];
+    names.extend(SPEC_ANNOTATIONS.map(|(field, _)| field));
+    let name = prop::sample::select(names);
     vec((name, json_value()), 0..3)
         .prop_map(|fields| fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }

@@ -86,6 +86,7 @@ fn own_fields() -> Value {
             "enable": true, "timeout": "5m", "countFrom": "Creation", "recoveryTimeout": "1m", "blockAdmission": false,
             "requeuingStrategy": strategy,
         },
+        "extensions": {"autoApprove": "1h", "maxTotal": "4h", "maxCount": 3},
     })
 }
 
@@ -99,5 +100,6 @@ fn own_annotations() -> Value {
         "tenure.dev/on-reversal": "Pause",
         "tenure.dev/over-ceiling": "Refuse",
         "tenure.dev/wait-for-pods-ready": own_fields()["waitForPodsReady"].to_string(),
+        "tenure.dev/extensions": own_fields()["extensions"].to_string(),
     })
 }

@@ -3,15 +3,17 @@ use std::collections::BTreeMap;
 use serde_json::{Value, value::RawValue};
 use tenure_types::{
     keys,
-    runai::{QueueVersion, conversion::convert},
+    runai::{QueueVersion, SPEC_ANNOTATIONS, conversion::convert},
 };
 
-const ANNOTATIONS: [&str; 12] = [
+/// Those of the fields of a spec, of both floors and of the status, and both carriers.
+const ANNOTATIONS: [&str; SPEC_ANNOTATIONS.len() + 5] = [
     keys::QUEUE_MAX_DURATION_ANNOTATION,
     keys::QUEUE_EXPIRY_NOTICE_ANNOTATION,
     keys::QUEUE_MAX_DURATION_ACTION_ANNOTATION,
     keys::QUEUE_REQUEUE_DELAY_ANNOTATION,
     keys::QUEUE_ON_REVERSAL_ANNOTATION,
+    keys::QUEUE_OVER_CEILING_ANNOTATION,
     keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION,
     keys::QUEUE_EXTENSIONS_ANNOTATION,
     keys::QUEUE_PREEMPT_MIN_RUNTIME_ANNOTATION,
@@ -21,7 +23,8 @@ const ANNOTATIONS: [&str; 12] = [
     keys::QUEUE_FROM_V3ALPHA1_ANNOTATION,
 ];
 
-const SPEC: [&str; 10] = [
+/// Those that only v3alpha1 has, and both floors.
+const SPEC: [&str; SPEC_ANNOTATIONS.len() + 2] = [
     "preemptMinRuntime",
     "reclaimMinRuntime",
     "maxDuration",
