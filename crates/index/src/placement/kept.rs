@@ -43,7 +43,7 @@ impl PlacementIndex {
         let rulings = question.rules.rulings(&preemptor, victims.clone().map(|(_, victim)| victim));
         let kept = victims.zip(rulings).filter_map(|((of, victim), ruling)| {
             let pod: &'i PodRecord = of.pod;
-            let is_by_floor = ruling.rule.is_some_and(|rule| rule != Rule::PreemptionToleration);
+            let is_by_floor = ruling.rule.is_some_and(Rule::is_of_floor);
             // no label of a metric is a name that users make up
             victim.workload.place.queue()?;
             let queue = victim.workload.place.name()?.to_owned();

@@ -47,7 +47,7 @@ impl GuardedPod<'_> {
     /// Decides by a rule. A toleration without an end holds up nothing; the pod's floor still counts.
     fn with_an_end<'r>(&self, asked: &Asked<'_>, rule: impl Fn(&Victim<'_>) -> Ruling<'r>) -> GuardVerdict {
         let ruling = rule(&self.victim);
-        if ruling.rule != Some(Rule::PreemptionToleration) || ruling.until.is_some() {
+        if ruling.rule.is_none_or(Rule::is_of_floor) || ruling.until.is_some() {
             return self.verdict(asked, Reason::Protected, &ruling, None);
         }
         let ruling = rule(&Victim { class: ClassState::None, ..self.victim });

@@ -28,6 +28,14 @@ impl Rule {
             Self::MinAvailable => "minAvailable",
         }
     }
+
+    /// True if it holds as long as the floor of the victim.
+    pub const fn is_of_floor(self) -> bool {
+        match self {
+            Self::PreemptMinRuntime | Self::ReclaimMinRuntime | Self::MinAvailable => true,
+            Self::PreemptionToleration => false,
+        }
+    }
 }
 
 /// The decision about one victim, with its reasons.
