@@ -49,7 +49,7 @@ pub fn deadlines(
 
 /// True if a queue of a workload, or one on its way to the root, isn't there.
 fn lacks_queue(objects: &mut Objects, standing: &Standing) -> bool {
-    [Family::Tensorstack, Family::Runai].into_iter().any(|family| {
+    Family::ALL.into_iter().any(|family| {
         let limits = |queue: &ArcStr| objects.limits(family, queue);
         standing.queue(family).map(limits).is_some_and(|limits| limits.is_none_or(|of| of.lacks_parent))
     })
