@@ -162,7 +162,7 @@ fn read_all(directory: &Path, texts: &mut BTreeMap<String, String>) {
 fn link_of_any_page_leads_to_a_file_and_a_heading_of_it() {
     let mut pages = BTreeMap::new();
     read_all(&workspace().join("docs"), &mut pages);
-    for name in ["README.md", "charts/tenure/README.md", "examples/README.md"] {
+    for name in ["README.md", "CONTRIBUTING.md", "charts/tenure/README.md", "examples/README.md"] {
         let path = workspace().join(name);
         pages.insert(path.display().to_string(), fs::read_to_string(&path).unwrap());
     }
