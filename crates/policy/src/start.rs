@@ -7,7 +7,8 @@ use jiff::{SignedDuration, Timestamp, Unit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_types::keys;
 
-/// The most by which a stamp may be later than the start that pods show: clocks differ, and each scheduler has its own.
+/// The most by which a stamp may be later than the start that pods show, or than the present time where they show none:
+/// clocks differ, and each scheduler has its own.
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 /// The longest time from the scheduling of its first pod to a workload's start. Without this bound, a user who sets its
@@ -40,8 +41,10 @@ pub struct RunFacts {
     pub oldest: Option<Timestamp>,
     /// The start that the active pods show; none if there are fewer than the workload takes.
     pub shown: Option<Timestamp>,
-    /// The latest start that counts: the longest time of formation after its first pod was scheduled.
-    pub latest: Option<Timestamp>,
+    /// The scheduling of the first pod of the run; none if that isn't known.
+    pub first_scheduled: Option<Timestamp>,
+    /// The longest time from then to the start.
+    pub formation: LongestFormation,
 }
 
 impl RunFacts {
@@ -50,7 +53,8 @@ impl RunFacts {
     pub fn start(&self) -> Option<Timestamp> {
         let start = self.started()?;
         // what a group takes to run is its user's word, and so is who joins it
-        Some(self.latest.map_or(start, |latest| start.min(latest)))
+        let latest = self.first_scheduled.and_then(|first| self.formation.latest(first));
+        Some(latest.map_or(start, |latest| start.min(latest)))
     }
 
     fn started(&self) -> Option<Timestamp> {
@@ -63,10 +67,18 @@ impl RunFacts {
     }
 
     /// Returns the stamp to write: if there is none yet, or it is of an earlier run, or it can't be true. None if there
-    /// is nothing to write.
+    /// is nothing to write, or the clock hasn't reached the start: a stamp of an earlier time would end the run early.
     pub fn to_stamp(&self, now: Timestamp) -> Option<Timestamp> {
-        let start = whole_second(self.start()?.min(now));
+        let start = whole_second(self.start().filter(|start| *start <= now)?);
         (self.stamp.map(whole_second) != Some(start)).then_some(start)
+    }
+
+    /// Returns the time to which a start is set back that only a stamp shows, and that is further ahead of the clock than
+    /// clocks differ: the present, but never a time before the first pod was scheduled. A start that pods show is never
+    /// set back: they can't be forged, so the clock is behind.
+    pub fn set_back(&self, now: Timestamp) -> Option<Timestamp> {
+        let is_ahead = self.shown.is_none() && !is_about(self.start()?, now);
+        is_ahead.then(|| whole_second(now)).into_iter().chain(self.first_scheduled.filter(|_| is_ahead)).max()
     }
 
     /// Returns the stamp if it is of the present run: no pod of this run existed when an earlier run was stamped.
@@ -131,7 +143,8 @@ mod tests {
     /// start.
     fn run(stamp: Option<i64>, left: Option<i64>, oldest: Option<i64>, shown: Option<i64>) -> RunFacts {
         let at = |second: Option<i64>| second.and_then(at);
-        RunFacts { stamp: at(stamp), left: at(left), oldest: at(oldest), shown: at(shown), latest: None }
+        let (stamp, left, oldest, shown) = (at(stamp), at(left), at(oldest), at(shown));
+        RunFacts { stamp, left, oldest, shown, ..RunFacts::default() }
     }
 
     fn starts(stamp: Option<i64>, left: Option<i64>, oldest: Option<i64>, shown: Option<i64>) -> Option<i64> {
@@ -155,7 +168,8 @@ mod tests {
     #[test]
     fn a_start_is_no_later_than_the_longest_formation() {
         let of = |stamp, shown| {
-            let run = RunFacts { latest: at(30), ..run(stamp, None, Some(1), shown) };
+            let formation = LongestFormation(SignedDuration::from_secs(28));
+            let run = RunFacts { first_scheduled: at(2), formation, ..run(stamp, None, Some(1), shown) };
             run.start().map(|start| start.as_second() - 1_000_000)
         };
         assert_eq!(of(None, Some(20)), Some(20));
@@ -192,7 +206,27 @@ mod tests {
         assert_eq!(run(Some(5), None, Some(1), Some(5)).to_stamp(now), None);
         assert_eq!(run(Some(5), Some(5), Some(1), Some(9)).to_stamp(now), at(9));
         assert_eq!(run(Some(5), Some(5), None, None).to_stamp(now), None, "nothing runs");
-        assert_eq!(run(Some(9_999), None, Some(1), None).to_stamp(now), at(100), "not in the future");
+    }
+
+    #[test]
+    fn no_stamp_is_written_before_the_clock_reaches_the_start() {
+        let facts = run(None, None, Some(1), Some(100));
+        let just_before = at(100).unwrap() - SignedDuration::from_millis(50);
+        assert_eq!((facts.to_stamp(just_before), facts.set_back(just_before)), (None, None));
+        assert_eq!(facts.to_stamp(at(100).unwrap()), at(100));
+        // a clock that is far behind
+        assert_eq!((facts.to_stamp(at(2).unwrap()), facts.set_back(at(2).unwrap())), (None, None));
+    }
+
+    #[test]
+    fn a_start_that_only_a_stamp_shows_is_set_back_if_no_clock_is_so_far_ahead() {
+        let now = at(100).unwrap() + SignedDuration::from_millis(900);
+        let of = |stamp, first| RunFacts { first_scheduled: first, ..run(Some(stamp), None, Some(1), None) };
+        assert_eq!(of(9_999, None).set_back(now), at(100));
+        assert_eq!(of(9_999, at(50)).set_back(now), at(100));
+        assert_eq!(of(9_999, at(101)).set_back(now), at(101), "not to before its first pod was scheduled");
+        assert_eq!((of(160, None).set_back(now), of(160, None).to_stamp(now)), (None, None), "clocks differ");
+        assert_eq!(of(100, None).set_back(now), None);
     }
 
     #[test]

@@ -275,22 +275,20 @@ impl Gang {
         NotReady::of(shape, &pods, start)
     }
 
-    /// Moves a start in the future back to `now`, even if the group's stamp or its pods say otherwise. Returns true if
-    /// there was one.
-    pub fn start_by(&mut self, now: Timestamp) -> bool {
-        let is_ahead = self.start.is_some_and(|start| start > now);
-        if is_ahead {
-            self.shown.start = self.shown.start.into_iter().chain([now]).min();
-        }
-        is_ahead
+    /// Sets back a start that only the group's stamp shows, and that is too far ahead of the clock. Returns true if there
+    /// was one.
+    pub fn set_back(&mut self, formation: LongestFormation, now: Timestamp) -> bool {
+        let to = self.run(formation).and_then(|run| run.set_back(now));
+        self.shown.start = self.shown.start.or(to);
+        to.is_some()
     }
 
     /// Returns the facts about its run, which may take at most `formation` to form; none if there is no such group.
     pub fn run(&self, formation: LongestFormation) -> Option<RunFacts> {
         let stamp = self.group.as_ref()?.stamp;
-        let Shown { oldest, first_scheduled, start, .. } = self.shown;
-        let latest = in_time(first_scheduled).and_then(|first| formation.latest(first));
-        Some(RunFacts { stamp, left: self.left, oldest: in_time(oldest), shown: start, latest })
+        let Shown { oldest, first_scheduled, start: shown, .. } = self.shown;
+        let (oldest, first_scheduled) = (in_time(oldest), in_time(first_scheduled));
+        Some(RunFacts { stamp, left: self.left, oldest, shown, first_scheduled, formation })
     }
 }
 

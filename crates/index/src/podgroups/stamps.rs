@@ -10,7 +10,7 @@ use super::{Gangs, gang::Gang, group::GroupKey};
 use crate::{
     CeilingIndex,
     cluster::Objects,
-    times::{Milliseconds, Wait},
+    times::{Milliseconds, Wait, milliseconds_up},
 };
 
 /// The wait before another try of a stamp that couldn't be written.
@@ -127,7 +127,7 @@ impl Stamp {
 }
 
 impl StampSchedule {
-    /// Has a group checked at once, though its stamp may have to wait: a start ahead of the clock is noted then, too.
+    /// Has a group checked at once, though its stamp may have to wait: a start far ahead of the clock is noted then, too.
     pub fn judge(&mut self, key: &GroupKey, stamp: &mut Stamp) {
         self.place(key, stamp, Some(AT_ONCE));
     }
@@ -146,7 +146,8 @@ impl StampSchedule {
         self.order.pop_first().map(|(_, key)| key)
     }
 
-    /// Hands out the start that is to be written on a group; none if there is none, or one is being written.
+    /// Hands out the start that is to be written on a group; none if there is none, or one is being written. A start that
+    /// the clock hasn't reached waits for it.
     fn claim(
         &mut self,
         key: &GroupKey,
@@ -155,8 +156,13 @@ impl StampSchedule {
         now: Timestamp,
     ) -> Option<Stamping> {
         let start = gang.run(formation).and_then(|run| run.to_stamp(now));
+        let ahead = gang.start.filter(|start| *start > now);
         let stamp = &mut gang.keeper.as_mut()?.stamp;
         stamp.place = None;
+        if let Some(ahead) = ahead {
+            self.place(key, stamp, Some(milliseconds_up(ahead)));
+            return None;
+        }
         let (start, group) = start.zip(gang.group.as_ref())?;
         if stamp.claim.is_some() || stamp.said.is_some_and(|said| said.get() == start.as_millisecond()) {
             return None;
@@ -190,7 +196,7 @@ impl CeilingIndex {
         while let Some(key) = stamps.next(now) {
             let Some(gang) = by_key.get_mut(&key) else { continue };
             // not only when that is written: it may not be possible
-            if gang.start_by(now) && gang.compute(members, *formation) {
+            if gang.set_back(*formation, now) && gang.compute(members, *formation) {
                 moved.extend(gang.members());
             }
             let stamping = stamps.claim(&key, gang, *formation, now);

@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_types::{
     podgroup::{PodGroup, PodGroupKind},
@@ -249,6 +249,36 @@ fn a_stamp_from_the_future_delays_no_end_even_if_it_can_not_be_repaired() {
     index.settle_stamp(&stamping, Stamped::Failed, at(50));
     assert_eq!((second(stamping.start), end(&mut index)), (50, Some(105)));
     assert_eq!(index.claim_stamp(at(60)).map(|again| again.start), Some(stamping.start));
+}
+
+#[test]
+fn a_clock_that_is_behind_ends_no_member_of_a_gang_early() {
+    for behind in
+        [SignedDuration::from_millis(50), SignedDuration::from_secs(8), SignedDuration::from_hours(1)]
+    {
+        let mut index = with_group(2);
+        let last = pod("b", 4, Some(5));
+        index.apply_pod(&pod("a", 4, Some(4)));
+        index.apply_pod(&last);
+        let ends =
+            |index: &mut CeilingIndex| index.standing(&last).unwrap().expires.map(|(at, _)| second(at));
+        assert_eq!((index.claim_stamp(at(5) - behind), index.next_stamp()), (None, Some(at(5))), "{behind}");
+        assert_eq!(ends(&mut index), Some(105), "{behind}");
+        let stamping = index.claim_stamp(at(5)).unwrap();
+        index.settle_stamp(&stamping, Stamped::Written("2".into()), at(5));
+        assert_eq!((second(stamping.start), ends(&mut index)), (5, Some(105)), "{behind}");
+        assert_eq!(index.next_stamp(), Some(Timestamp::UNIX_EPOCH), "it is checked once more");
+        assert_eq!((index.claim_stamp(at(6)), index.next_stamp()), (None, None), "{behind}");
+    }
+}
+
+#[test]
+fn a_schedulers_stamp_a_little_ahead_of_the_clock_stands() {
+    let mut index = index("100s");
+    index.apply_group(RUNAI, &group("u", 1, Some(6), &json!({"minMember": 7})));
+    index.apply_pod(&pod("a", 0, Some(5)));
+    assert_eq!((index.claim_stamp(at(5)), index.next_stamp()), (None, Some(at(6))));
+    assert_eq!((index.claim_stamp(at(6)), start(&mut index)), (None, Some(6)));
 }
 
 #[test]

@@ -324,7 +324,36 @@ fn a_volcano_group_takes_its_tasks_as_far_as_the_whole_does() {
 }
 
 #[test]
-fn a_start_ahead_of_the_clock_is_set_to_it_though_the_stamp_has_to_wait() {
+fn a_start_that_pods_show_ahead_of_the_clock_is_no_earlier_for_it() {
+    agrees(&[
+        Event::RunaiQueue(1, RunaiObj { ceiling: Some(100_000_000), ..RunaiObj::default() }),
+        Event::Group(GroupObj { min: Some(2), ..GroupObj::default() }),
+        member(1, 4, true),
+        member(2, 5, true),
+        Event::Pass(4_950),
+        Event::ClaimStamps,
+        Event::SettleStamp(0, StampEnd::Written),
+        Event::Pass(50),
+        Event::ClaimStamps,
+        Event::SettleStamp(0, StampEnd::Written),
+    ]);
+}
+
+#[test]
+fn a_start_far_ahead_that_only_a_stamp_shows_is_set_back() {
+    agrees(&[
+        Event::Group(GroupObj { min: Some(2), stamp: Some(900_000), ..GroupObj::default() }),
+        member(1, 100, true),
+        Event::Pass(1_500),
+        Event::ClaimStamps,
+        Event::SettleStamp(0, StampEnd::Written),
+        Event::Pass(120_000),
+        Event::ClaimStamps,
+    ]);
+}
+
+#[test]
+fn a_start_ahead_of_the_clock_waits_for_it_though_its_run_ends_before() {
     let in_group = |uid, scheduled| PodObj {
         uid,
         scheduled: Some(scheduled),

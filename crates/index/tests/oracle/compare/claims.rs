@@ -88,6 +88,11 @@ impl Pair {
             (name, wire::uid_text(of.uid), of.version.to_string(), timestamp(of.start), of.attempts)
         });
         same("claim_stamp", &given.iter().map(written).collect::<Vec<_>>(), &expected.collect())?;
+        for (of, claim) in given.iter().zip(&claims) {
+            let proven = self.model.run(claim.key).and_then(|(_, run)| run.proven());
+            let is_early = proven.is_none_or(|proven| of.start < timestamp(proven));
+            same(format_args!("{} is stamped before its pods started", of.name), &is_early, &false)?;
+        }
         self.seen.note("stamped", given.len());
         self.stamps.extend(given.into_iter().zip(claims));
         Ok(())

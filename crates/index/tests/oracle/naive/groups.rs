@@ -7,7 +7,7 @@ use tenure_types::podgroup::PodGroupKind;
 
 use super::{Naive, lost, readiness, stamps::Stamp};
 use crate::wire::FORMATION;
-use crate::world::{GroupKey, GroupObj, MILLI, Nanos, PodObj, nanos, timestamp};
+use crate::world::{GroupKey, GroupObj, MILLI, Nanos, PodObj, SECOND, nanos, timestamp};
 
 /// The memory of a group, kept as long as there is such a group or a live pod that names it.
 #[derive(Clone, Debug, Default)]
@@ -17,8 +17,10 @@ pub struct Run {
     pub ended: u64,
     /// The oldest creation of a pod that was active in this run.
     oldest: Option<Nanos>,
-    /// The earliest start that was shown in this run.
-    pub shown: Option<Nanos>,
+    /// The earliest start that pods have shown in this run.
+    shown: Option<Nanos>,
+    /// The time to which a start was set back that only a stamp has shown.
+    set_back: Option<Nanos>,
     /// The stamp that the last run left behind.
     pub left: Option<Nanos>,
     /// The queue that the first group of this run named, if that group was deleted or replaced since.
@@ -256,7 +258,7 @@ impl Naive {
                     readiness.note_scheduled(pod);
                 }
                 let run = self.run_mut(key);
-                (run.oldest, run.shown, run.readiness) = (oldest, None, readiness);
+                (run.oldest, run.shown, run.set_back, run.readiness) = (oldest, None, None, readiness);
                 self.note_created(key);
             }
         }
@@ -314,7 +316,7 @@ impl Naive {
         if before.as_ref().map(|group| group.uid) != group.as_ref().map(|group| group.uid) {
             let named = before.as_ref().map(named).filter(|_| !self.active_of(key).is_empty());
             let run = self.run_mut(key);
-            run.shown = None;
+            (run.shown, run.set_back) = (None, None);
             run.fixed = run.fixed.or(named);
         }
         self.run_mut(key).stamp.renew();
@@ -363,14 +365,31 @@ impl Run {
             stamp: time(stamp_of(group)),
             left: time(self.left),
             oldest: time(self.oldest),
-            shown: time(self.shown),
-            latest: self.readiness.scheduled.map(|first| timestamp(first) + FORMATION.0),
+            shown: time(self.shown.into_iter().chain(self.set_back).min()),
+            first_scheduled: time(self.readiness.scheduled),
+            formation: FORMATION,
         }
+    }
+
+    /// Sets back a start that only a stamp shows, and that no clock is ahead by.
+    pub(super) fn set_back(&mut self, start: Nanos, now: Nanos) {
+        if self.shown.is_none() && self.set_back.is_none() && start > now + 60 * SECOND {
+            let second = now.div_euclid(SECOND) * SECOND;
+            self.set_back = Some(self.readiness.scheduled.map_or(second, |first| first.max(second)));
+        }
+    }
+
+    /// The earliest start that the pods prove, as far as a stamp is exact: none of them ends earlier by a stamp of the
+    /// keeper's than its ceiling after this.
+    pub fn proven(&self) -> Option<Nanos> {
+        let formed = self.readiness.scheduled.map(|first| first + FORMATION.0.as_nanos() as Nanos);
+        let start = self.shown.into_iter().chain(self.set_back).chain(formed).min()?;
+        Some(start.div_euclid(SECOND) * SECOND)
     }
 
     fn end(&mut self, left: Option<Nanos>) {
         self.ended += 1;
-        (self.left, self.oldest, self.shown, self.fixed) = (left, None, None, None);
+        (self.left, self.oldest, self.shown, self.set_back, self.fixed) = (left, None, None, None, None);
         self.readiness = Memory::default();
         self.stamp.end();
     }

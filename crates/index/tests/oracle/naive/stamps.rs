@@ -58,11 +58,13 @@ impl Naive {
 
     fn claim_stamp(&mut self, key: GroupKey) -> Option<StampClaim> {
         let (now, id) = (self.now, self.next_id());
-        if self.gangs.get(&key)?.start.is_some_and(|start| start > now) {
-            // no start is ahead of the clock
-            let run = self.run_mut(key);
-            run.shown = Some(run.shown.map_or(now, |shown| shown.min(now)));
+        if let Some(start) = self.gangs.get(&key)?.start {
+            self.run_mut(key).set_back(start, now);
             self.observe_group(key);
+        }
+        // a clock that is behind says nothing of when it was
+        if self.gangs.get(&key)?.start.is_some_and(|start| start > now) {
+            return None;
         }
         let (uid, version) = self.groups.get(&key).map(|group| (group.uid, group.version))?;
         let start = nanos(self.run(key)?.0.to_stamp(crate::world::timestamp(now))?);
