@@ -68,8 +68,7 @@ pub struct PodFacts<'a> {
 pub struct GuardedPod<'a> {
     /// The rules that decide.
     pub rules: Rules<'a>,
-    /// The pod as a victim. If its queue doesn't exist, its workload names no queue: a spelling mistake holds up
-    /// nothing.
+    /// The pod as a victim. If its queue doesn't exist, it has no place: a spelling mistake holds up nothing.
     pub victim: Victim<'a>,
     /// Its priority.
     pub priority: i32,

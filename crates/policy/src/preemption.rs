@@ -36,7 +36,7 @@ pub enum PreemptionKind {
 /// A set of pods that starts and stops as one.
 #[derive(Clone, Debug)]
 pub struct Workload<'a> {
-    /// Its place in the tree of queues.
+    /// Its place in the tree of queues. A pod of it may have another: see [`Victim::place`].
     pub place: Place<'a>,
     /// The time since which it runs; none if it doesn't.
     pub start: Option<Timestamp>,
@@ -63,6 +63,8 @@ impl<'a> Workload<'a> {
 pub struct Victim<'a> {
     /// The workload. Victims of one workload share the same reference.
     pub workload: &'a Workload<'a>,
+    /// Its own place in the tree of queues, whose floor holds. Pods of one workload may name different queues.
+    pub place: Place<'a>,
     /// The number of its subgroup there.
     pub subgroup: usize,
     /// Its progress.
@@ -118,7 +120,8 @@ impl<'t> Rules<'t> {
     /// True if a victim may be considered for preemption by a workload of its own leaf queue. Elastic ones always may:
     /// the validator sees to them.
     pub fn preempt_filter(&self, victim: &Workload<'_>, pool: Option<&str>) -> bool {
-        victim.is_elastic() || self.within(PreemptionKind::Preempt, None, victim, pool).is_none()
+        victim.is_elastic()
+            || self.within(PreemptionKind::Preempt, None, (victim, &victim.place), pool).is_none()
     }
 
     /// True if a victim may be considered for reclaim by a workload of another leaf queue. Elastic ones always may: the
@@ -129,7 +132,8 @@ impl<'t> Rules<'t> {
         victim: &Workload<'_>,
         pool: Option<&str>,
     ) -> bool {
-        victim.is_elastic() || self.within(PreemptionKind::Reclaim, preemptor, victim, pool).is_none()
+        victim.is_elastic()
+            || self.within(PreemptionKind::Reclaim, preemptor, (victim, &victim.place), pool).is_none()
     }
 
     /// True if a scenario within a queue leaves its minimum to every elastic workload within its floor.
@@ -153,7 +157,7 @@ impl<'t> Rules<'t> {
         scenario.iter().all(|Evicted { workload, subgroup, pool, .. }| {
             let left = all.get(&ptr::from_ref(*workload)).and_then(|going| going.left(workload, *subgroup));
             let is_enough = left.is_none_or(|left| left.is_enough());
-            is_enough || self.within(kind, preemptor, workload, *pool).is_none()
+            is_enough || self.within(kind, preemptor, (workload, &workload.place), *pool).is_none()
         })
     }
 
@@ -191,9 +195,9 @@ impl<'t> Rules<'t> {
 
     /// True if neither its floor nor its class protects a victim, no matter which others go.
     pub fn is_free(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>) -> bool {
-        let Victim { workload, pool, class, scheduled_at, .. } = *victim;
-        let kind = workload.place.kind(&preemptor.place);
-        self.within(kind, preemptor.place.queue(), workload, pool).is_none()
+        let Victim { workload, place, pool, class, scheduled_at, .. } = *victim;
+        let kind = place.kind(&preemptor.place);
+        self.within(kind, preemptor.place.queue(), (workload, &place), pool).is_none()
             && !toleration::judge(class, scheduled_at, &preemptor.claim, self.now).is_exempt()
     }
 
@@ -205,7 +209,7 @@ impl<'t> Rules<'t> {
     /// The same for an unknown preemptor: against the possible preemptor with the weakest claim. Its priority is just above
     /// the victim's, and its queue is one against which the victim's floor holds for longest.
     pub fn against_anybody(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {
-        let reclaim = self.floors.longest_reclaim(self.tree, victim.workload.place.queue(), victim.pool);
+        let reclaim = self.floors.longest_reclaim(self.tree, victim.place.queue(), victim.pool);
         let [within, across] = self.against_unknown(victim, priority, reclaim);
         if across.lasts() > within.lasts() { across } else { within }
     }
@@ -213,7 +217,7 @@ impl<'t> Rules<'t> {
     /// The same by the weaker of both floors: against a preemptor in the queue against which the victim's floor holds for
     /// shortest. The victim's toleration counts as in [`Self::against_anybody`].
     pub fn against_weaker_floor(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {
-        let reclaim = self.floors.shortest_reclaim(self.tree, victim.workload.place.queue(), victim.pool);
+        let reclaim = self.floors.shortest_reclaim(self.tree, victim.place.queue(), victim.pool);
         let [within, across] = self.against_unknown(victim, priority, reclaim);
         if across.lasts() < within.lasts() { across } else { within }
     }
@@ -223,8 +227,8 @@ impl<'t> Rules<'t> {
     fn against_unknown(&self, victim: &Victim<'_>, priority: i32, reclaim: Floor<'t>) -> [Ruling<'t>; 2] {
         let claim =
             toleration::PreemptorClaim { priority: priority.saturating_add(1), never_preempts: false };
-        let within = self.floor(PreemptionKind::Preempt, None, victim.workload, victim.pool);
-        let across = victim.workload.place.name().map(|_| reclaim);
+        let within = self.floor(PreemptionKind::Preempt, None, &victim.place, victim.pool);
+        let across = victim.place.name().map(|_| reclaim);
         let mut going = Going::default();
         going.add(victim.workload, victim.subgroup, u32::from(victim.progress == Progress::Running));
         [(PreemptionKind::Preempt, within), (PreemptionKind::Reclaim, across)]
@@ -232,9 +236,8 @@ impl<'t> Rules<'t> {
     }
 
     fn rule(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &Going) -> Ruling<'t> {
-        let workload = victim.workload;
-        let kind = workload.place.kind(&preemptor.place);
-        let floor = self.floor(kind, preemptor.place.queue(), workload, victim.pool);
+        let kind = victim.place.kind(&preemptor.place);
+        let floor = self.floor(kind, preemptor.place.queue(), &victim.place, victim.pool);
         self.ruling(kind, floor, preemptor.claim, victim, going)
     }
 
@@ -271,11 +274,11 @@ impl<'t> Rules<'t> {
         &self,
         kind: PreemptionKind,
         preemptor: Option<QueueId>,
-        victim: &Workload<'_>,
+        victim: &Place<'_>,
         pool: Option<&str>,
     ) -> Option<Floor<'t>> {
-        victim.place.name()?;
-        let victim = victim.place.queue();
+        victim.name()?;
+        let victim = victim.queue();
         Some(match kind {
             PreemptionKind::Preempt => self.floors.preempt(self.tree, victim, pool),
             PreemptionKind::Reclaim => self.floors.reclaim(self.tree, preemptor, victim, pool),
@@ -286,10 +289,10 @@ impl<'t> Rules<'t> {
         &self,
         kind: PreemptionKind,
         preemptor: Option<QueueId>,
-        victim: &Workload<'_>,
+        (workload, place): (&Workload<'_>, &Place<'_>),
         pool: Option<&str>,
     ) -> Option<Timestamp> {
-        protected_until(victim.start, &self.floor(kind, preemptor, victim, pool)?, self.now)
+        protected_until(workload.start, &self.floor(kind, preemptor, place, pool)?, self.now)
     }
 }
 

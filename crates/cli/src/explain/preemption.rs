@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tenure_policy::{
     gang::progress,
-    preemption::{PreemptionKind, Preemptor, Rule, Rules, Ruling, Victim},
+    preemption::{Place, PreemptionKind, Preemptor, Rule, Rules, Ruling, Victim},
     toleration,
 };
 use tenure_types::projection::Pod;
@@ -115,8 +115,7 @@ impl<'s> Question<'s> {
     ) -> Result<PreemptionExplanation> {
         let Self { snapshot, .. } = self;
         let aggressor = snapshot.pod(preemptor)?;
-        let place = snapshot.index.workload(aggressor).0.place;
-        let preemptor = Preemptor { place, claim: self.claim(aggressor) };
+        let preemptor = Preemptor { place: self.place(aggressor), claim: self.claim(aggressor) };
         let pods: Vec<&Pod> = victims.iter().map(|victim| snapshot.pod(victim)).collect::<Result<_>>()?;
         let mut gangs = HashMap::new();
         for pod in &pods {
@@ -147,12 +146,17 @@ impl<'s> Question<'s> {
     fn victim<'g>(&'g self, pod: &'g Pod, gang: &'g NamedWorkload<'_>) -> Victim<'g> {
         Victim {
             workload: &gang.workload,
+            place: self.place(pod),
             subgroup: gang.workload.shape.subgroup(pod),
             progress: progress(pod),
             pool: self.pool.or_else(|| self.snapshot.pool(pod)),
             class: self.snapshot.class_state(pod),
             scheduled_at: pod.scheduled_at().map(|at| at.0),
         }
+    }
+
+    fn place<'g>(&'g self, pod: &'g Pod) -> Place<'g> {
+        self.snapshot.index.workload(pod).0.place
     }
 
     fn claim(&self, pod: &Pod) -> toleration::PreemptorClaim {
@@ -169,7 +173,7 @@ impl<'s> Question<'s> {
         gang: &NamedWorkload<'_>,
     ) -> Vec<String> {
         let mut because = vec![format!("its workload is {}", gang.name)];
-        because.extend(ruling.because(preemptor, &gang.workload.place, self.snapshot.now));
+        because.extend(ruling.because(preemptor, &self.place(pod), self.snapshot.now));
         if ruling.start.is_some() && ruling.floor.is_some() {
             because.push(format!("the start time is from {}", gang.start_from));
         }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use tenure_policy::{
     gang::Progress,
     guard::{Asked, GuardVerdict, GuardedPod, Nominated, PodFacts, spared},
-    preemption::{Place, Preemptor, Rules, Victim},
+    preemption::{Place, Preemptor, Rules},
     toleration,
 };
 use tenure_types::projection::Pod;
@@ -62,14 +62,13 @@ impl PlacementIndex {
         let mut workloads = WorkloadCache::new(self, guarding.rules.tree);
         let here = workloads.here(uid, pod);
         let pool = node.and_then(|node| self.pool(guarding.rules.floors, node));
-        let Some(victim) = here.victim(&workloads, pool) else { return found.verdict(asked) };
-        let mut workload = victim.workload.clone();
-        if workload.place.queue().is_none() {
-            workload.place = Place::default();
+        let Some(mut victim) = here.victim(&workloads, pool) else { return found.verdict(asked) };
+        if victim.place.queue().is_none() {
+            victim.place = Place::default();
         }
         found.known = Some(GuardedPod {
             rules: guarding.rules,
-            victim: Victim { workload: &workload, ..victim },
+            victim,
             priority: pod.priority,
             class: pod.class.as_deref(),
             nominated: node.map(|node| self.nominated(guarding, node)).unwrap_or_default(),
@@ -87,10 +86,7 @@ impl PlacementIndex {
         let waiting = self.reader.places.nominated_to(node);
         let waiting = waiting.filter_map(|uid| {
             let pod = self.reader.places.get(uid)?;
-            let place = Place::find(
-                guarding.rules.tree,
-                self.queue(pod, self.objects.gangs.counted(pod.memberships()).map(|(group, _)| group)),
-            );
+            let place = Place::find(guarding.rules.tree, self.queue(pod));
             let claim =
                 toleration::PreemptorClaim { priority: pod.priority, never_preempts: pod.never_preempts };
             let preemptor = Preemptor { place, claim };

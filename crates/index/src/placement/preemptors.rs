@@ -70,7 +70,7 @@ impl PlacementIndex {
             priority: pod.priority,
             never_preempts: pod.never_preempts,
             scheduler: self.reader.schedulers.0.get(&id).map(ArcStr::as_str).unwrap_or_default(),
-            queue: self.queue(pod, self.objects.gangs.counted(pod.memberships()).map(|(group, _)| group)),
+            queue: self.queue(pod),
             nominated: pod.nominated.as_deref(),
         })
     }

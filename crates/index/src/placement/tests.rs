@@ -303,6 +303,72 @@ fn a_pod_of_another_controller_that_joins_a_gang_takes_no_floor_from_it() {
     assert_ne!(world.asked(&["a", "b"]), keep_of_group(&["a", "b"]), "and no more than one");
 }
 
+/// Of a coscheduling group of two, which names no queue.
+fn of_two(name: &str, more: &Value) -> Value {
+    let mut of_two =
+        pod(name, 60, &json!({"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}}));
+    merge(&mut of_two, more);
+    of_two
+}
+
+fn with_two(pods: &[Value]) -> World {
+    let mut world = World::new(pods);
+    let group = json!({"metadata": {"namespace": "ns", "name": "g", "uid": "g"}, "spec": {"minMember": 2}});
+    world.index.apply_group(PodGroupKind::Coscheduling, &serde_json::from_value(group).unwrap());
+    world.index.settle();
+    world
+}
+
+fn in_queue(name: &str) -> Value {
+    json!({"metadata": {"labels": {"kai.scheduler/queue": name}}})
+}
+
+#[test]
+fn a_pod_that_waits_changes_no_floor_of_a_running_member_of_its_gang() {
+    let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true});
+    let of_job = json!({"metadata": {"ownerReferences": [owner]}});
+    for runs_in in ["q", ""] {
+        let mut running = of_job.clone();
+        merge(&mut running, &in_queue(runs_in));
+        let mut world = with_two(&["a", "b"].map(|name| of_two(name, &running)));
+        let is_protected = |world: &World| is_protected(&world.asked(&["a"]), Rule::PreemptMinRuntime);
+        assert_eq!(is_protected(&world), runs_in == "q");
+        // some of them sort before the others
+        for number in 0..20 {
+            let mut waiting = of_two(&format!("waiting-{number}"), &in_queue("q"));
+            merge(&mut waiting, &json!({"spec": {"nodeName": null}, "status": {"conditions": []}}));
+            if runs_in == "q" {
+                merge(&mut waiting, &in_queue("other"));
+            }
+            world.apply(&waiting);
+        }
+        assert_eq!(is_protected(&world), runs_in == "q", "{runs_in:?}");
+    }
+}
+
+#[test]
+fn members_of_a_gang_in_different_queues_have_each_the_floor_of_its_own() {
+    let world = with_two(&[of_two("a", &json!({})), of_two("b", &in_queue("other"))]);
+    assert!(is_protected(&world.asked(&["a"]), Rule::PreemptMinRuntime));
+    assert_eq!(world.asked(&["b"]), keep_of_group(&["b"]), "there is no floor to reclaim");
+    let world = with_two(&[of_two("a", &in_queue("")), of_two("b", &json!({}))]);
+    assert!(is_protected(&world.asked(&["a"]), Rule::PreemptMinRuntime), "it names none");
+}
+
+#[test]
+fn a_group_that_is_made_for_a_running_pod_changes_no_floor() {
+    let named = json!({"metadata": {"annotations": {"pod-group-name": "g"}}});
+    for (made, expected) in [("2026-01-01T00:58:59Z", false), ("2026-01-01T00:59:01Z", true)] {
+        let mut world = World::new(&[pod("a", 60, &named)]);
+        let metadata = json!({"namespace": "ns", "name": "g", "uid": "g", "creationTimestamp": made});
+        let group = json!({"metadata": metadata, "spec": {"minMember": 1, "queue": "other"}});
+        world.index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
+        world.index.settle();
+        let answer = world.asked(&["a"]);
+        assert_eq!(is_protected(&answer, Rule::PreemptMinRuntime), expected, "{made}: {answer:?}");
+    }
+}
+
 #[test]
 fn workers_without_a_minimum_of_their_own_are_part_of_the_gangs() {
     let annotations = |task: &str| json!({"scheduling.k8s.io/group-name": "g", "volcano.sh/task-spec": task});

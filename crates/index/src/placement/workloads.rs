@@ -4,6 +4,7 @@
 use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault, num::NonZeroU64};
 
 use tenure_policy::{
+    gang::Progress,
     preemption::{Place, Victim, Workload},
     toleration::ClassState,
     tree::QueueTree,
@@ -13,6 +14,7 @@ use super::{PlacementIndex, PodRecord, Taken};
 use crate::{
     Uid,
     podgroups::{Counted, GangId, Membership},
+    times::Milliseconds,
     uid::UidHasher,
 };
 
@@ -27,8 +29,10 @@ pub struct WorkloadCache<'q, 'i> {
     of_groups: ByAddress<GangId, usize>,
     /// The workloads of pods that count apart from others of their group, by their controller.
     of_crews: ByAddress<(GangId, Option<NonZeroU64>), usize>,
-    /// Pods share them. None if there is no group that they name.
-    of_memberships: ByAddress<*const Membership, Option<InGroup>>,
+    /// Pods share them.
+    of_memberships: ByAddress<*const Membership, Named<'i>>,
+    /// The queues of running pods that name none, by their group.
+    lent: ByAddress<GangId, Option<&'i str>>,
     classes: ByAddress<*const u8, ClassState>,
     places: ByAddress<*const u8, Place<'i>>,
 }
@@ -40,12 +44,24 @@ pub struct InGroup {
     pub subgroup: usize,
 }
 
+/// The group that pods name.
+#[derive(Clone, Copy, Default)]
+struct Named<'i> {
+    /// None if there is no such group.
+    in_group: Option<InGroup>,
+    queue: Option<GroupQueue<'i>>,
+}
+
+/// The queue that a group names, and when the group was made.
+type GroupQueue<'i> = (&'i str, Option<Milliseconds>);
+
 /// A pod with its workload.
 pub struct Here<'o, 'i> {
     /// Its uid as its scheduler writes it, if the scheduler has named it.
     pub text: Option<&'o Cow<'i, str>>,
     pub uid: Uid,
     pub pod: &'i PodRecord,
+    place: Place<'i>,
     class: ClassState,
     of: Of<'i>,
 }
@@ -83,7 +99,8 @@ impl<'i> Here<'_, 'i> {
             Of::Itself(workload) => (workload, 0),
         };
         let PodRecord { progress, scheduled, .. } = *self.pod;
-        Some(Victim { workload, subgroup, progress, pool, class: self.class, scheduled_at: scheduled })
+        let Self { place, class, .. } = *self;
+        Some(Victim { workload, place, subgroup, progress, pool, class, scheduled_at: scheduled })
     }
 }
 
@@ -96,6 +113,7 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
             of_groups: HashMap::default(),
             of_crews: HashMap::default(),
             of_memberships: HashMap::default(),
+            lent: HashMap::default(),
             classes: HashMap::default(),
             places: HashMap::default(),
         }
@@ -104,9 +122,11 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
     /// Finds the workload of a pod.
     pub fn here<'o>(&mut self, uid: Uid, pod: &'i PodRecord) -> Here<'o, 'i> {
         let class = self.class(pod);
-        let group = if pod.memberships().is_empty() { None } else { self.in_group(pod) };
-        let itself = || Of::Itself(Workload::alone(self.place(pod, None), pod.scheduled));
-        Here { text: None, uid, pod, class, of: group.map_or_else(itself, Of::Group) }
+        let Named { in_group, queue } = self.named(pod);
+        let queue = pod.queue_with(queue).or_else(|| self.lent(pod));
+        let place = self.place(queue);
+        let itself = || Of::Itself(Workload::alone(place, pod.scheduled));
+        Here { text: None, uid, pod, place, class, of: in_group.map_or_else(itself, Of::Group) }
     }
 
     fn class(&mut self, pod: &PodRecord) -> ClassState {
@@ -115,23 +135,40 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         *self.classes.entry(name.as_ptr()).or_insert_with(find)
     }
 
-    fn in_group(&mut self, pod: &'i PodRecord) -> Option<InGroup> {
+    fn named(&mut self, pod: &'i PodRecord) -> Named<'i> {
         let memberships = pod.memberships();
+        if memberships.is_empty() {
+            return Named::default();
+        }
         if let Some(known) = self.of_memberships.get(&memberships.as_ptr()) {
             return *known;
         }
-        let in_group = self.index.objects.gangs.counted(memberships).map(|(counted, of)| {
-            let all = self.of_groups.get(&counted.id()).copied().unwrap_or_else(|| self.add(pod, counted));
+        let gangs = &self.index.objects.gangs;
+        let queue = gangs.queue_and_making(memberships);
+        let in_group = gangs.counted(memberships).map(|(counted, of)| {
+            let place = queue.map(|(name, _)| name);
+            let all = self.of_groups.get(&counted.id()).copied().unwrap_or_else(|| self.add(place, counted));
             let crew = self.of_crews.get(&(counted.id(), of.controller)).copied();
             InGroup { group: crew.unwrap_or(all), subgroup: counted.number(of) }
         });
-        self.of_memberships.insert(memberships.as_ptr(), in_group);
-        in_group
+        let named = Named { in_group, queue };
+        self.of_memberships.insert(memberships.as_ptr(), named);
+        named
     }
 
-    /// Adds the workload of a group, and those of its crews; returns the number of the first.
-    fn add(&mut self, pod: &'i PodRecord, counted: Counted<'i>) -> usize {
-        let (place, start, shape) = (self.place(pod, Some(counted)), counted.start(), counted.shape());
+    /// The queue of another member, for a pod that names none.
+    fn lent(&mut self, pod: &'i PodRecord) -> Option<&'i str> {
+        let (group, _) = self.index.objects.gangs.counted(pod.memberships())?;
+        let lent = || self.index.lent(pod, group);
+        if pod.progress == Progress::Waiting {
+            return lent();
+        }
+        *self.lent.entry(group.id()).or_insert_with(lent)
+    }
+
+    /// Adds the workload of a group in a queue, and those of its crews; returns the number of the first.
+    fn add(&mut self, queue: Option<&'i str>, counted: Counted<'i>) -> usize {
+        let (place, start, shape) = (self.place(queue), counted.start(), counted.shape());
         let pods = counted.count();
         let crews = counted.crews(&pods);
         let all = self.groups.len();
@@ -144,19 +181,42 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         all
     }
 
-    /// Where the workload of a pod is, which is that of its group, if it is in one.
-    fn place(&mut self, pod: &'i PodRecord, group: Option<Counted<'i>>) -> Place<'i> {
-        let Some(queue) = self.index.queue(pod, group) else { return Place::default() };
+    fn place(&mut self, queue: Option<&'i str>) -> Place<'i> {
+        let Some(queue) = queue else { return Place::default() };
         *self.places.entry(queue.as_ptr()).or_insert_with(|| Place::find(self.tree, Some(queue)))
     }
 }
 
+impl PodRecord {
+    /// The queue of a pod whose group names this one, if it does: that of the group, else the one that it names itself. A
+    /// group that was made after the pod was scheduled moves it to no other queue, to no shorter floor and no longer one.
+    fn queue_with<'i>(&'i self, of_group: Option<GroupQueue<'i>>) -> Option<&'i str> {
+        let own = self.queue.as_deref();
+        let is_late = |made: Option<Milliseconds>| {
+            made.zip(self.scheduled).is_some_and(|(made, at)| made.get() > at.as_millisecond())
+        };
+        of_group.filter(|(_, made)| own.is_none() || !is_late(*made)).map(|(name, _)| name).or(own)
+    }
+}
+
 impl PlacementIndex {
-    /// The queue of a pod's workload, which is in this group: that of its `PodGroup`, even if that is gone, else that of the
-    /// first of its pods that names one, so that it is always the same.
-    pub(super) fn queue<'i>(&'i self, pod: &'i PodRecord, group: Option<Counted<'i>>) -> Option<&'i str> {
-        let queue_of = |uid: &Uid| self.reader.places.get(*uid)?.queue.as_deref();
-        let of_members = || group?.members().iter().find_map(queue_of);
-        self.objects.gangs.queue(pod.memberships()).or_else(of_members).or(pod.queue.as_deref())
+    /// The queue of a pod: as the pod and its group say, or a member lends it.
+    pub(super) fn queue<'i>(&'i self, pod: &'i PodRecord) -> Option<&'i str> {
+        let gangs = &self.objects.gangs;
+        let lent = || self.lent(pod, gangs.counted(pod.memberships())?.0);
+        pod.queue_with(gangs.queue_and_making(pod.memberships())).or_else(lent)
+    }
+
+    /// The queue of the member of a group that was scheduled first of those that name one, so that it is always the
+    /// same. One that waits lends its queue to others that wait, and to no pod that runs: users may make such pods at any
+    /// time.
+    fn lent<'i>(&'i self, pod: &PodRecord, group: Counted<'i>) -> Option<&'i str> {
+        let waits = |of: &PodRecord| of.progress == Progress::Waiting;
+        let members = group.members().iter().filter_map(|uid| Some((uid, self.reader.places.get(*uid)?)));
+        let lenders = members.filter_map(|(uid, of)| {
+            let order = (waits(of), of.scheduled.is_none(), of.scheduled, *uid);
+            Some((order, of.queue.as_deref()?)).filter(|_| waits(pod) || !waits(of))
+        });
+        lenders.min_by_key(|(order, _)| *order).map(|(_, queue)| queue)
     }
 }

@@ -141,11 +141,9 @@ impl Gangs {
             (of.is_grouped, of.start, of.lacking) = (true, gang.start, gang.lacking());
             of.own = of.own.into_iter().chain(group.own).min();
         }
-        // that of a group that is gone, too, while its pods run
         let queue = |kind| {
-            let of = memberships.iter().find(|of| of.group.kind == kind)?;
-            let gang = self.by_key.get(&of.group)?;
-            Some(GroupQueue { name: gang.queue()?.clone(), made: gang.made() })
+            let (name, made) = self.named(memberships, kind)?;
+            Some(GroupQueue { name: name.clone(), made })
         };
         (of.runai, of.tensorstack) = (queue(PodGroupKind::Runai), queue(PodGroupKind::Tensorstack));
         of
@@ -195,8 +193,23 @@ impl Gangs {
 
     /// The queue of the run.ai family that the groups name.
     pub fn queue(&self, memberships: &[Membership]) -> Option<&str> {
-        let group = memberships.iter().find(|of| of.group.kind == PodGroupKind::Runai)?;
-        self.by_key.get(&group.group)?.queue().map(ArcStr::as_str)
+        self.queue_and_making(memberships).map(|(queue, _)| queue)
+    }
+
+    /// The same, and when the group was made.
+    pub fn queue_and_making(&self, memberships: &[Membership]) -> Option<(&str, Option<Milliseconds>)> {
+        self.named(memberships, PodGroupKind::Runai).map(|(queue, made)| (queue.as_str(), made))
+    }
+
+    /// The queue that a group of a kind names, even if it is gone while its pods run, and when it was made.
+    fn named(
+        &self,
+        memberships: &[Membership],
+        kind: PodGroupKind,
+    ) -> Option<(&ArcStr, Option<Milliseconds>)> {
+        let of = memberships.iter().find(|of| of.group.kind == kind)?;
+        let gang = self.by_key.get(&of.group)?;
+        Some((gang.queue()?, gang.made()))
     }
 
     /// The queue that a group of the run.ai family names.

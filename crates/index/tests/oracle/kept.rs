@@ -290,6 +290,40 @@ fn a_member_that_names_no_queue_takes_no_protection_from_the_others_of_its_gang(
 }
 
 #[test]
+fn a_pod_that_waits_moves_no_running_pod_of_its_gang_to_another_queue() {
+    let kind = PodGroupKind::Coscheduling;
+    let groups = [None, None, Some(0), None, None];
+    let group = GroupObj { kind, min: Some(2), ..GroupObj::default() };
+    let running = |uid| {
+        let controller = Some((OwnerKind::Job, 5));
+        Event::Pod(PodObj { groups, controller, ..placed(uid, 5, Some(1), None) })
+    };
+    let waiting = |uid| Event::Pod(PodObj { uid, runai: Some(3), groups, ..PodObj::default() });
+    for uid in [0, 4, 9] {
+        agrees(&[floor(), Event::Group(group.clone()), running(5), running(7), waiting(uid), ask(1)]);
+    }
+}
+
+#[test]
+fn members_of_a_gang_have_each_the_floor_of_its_own_queue() {
+    let kind = PodGroupKind::Coscheduling;
+    let groups = [None, None, Some(0), None, None];
+    let group = GroupObj { kind, min: Some(2), ..GroupObj::default() };
+    let member = |uid, queue| Event::Pod(PodObj { groups, ..placed(uid, 5, Some(queue), None) });
+    for victims in 1..=3 {
+        agrees(&[floor(), Event::Group(group.clone()), member(1, 3), member(3, 1), ask(victims)]);
+    }
+}
+
+#[test]
+fn a_group_that_is_made_for_a_running_pod_does_not_change_its_floor() {
+    for made in [4_000, 6_000] {
+        let group = GroupObj { queue: Some(3), created: Some(made), ..GroupObj::default() };
+        agrees(&[floor(), Event::Pod(placed(1, 5, Some(1), Some(0))), Event::Group(group), ask(1)]);
+    }
+}
+
+#[test]
 fn a_pod_of_which_it_is_not_known_since_when_it_is_there_is_no_substitute() {
     let bound = PodObj { scheduled: None, ..placed(1, 5, Some(1), None) };
     agrees(&[floor(), Event::Pod(bound), Event::Pod(placed(7, 5, Some(1), None)), ask(1)]);

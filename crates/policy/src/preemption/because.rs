@@ -25,7 +25,7 @@ impl PreemptionKind {
 }
 
 impl Ruling<'_> {
-    /// Returns the reasons, in the order in which they were found. `victim` is the place of the victim's workload.
+    /// Returns the reasons, in the order in which they were found. `victim` is the place of the victim.
     pub fn because(&self, preemptor: &Preemptor<'_>, victim: &Place<'_>, now: Timestamp) -> Vec<String> {
         // all of them, so that a rule that is added is explained here
         let Self { rule: _, until: _, start: _, kind, floor, floor_until, left, toleration, progress } = self;

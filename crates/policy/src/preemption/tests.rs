@@ -84,6 +84,7 @@ pub fn of_subgroups(minimum: u32, subgroups: &[Subgroup]) -> Workload<'static> {
 fn victim<'a>(workload: &'a Workload<'a>, subgroup: usize) -> Victim<'a> {
     Victim {
         workload,
+        place: workload.place,
         subgroup,
         progress: Progress::Running,
         pool: None,
