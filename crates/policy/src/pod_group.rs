@@ -41,7 +41,7 @@ pub enum StampChange {
     Admitted,
     /// A missing stamp was set.
     Stamped,
-    /// A stamp in the future was set to now.
+    /// A stamp further in the future than clocks differ was set to now.
     Clamped,
     /// The change of a user who may not make it was undone.
     Reverted,
@@ -125,7 +125,10 @@ impl StampWrite<'_> {
         let may = self.trusted || is_kept || self.is_ours(old, &shown, now);
         let given = if may { self.stamp } else { old };
         let (stamp, change) = match given.map(|text| (text, start::read(text))) {
-            Some((_, Some(at))) if at > now => (Some(start::write(now)), StampChange::Clamped),
+            // by the clock of this machine, which may be behind: an earlier stamp would end the run early
+            Some((_, Some(at))) if !start::is_about(at, now) => {
+                (Some(start::write(now)), StampChange::Clamped)
+            }
             Some((text, Some(_))) => (Some(text.to_owned()), StampChange::Admitted),
             Some((_, None)) => (stamp(&shown, now), StampChange::Dropped),
             // who may remove it knows better than the status
@@ -151,7 +154,9 @@ impl StampWrite<'_> {
             None => match shown() {
                 Shown::Nothing => false,
                 Shown::Running => is_now,
-                Shown::Since(since) => at <= now && text == start::write(since) || is_now && at < since,
+                Shown::Since(since) => {
+                    start::is_about(at, now) && text == start::write(since) || is_now && at < since
+                }
             },
         }
     }
@@ -162,7 +167,7 @@ fn stamp(shown: impl FnOnce() -> Shown, now: Timestamp) -> Option<String> {
     match shown() {
         Shown::Nothing => None,
         Shown::Running => Some(start::write(now)),
-        Shown::Since(at) => Some(start::write(at.min(now))),
+        Shown::Since(at) => Some(start::write(if start::is_about(at, now) { at } else { now })),
     }
 }
 

@@ -88,7 +88,8 @@ impl RunFacts {
     }
 }
 
-fn is_about(stamp: Timestamp, shown: Timestamp) -> bool {
+/// True if a stamp is later than this time by no more than clocks differ.
+pub(crate) fn is_about(stamp: Timestamp, shown: Timestamp) -> bool {
     stamp.duration_since(shown) <= SKEW
 }
 
