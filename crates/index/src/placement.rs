@@ -151,6 +151,12 @@ impl PlacementIndex {
         self.objects.moved = Moved::default();
     }
 
+    /// True if [`Self::settle`] has nothing to do.
+    pub fn is_settled(&self) -> bool {
+        let Moved { all, owners, pods } = &self.objects.moved;
+        self.objects.gangs.are_computed() && !all && owners.is_empty() && pods.is_empty()
+    }
+
     /// Adds or updates a `PriorityClass`.
     pub fn apply_class(&mut self, class: &PriorityClass) {
         let name = class.metadata.name.clone().unwrap_or_default();

@@ -243,6 +243,11 @@ impl Gangs {
         }
     }
 
+    /// True if no start may have changed since [`Self::moved`] was last asked.
+    pub fn are_computed(&self) -> bool {
+        self.changed.is_empty() && self.moved.is_empty()
+    }
+
     /// Pods whose workload has another queue, ceiling or start than when this was last asked.
     pub fn moved(&mut self) -> HashSet<Uid> {
         self.compute();

@@ -4,6 +4,7 @@
 //! parent of subgroups takes so many of these to meet their minimums; and the whole takes so many pods besides.
 
 mod counts;
+mod crews;
 mod tree;
 
 use jiff::Timestamp;
@@ -13,6 +14,7 @@ use tenure_types::{
 };
 
 pub use counts::{Counts, Headcount};
+pub use crews::Crews;
 use tree::SubgroupTree;
 
 /// The subgroup of pods that name none.
@@ -136,19 +138,11 @@ impl Shape {
         Headcount::new(self, &live, running)
     }
 
-    /// Returns the headcounts of an elastic workload by controller, of the controllers whose pods alone meet the
-    /// minimums. So pods of another controller that join the workload make none of these dispensable. Takes, for each
+    /// Sorts the pods of an elastic workload by controller. Where the pods of a controller alone meet the minimums, they
+    /// count alone: so pods of another controller that join the workload make none of them dispensable. Takes, for each
     /// pod, its controller, the number of its subgroup, and true if it runs.
-    pub fn crews<C: Ord + Copy>(&self, pods: impl Iterator<Item = (C, usize, bool)>) -> Vec<(C, Headcount)> {
-        let mut pods: Vec<_> = pods.collect();
-        pods.sort_unstable();
-        let least = usize::try_from(self.least()).unwrap_or(usize::MAX);
-        let crews = pods.chunk_by(|one, other| one.0 == other.0).filter(|crew| crew.len() >= least);
-        let tallied = crews.filter_map(|crew| {
-            let (controller, ..) = crew.first()?;
-            Some((*controller, self.tally(crew.iter().map(|(_, number, runs)| (*number, *runs)))))
-        });
-        tallied.filter(|(_, crew)| crew.are_enough()).collect()
+    pub fn crews<C: Ord + Copy>(&self, pods: impl Iterator<Item = (C, usize, bool)>) -> Crews<C> {
+        Crews::new(self, pods)
     }
 
     /// Returns the start that pods show: the moment at which the scheduled pods met the minimums. None if they don't.

@@ -24,8 +24,13 @@ use tenure_types::{
 pub struct Placement(Arc<RwLock<PlacementIndex>>);
 
 impl Placement {
-    /// Reads the index.
+    /// Reads the index. As long as nothing changes, any number of readers do so at once.
     pub fn look<T>(&self, look: impl FnOnce(&PlacementIndex) -> T) -> T {
+        let index = self.0.read();
+        if index.is_settled() {
+            return look(&index);
+        }
+        drop(index);
         let mut index = self.0.write();
         index.settle();
         look(&RwLockWriteGuard::downgrade(index))

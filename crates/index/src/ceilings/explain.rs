@@ -86,9 +86,9 @@ impl CeilingIndex {
         let place = Place::find(self.tree(), gangs.queue(&memberships).or_else(own));
         if let Some((group, of)) = gangs.counted(&memberships) {
             let all = group.count();
-            let mut crews = group.crews(&all).into_iter();
-            let pods = crews.find(|(crew, _)| *crew == of.controller).map_or(all, |(_, crew)| crew);
             let (start, shape) = (group.start(), group.shape());
+            let crew = group.crews(&all).and_then(|crews| crews.count(shape, of.controller));
+            let pods = crew.unwrap_or(all);
             return (Workload { place, start, shape, pods }, group.number(of));
         }
         let runs = progress(pod) == Progress::Running;

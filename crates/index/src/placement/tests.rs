@@ -305,8 +305,7 @@ fn a_pod_of_another_controller_that_joins_a_gang_takes_no_floor_from_it() {
 
 /// Of a coscheduling group of two, which names no queue.
 fn of_two(name: &str, more: &Value) -> Value {
-    let mut of_two =
-        pod(name, 60, &json!({"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}}));
+    let mut of_two = pod(name, 60, &json!({"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}}));
     merge(&mut of_two, more);
     of_two
 }
@@ -367,6 +366,25 @@ fn a_group_that_is_made_for_a_running_pod_changes_no_floor() {
         let answer = world.asked(&["a"]);
         assert_eq!(is_protected(&answer, Rule::PreemptMinRuntime), expected, "{made}: {answer:?}");
     }
+}
+
+#[test]
+fn of_many_controllers_of_a_gang_only_the_pods_of_those_are_counted_that_are_asked_about() {
+    let of = |name: String| {
+        let owner =
+            json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": name, "controller": true});
+        of_two(&name, &json!({"metadata": {"ownerReferences": [owner]}}))
+    };
+    let pods: Vec<Value> = (0..100).map(|number| of(number.to_string())).collect();
+    let mut world = with_two(&pods);
+    let group = json!({"metadata": {"namespace": "ns", "name": "g", "uid": "g"}, "spec": {"minMember": 1}});
+    world.index.apply_group(PodGroupKind::Coscheduling, &serde_json::from_value(group).unwrap());
+    world.index.settle();
+    let mut workloads = workloads::WorkloadCache::new(&world.index, &world.tree);
+    for uid in ["7", "8", "7"].map(Uid::of) {
+        workloads.here(uid, world.index.reader.places.get(uid).unwrap());
+    }
+    assert_eq!(workloads.counted(), 3, "the group, and the pods of two controllers");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault, num::NonZeroU64};
 
 use tenure_policy::{
-    gang::Progress,
+    gang::{Crews, Progress},
     preemption::{Place, Victim, Workload},
     toleration::ClassState,
     tree::QueueTree,
@@ -27,8 +27,10 @@ pub struct WorkloadCache<'q, 'i> {
     tree: &'q QueueTree,
     groups: Vec<Workload<'i>>,
     of_groups: ByAddress<GangId, usize>,
-    /// The workloads of pods that count apart from others of their group, by their controller.
-    of_crews: ByAddress<(GangId, Option<NonZeroU64>), usize>,
+    /// The pods of groups by their controller.
+    crews: ByAddress<GangId, Option<Crews<Option<NonZeroU64>>>>,
+    /// The workloads of pods that count apart from others of their group, by their controller. None: they don't.
+    of_crews: ByAddress<(GangId, Option<NonZeroU64>), Option<usize>>,
     /// Pods share them.
     of_memberships: ByAddress<*const Membership, Named<'i>>,
     /// The queues of running pods that name none, by their group.
@@ -111,6 +113,7 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
             tree,
             groups: Vec::new(),
             of_groups: HashMap::default(),
+            crews: HashMap::default(),
             of_crews: HashMap::default(),
             of_memberships: HashMap::default(),
             lent: HashMap::default(),
@@ -148,7 +151,7 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         let in_group = gangs.counted(memberships).map(|(counted, of)| {
             let place = queue.map(|(name, _)| name);
             let all = self.of_groups.get(&counted.id()).copied().unwrap_or_else(|| self.add(place, counted));
-            let crew = self.of_crews.get(&(counted.id(), of.controller)).copied();
+            let crew = self.crew(all, counted, of.controller);
             InGroup { group: crew.unwrap_or(all), subgroup: counted.number(of) }
         });
         let named = Named { in_group, queue };
@@ -166,19 +169,36 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         *self.lent.entry(group.id()).or_insert_with(lent)
     }
 
-    /// Adds the workload of a group in a queue, and those of its crews; returns the number of the first.
+    /// Adds the workload of a group in a queue; returns its number.
     fn add(&mut self, queue: Option<&'i str>, counted: Counted<'i>) -> usize {
         let (place, start, shape) = (self.place(queue), counted.start(), counted.shape());
-        let pods = counted.count();
-        let crews = counted.crews(&pods);
-        let all = self.groups.len();
+        let (all, pods) = (self.groups.len(), counted.count());
         self.of_groups.insert(counted.id(), all);
         self.groups.push(Workload { place, start, shape, pods });
-        for (controller, pods) in crews {
-            self.of_crews.insert((counted.id(), controller), self.groups.len());
-            self.groups.push(Workload { place, start, shape, pods });
-        }
         all
+    }
+
+    /// The number of the workload of a controller's pods, if they count apart from others of their group.
+    fn crew(&mut self, all: usize, counted: Counted<'i>, controller: Option<NonZeroU64>) -> Option<usize> {
+        let id = (counted.id(), controller);
+        if let Some(known) = self.of_crews.get(&id) {
+            return *known;
+        }
+        let Workload { place, start, shape, ref pods } = *self.groups.get(all)?;
+        let crews = self.crews.entry(counted.id()).or_insert_with(|| counted.crews(pods));
+        let pods = crews.as_ref().and_then(|crews| crews.count(shape, controller));
+        let crew = pods.map(|pods| {
+            let number = self.groups.len();
+            self.groups.push(Workload { place, start, shape, pods });
+            number
+        });
+        self.of_crews.insert(id, crew);
+        crew
+    }
+
+    #[cfg(test)]
+    pub fn counted(&self) -> usize {
+        self.groups.len()
     }
 
     fn place(&mut self, queue: Option<&'i str>) -> Place<'i> {

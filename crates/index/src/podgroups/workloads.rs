@@ -5,7 +5,7 @@ use std::{num::NonZeroU64, ptr, sync::Arc};
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
-    gang::{Headcount, Shape},
+    gang::{Crews, Headcount, Shape},
     ready::NotReady,
 };
 use tenure_types::podgroup::PodGroupKind;
@@ -102,9 +102,9 @@ impl<'g> Counted<'g> {
         shape.tally(self.tallied().map(|(_, number, runs)| (number, runs)))
     }
 
-    /// If it is elastic, counts the pods of each controller whose pods [count alone](Shape::crews).
-    pub fn crews(&self, all: &Headcount) -> Vec<(Option<NonZeroU64>, Headcount)> {
-        if all.is_elastic() { self.shape().crews(self.tallied()) } else { Vec::new() }
+    /// If it is elastic, sorts its pods by controller: those of one may [count alone](Shape::crews).
+    pub fn crews(&self, all: &Headcount) -> Option<Crews<Option<NonZeroU64>>> {
+        all.is_elastic().then(|| self.shape().crews(self.tallied()))
     }
 
     /// Returns for each pod its controller, the number of its subgroup, and true if it runs.
