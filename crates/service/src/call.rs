@@ -76,7 +76,7 @@ impl ApiError {
             500 if has("request is too large") => Self::Refused(status.message),
             // another uid in a patch is 409 or, where it is taken for an attempt to change it, 422
             409 => owned(&status).map_or_else(|| Self::Stale(status.message), Self::Owned),
-            422 if has("metadata.uid") => Self::Stale(status.message),
+            422 if is_about(&status, "metadata.uid") => Self::Stale(status.message),
             400 | 405..=407 | 410..=428 => Self::Refused(status.message),
             _ => Self::Other(Box::new(kube::Error::Api(Box::new(status)))),
         }
@@ -100,6 +100,12 @@ impl ApiError {
             | Self::NotLeading => false,
         }
     }
+}
+
+/// True if a field is among those that made a call fail. Messages don't tell: they begin with the object's name, and any user
+/// may choose one that reads like a field.
+fn is_about(status: &Status, field: &str) -> bool {
+    status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.field == field)
 }
 
 /// Returns the fields that made an apply fail because other managers own them; none if it failed for another reason.
@@ -132,4 +138,31 @@ pub async fn persist<T>(attempt: impl AsyncFn() -> Result<T, ApiError>) -> Resul
 /// Returns the result of a call, or [`ApiError::Timeout`].
 pub async fn call<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
     tokio::time::timeout(TIMEOUT, call).await.map_err(|_| ApiError::Timeout)?.map_err(ApiError::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn of(code: u16, message: &str, fields: &[&str]) -> ApiError {
+        let causes: Vec<Value> = fields
+            .iter()
+            .map(|field| json!({"reason": "FieldValueInvalid", "message": "Invalid value", "field": field}))
+            .collect();
+        let status = json!({
+            "status": "Failure", "code": code, "message": message, "reason": "Invalid", "details": {"causes": causes},
+        });
+        kube::Error::Api(Box::new(serde_json::from_value(status).unwrap())).into()
+    }
+
+    #[test]
+    fn an_object_is_replaced_by_another_if_its_uid_is_refused_whatever_its_name_is() {
+        let immutable = "Deployment.apps \"web\" is invalid: metadata.uid: Invalid value: field is immutable";
+        assert!(matches!(of(422, immutable, &["metadata.uid"]), ApiError::Stale(_)));
+        let full = "Deployment.apps \"metadata.uid\" is invalid: metadata.annotations: Too long";
+        assert!(of(422, full, &["metadata.annotations"]).is_refusal());
+        assert!(of(422, full, &[]).is_refusal());
+    }
 }

@@ -192,10 +192,13 @@ async fn pod_that_claims_a_strangers_owner_stops_itself_alone() {
 #[tokio::test]
 async fn owner_that_no_patch_fits_into_keeps_no_pod() {
     let tenant = &Tenant::new(up().await).await;
-    let mut full = workload("Deployment", tenant.name(), "full", &in_short(), &Value::Null);
-    full["metadata"]["annotations"] = json!({"example.com/full": "x".repeat(262_000)});
-    tenant.create(&distinct(full, "full")).await;
-    let pods = await_pods(tenant, 2).await;
+    // the second name reads like the field of an error that another object has taken its place
+    for name in ["full", "metadata.uid"] {
+        let mut full = workload("Deployment", tenant.name(), name, &in_short(), &Value::Null);
+        full["metadata"]["annotations"] = json!({"example.com/full": "x".repeat(262_000)});
+        tenant.create(&distinct(full, name)).await;
+    }
+    let pods = await_pods(tenant, 4).await;
     await_ended_after_all_tries(tenant, &pods).await;
 }
 
