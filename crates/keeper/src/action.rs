@@ -35,7 +35,7 @@ use tenure_types::{podgroup::PodGroupKind, projection::Pod};
 pub use conflicts::Conflicts;
 pub use exempt::ExemptOwners;
 pub use extended::ListedExtensions;
-pub use failure::Failure;
+pub use failure::{Failure, LATE_AFTER};
 pub use pause::told_of_pause;
 
 use crate::{

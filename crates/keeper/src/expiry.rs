@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    action::{ActionResult, Failure, Pauser, describe},
+    action::{ActionResult, Failure, LATE_AFTER, Pauser, describe},
     cluster::ClusterState,
     events::EventRecord,
     gate::FreshnessGate,
@@ -111,7 +111,9 @@ impl ExpiryController {
         let result = Box::pin(slot.watch(self.pauser.act(&group))).await;
         let now = self.clock.now();
         let served = result.as_ref().map_or_else(Failure::serves, |done| done.served);
-        let outcome = outcome(group.task, self.pauser.dry_run, result.as_ref().map(|done| &done.result));
+        let is_late = now.duration_since(group.first.deadline) >= LATE_AFTER;
+        let how = (self.pauser.dry_run, is_late);
+        let outcome = outcome(group.task, how, result.as_ref().map(|done| &done.result));
         self.cluster.with(|index| index.settle(&group, served, outcome, now));
         match result {
             Ok(done) => {
@@ -119,26 +121,26 @@ impl ExpiryController {
                 done.events
             }
             Err(failure) => {
-                self.fail(&group, &failure);
+                self.fail(&group, &failure, is_late);
                 Vec::new()
             }
         }
     }
 
-    fn fail(&self, group: &DueBatch, failure: &Failure) {
+    fn fail(&self, group: &DueBatch, failure: &Failure, is_late: bool) {
         let first = &group.first;
         let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
         let of = (first.family, queue.as_str());
         let error = with_causes(failure);
         match group.task {
             Task::Evict => {
-                if let Some(kind) = failure.refused() {
+                if let Some(kind) = failure.refused(is_late) {
                     self.metrics.refused(of, kind);
                 }
                 error!(%queue, %namespace, %pod, error, "Failed to make room: will try again");
             }
             Task::Expire => {
-                let kind = failure.refused();
+                let kind = failure.refused(is_late);
                 if let Some(kind) = kind {
                     self.metrics.refused(of, kind);
                 }

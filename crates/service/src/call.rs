@@ -87,6 +87,12 @@ impl ApiError {
         matches!(self, Self::Forbidden(_) | Self::Refused(_))
     }
 
+    /// True if the API server takes no more calls for a while.
+    pub fn is_throttled(&self) -> bool {
+        let Self::Other(error) = self else { return false };
+        matches!(&**error, kube::Error::Api(status) if status.code == 429)
+    }
+
     /// True if the API server has not decided anything, as far as is known.
     pub fn is_open(&self) -> bool {
         match self {

@@ -24,6 +24,11 @@ impl Conflicts {
         self.retries < READS.saturating_sub(1)
     }
 
+    /// True if a try has failed.
+    pub const fn is_retry(&self) -> bool {
+        self.retries > 0
+    }
+
     /// Waits until the next try is to be made: at least half of the longest wait, and the rest by chance.
     pub async fn wait(&mut self) {
         let half = FIRST_WAIT.saturating_mul(1 << self.retries.min(16)) / 2;

@@ -167,7 +167,8 @@ impl Pauser {
         match self.objects.delete_owner(&due.namespace, owner, resource_version).await {
             // it may have been done all the same
             Err(error) if error.is_open() => {
-                if !persist(async || self.is_going(due, owner).await).await.map_err(failed)? {
+                // if that can't be read, the API server doesn't answer at all
+                if !persist(async || self.is_going(due, owner).await).await? {
                     return Err(failed(error));
                 }
             }

@@ -1,11 +1,15 @@
 //! The ways in which an action fails.
 
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_index::BatchCoverage;
 use tenure_service::call::ApiError;
 use thiserror::Error;
 
 use super::describe;
+
+/// After so long beyond the deadline of a pod a try is late. Nine tries from then on end within ten minutes of the deadline.
+pub const LATE_AFTER: SignedDuration = SignedDuration::from_mins(1);
 
 /// Why nothing could be done yet.
 #[derive(Debug, Error)]
@@ -35,10 +39,14 @@ impl Failure {
     }
 
     /// True if it counts as a try: the API server answers, and this owner can't be read or paused. After enough tries the pod
-    /// itself is deleted.
-    pub const fn counts_as_try(&self) -> bool {
+    /// itself is deleted. What is late counts also if the owner changes each time before it is paused, or if the API server
+    /// fails to change it, as while its admission webhook is down: for all else it answers, since the pod and its queue were
+    /// read by the same act, and the Lease was renewed meanwhile.
+    pub fn counts_as_try(&self, is_late: bool) -> bool {
         match self {
-            Self::Pause { source, .. } | Self::DeleteOwner { source, .. } => source.is_refusal(),
+            Self::Pause { source, .. } | Self::DeleteOwner { source, .. } => {
+                source.is_refusal() || (is_late && is_in_the_way(source))
+            }
             Self::ForbiddenOwner(_)
             | Self::NoField { .. }
             | Self::Dropped { .. }
@@ -47,10 +55,11 @@ impl Failure {
         }
     }
 
-    /// Returns the kind of the object whose pause or deletion was refused; none if it failed for another reason.
-    pub fn refused(&self) -> Option<&str> {
+    /// Returns the kind of the object whose pause or deletion was refused, or failed in a way that counts as a try; none if it
+    /// failed for another reason.
+    pub fn refused(&self, is_late: bool) -> Option<&str> {
         match self {
-            Self::Pause { owner, source } | Self::DeleteOwner { owner, source } if source.is_refusal() => {
+            Self::Pause { owner, .. } | Self::DeleteOwner { owner, .. } if self.counts_as_try(is_late) => {
                 Some(&owner.kind)
             }
             Self::ForbiddenOwner(owner) | Self::NoField { owner, .. } | Self::Dropped { owner, .. } => {
@@ -60,4 +69,9 @@ impl Failure {
             _ => None,
         }
     }
+}
+
+/// True if a change of an owner failed for a reason that may last as long as its user likes.
+fn is_in_the_way(source: &ApiError) -> bool {
+    matches!(source, ApiError::Stale(_)) || (source.is_open() && !source.is_throttled())
 }

@@ -2,7 +2,9 @@
 
 mod ended;
 mod outlived;
+mod spared;
 mod told;
+mod turn;
 
 use std::sync::Arc;
 
@@ -85,7 +87,7 @@ impl Pauser {
         }
         let mut conflicts = Conflicts::default();
         loop {
-            match self.try_to_pause((task, pod), due, &owner, table).await {
+            match self.try_to_pause((task, pod), due, &owner, table, conflicts.is_retry()).await {
                 // the status of a Job changes as its pods get ready: it is judged again by what the watches show then
                 Err(Failure::Pause { source: ApiError::Stale(_), .. }) if task == Task::Evict => {
                     return Ok(Done::nothing("its owner has just changed", BatchCoverage::All));
@@ -119,34 +121,22 @@ impl Pauser {
         due: &DuePod,
         owner: &OwnerReference,
         table: &OwnerTable,
+        is_retry: bool,
     ) -> Result<Attempt, Failure> {
+        // another writer keeps changing the owner: as little as possible comes between its reading and the write
+        if is_retry && let Some(attempt) = self.take_turn(why, due).await? {
+            return Ok(attempt);
+        }
         let failed = |source| Failure::Pause { owner: owner.clone(), source };
-        let object = self.objects.get(&due.namespace, owner).await.map_err(failed)?;
-        if object.metadata.uid.as_deref() != Some(&owner.uid) || object.metadata.deletion_timestamp.is_some()
-        {
-            return Ok(Attempt::Done(Done::nothing("its owner is going or gone", BatchCoverage::All)));
-        }
-        let (known, version) = (known(owner, &object.metadata), object.metadata.resource_version.clone());
-        let earlier = earlier(&object.metadata, self.clock.now());
-        let object = json(&object);
-        if table.rules(owner).any(|rule| OwnerObject(&object).is_paused(rule)) {
-            return Ok(Attempt::Paused);
-        }
-        if OwnerObject(&object).is_finished() {
-            return Ok(Attempt::Finished);
-        }
-        // since the pod was read, a user may have paused and resumed its owner: only a pod that is there after its owner
-        // was read belongs to the run that this version of the owner has
-        if self.still_there(due).await?.is_none() {
-            return Ok(Attempt::Done(Done::nothing("the pod is gone or exempt", BatchCoverage::Gone)));
-        }
-        // a sibling may have been the reason for a pause since this pod was handed out
-        if why.0 == Task::Evict && self.cluster.with(|index| index.outlives(due.uid)) {
-            let why = "its owner was resumed, and the pod belongs to the run that was evicted";
-            return Ok(Attempt::Done(Done::nothing(why, BatchCoverage::All)));
+        let found = self.objects.get(&due.namespace, owner).await.map_err(failed)?;
+        let (known, version) = (known(owner, &found.metadata), found.metadata.resource_version.clone());
+        let earlier = earlier(&found.metadata, self.clock.now());
+        let object = json(&found);
+        if let Some(attempt) = self.spared(why, due, (owner, &found.metadata, &object), table).await? {
+            return Ok(attempt);
         }
         if why.0 == Task::Expire && table.deletes(owner) {
-            return self.delete_in_place(why, due, owner, (&object, version, &known)).await;
+            return self.delete_in_place(why, due, owner, (&object, version, &known), is_retry).await;
         }
         let ended = Ended { earlier, ..self.ended(why, due, OwnerObject(&object)) };
         let undone = OwnerObject(&object)
@@ -156,9 +146,8 @@ impl Pauser {
             let event = not_paused_again((due, why.1), &record, &ended.reversals, &known);
             return Ok(Attempt::Undone(Box::new(event)));
         }
-        self.await_turn().await;
-        if self.is_extended(why.0, due, why.1).await? {
-            return Ok(Attempt::Done(Done::extended()));
+        if !is_retry && let Some(attempt) = self.take_turn(why, due).await? {
+            return Ok(attempt);
         }
         let Some(plan) = self.plan(why, due, owner, OwnerObject(&object)) else {
             let why = "its queue doesn't wait for pods to be ready any more";
@@ -181,13 +170,13 @@ impl Pauser {
         due: &DuePod,
         owner: &OwnerReference,
         (object, version, known): (&Value, Option<String>, &PausedObject),
+        is_retry: bool,
     ) -> Result<Attempt, Failure> {
-        self.await_turn().await;
+        if !is_retry && let Some(attempt) = self.take_turn(why, due).await? {
+            return Ok(attempt);
+        }
         if let Some(done) = self.held_back(why.0, due) {
             return Ok(Attempt::Done(done));
-        }
-        if self.is_extended(why.0, due, why.1).await? {
-            return Ok(Attempt::Done(Done::extended()));
         }
         let noticed = self.ended(why, due, OwnerObject(object)).noticed;
         self.delete_owner((due, why.1), owner, version, (known, noticed)).await.map(Attempt::Done)
@@ -207,8 +196,8 @@ impl Pauser {
                 self.await_turn().await;
             }
             match self.apply(plan, due, (owner, ended), rule, object).await {
-                Err(ApiError::UnknownField(_)) => {}
-                Err(source) => return Err(Failure::Pause { owner: owner.clone(), source }),
+                Err(Failure::Pause { source: ApiError::UnknownField(_), .. }) => {}
+                Err(failure) => return Err(failure),
                 Ok((returned, record)) => {
                     if !pause::took(OwnerObject(&returned), rule, &record) {
                         return Err(Failure::Dropped { owner: owner.clone(), field: rule.field.clone() });
@@ -227,13 +216,6 @@ impl Pauser {
         Err(Failure::NoField { owner: owner.clone(), fields: fields.join(", ") })
     }
 
-    /// Waits until the rate limit allows a write. A dry run writes nothing.
-    async fn await_turn(&self) {
-        if !self.dry_run {
-            self.limit.until_ready().await;
-        }
-    }
-
     /// Applies a rule, and returns the object as it is then, with the record that it should have.
     async fn apply(
         &self,
@@ -242,7 +224,8 @@ impl Pauser {
         (owner, ended): (&OwnerReference, &Ended),
         rule: &PauseRule,
         object: &Value,
-    ) -> Result<(Value, PausedRecord), ApiError> {
+    ) -> Result<(Value, PausedRecord), Failure> {
+        let failed = |source| Failure::Pause { owner: owner.clone(), source };
         let (object_now, queue) = (OwnerObject(object), (due.family, due.queue.as_str()));
         let record = pause::record(object_now, rule, reason, queue, *at, ended.reversals.clone());
         let Ended { ceiling, unannounced, noticed, .. } = ended;
@@ -256,13 +239,17 @@ impl Pauser {
         let returned: DynamicObject = match self.objects.merge(&due.namespace, owner, &patch).await {
             // it may have been applied nevertheless
             Err(error) if error.is_open() => {
-                let found = persist(async || self.objects.get(&due.namespace, owner).await).await?;
+                let found = match persist(async || self.objects.get(&due.namespace, owner).await).await {
+                    // the API server doesn't answer at all
+                    Err(none) if none.is_open() => return Err(Failure::Api(none)),
+                    found => found.map_err(failed)?,
+                };
                 if OwnerObject(&json(&found)).record().as_ref() != Some(&record) {
-                    return Err(error);
+                    return Err(failed(error));
                 }
                 found
             }
-            returned => returned?,
+            returned => returned.map_err(failed)?,
         };
         Ok((json(&returned), record))
     }

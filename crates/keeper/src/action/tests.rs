@@ -11,6 +11,7 @@ use tenure_index::Settings;
 use tenure_policy::{config::Config, expiry::Family, ready::Cause};
 use tenure_service::{freshness::Freshness, leadership::Leadership, limit::write_limit};
 use tenure_types::runai::QueueVersion;
+use tokio::time::Instant;
 
 use super::*;
 use crate::{config::Configure, metrics::Metrics};
@@ -37,6 +38,12 @@ struct State {
     reads: BTreeMap<&'static str, u32>,
     /// The changes since they were last asked for.
     changes: Vec<String>,
+    /// The time that a list of extensions takes, and the times at which one began.
+    listing: Duration,
+    listed: Vec<Instant>,
+    /// The time at which the Deployment was last read, and the times from there to each of its patches.
+    read: Option<Instant>,
+    gaps: Vec<Duration>,
 }
 
 impl Server {
@@ -60,8 +67,19 @@ impl Server {
             (SET, object("apps/v1", "ReplicaSet", "web-1", of("Deployment", "web"), replicas)),
             (POD, pod),
         ];
-        let (refused, refusals, reads, changes) = Default::default();
-        Self(Arc::new(Mutex::new(State { objects: objects.into(), refused, refusals, reads, changes })))
+        let (refused, refusals, reads, changes, listing, listed, read, gaps) = Default::default();
+        let objects = objects.into();
+        Self(Arc::new(Mutex::new(State {
+            objects,
+            refused,
+            refusals,
+            reads,
+            changes,
+            listing,
+            listed,
+            read,
+            gaps,
+        })))
     }
 
     fn refuse(&self, method: Method, object: &'static str, status: u16) {
@@ -94,6 +112,8 @@ impl Server {
             async move {
                 let (parts, body) = request.into_parts();
                 let body = body.collect_bytes().await.unwrap();
+                let takes = server.0.lock().note(&parts.method, parts.uri.path());
+                tokio::time::sleep(takes).await;
                 let (status, body) = server.0.lock().answer(&parts.method, &parts.uri, &body);
                 let response = Response::builder().status(status).header("content-type", "application/json");
                 Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
@@ -104,6 +124,22 @@ impl Server {
 }
 
 impl State {
+    /// Notes a request; returns the time that it takes.
+    fn note(&mut self, method: &Method, path: &str) -> Duration {
+        if path.ends_with("/extensions") {
+            self.listed.push(Instant::now());
+            return self.listing;
+        }
+        if path.ends_with(DEPLOYMENT) {
+            if *method == Method::GET {
+                self.read = Some(Instant::now());
+            } else {
+                self.gaps.extend(self.read.map(|read| read.elapsed()));
+            }
+        }
+        Duration::ZERO
+    }
+
     fn answer(&mut self, method: &Method, uri: &Uri, body: &[u8]) -> (u16, Value) {
         let path = uri.path();
         if path == "/apis/apps/v1" {
@@ -257,7 +293,8 @@ async fn act_on(pauser: &Pauser, server: &Server, group: &DueBatch) -> (String, 
         Ok(ActionResult::TooEarly) => "too early".into(),
         Ok(ActionResult::Exempt | ActionResult::Announced { .. }) => "something else".into(),
         Err(failure) => {
-            assert!(failure.counts_as_try(), "{failure}");
+            // the deadline was long ago
+            assert!(failure.counts_as_try(true), "{failure}");
             format!("failed: {failure}")
         }
     };
@@ -463,7 +500,7 @@ async fn while_a_watch_has_not_answered_nothing_is_paused_or_deleted() {
         let expected = saw("put off: not all watches have answered", &[]);
         assert_eq!(act(&pauser, &server, attempts).await, expected, "{attempts}");
     }
-    queues.confirm(tokio::time::Instant::now());
+    queues.confirm(Instant::now());
     assert_eq!(act(&pauser, &server, 0).await, saw("paused Deployment", &["PATCH deployments/web"]));
 }
 
@@ -473,6 +510,9 @@ async fn below_an_owner_that_can_not_be_paused_the_pod_is_deleted_after_all_trie
         // a right that the keeper lacks, and an admission policy
         (Method::PATCH, 403, "failed to pause Deployment web (apps/v1)"),
         (Method::PATCH, 422, "failed to pause Deployment web (apps/v1)"),
+        // an admission webhook that is down, and a user who keeps changing the owner
+        (Method::PATCH, 500, "failed to pause Deployment web (apps/v1)"),
+        (Method::PATCH, 409, "failed to pause Deployment web (apps/v1)"),
         // an API that is broken: the owner can't even be read
         (Method::GET, 500, "failed to read Deployment web (apps/v1)"),
     ];
@@ -796,4 +836,37 @@ async fn each_write_counts_for_the_rate_limit_also_those_that_come_too_late_and_
     let left = std::iter::from_fn(|| pauser.limit.check().ok()).count();
     // one comes back each second
     assert!(left <= tokens as usize - tries + 1, "{left} of {tokens} are left after {tries} writes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_an_owner_was_changed_meanwhile_no_list_comes_between_its_reading_and_its_pause() {
+    let extensions = json!({"maxTotal": "1h", "maxCount": 1});
+    for deletes_owner in [false, true] {
+        let (server, mut pauser, group) =
+            undone(0, LATER, json!({"maxDuration": "1h", "extensions": extensions}));
+        if deletes_owner {
+            pauser.config = Configure::new(deletes(), pauser.cluster.clone()).1;
+            server.refuse(Method::DELETE, DEPLOYMENT, 409);
+        }
+        server.refuse(Method::PATCH, DEPLOYMENT, 409);
+        // as long as the tenant's extensions are many
+        server.0.lock().listing = Duration::from_secs(2);
+        // no list is young enough to be used again
+        let forget = async {
+            loop {
+                *pauser.extensions.lock() = ListedExtensions::default();
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! {
+            done = pauser.act(&group) => assert!(done.is_err()),
+            () = forget => {}
+        }
+        let state = server.0.lock();
+        // before an owner is deleted, that is tried
+        let (first, rest) = state.gaps.split_at(1 + usize::from(deletes_owner));
+        assert!(first.iter().all(|gap| *gap >= Duration::from_secs(2)), "{:?}", state.gaps);
+        assert!(rest.iter().all(|gap| *gap < Duration::from_secs(1)), "{:?}", state.gaps);
+        assert!(rest.len() >= 2 && state.listed.len() >= 3, "{:?} {:?}", state.gaps, state.listed);
+    }
 }

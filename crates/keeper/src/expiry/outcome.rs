@@ -4,9 +4,13 @@ use tenure_index::{Outcome, Task};
 
 use crate::action::{ActionResult, Failure};
 
-/// The outcome of a try. A failure counts towards the tries after which the pod is deleted only if it shows that the owner
-/// can't be read or paused.
-pub const fn outcome(task: Task, dry_run: bool, result: Result<&ActionResult, &Failure>) -> Outcome {
+/// The outcome of a try, which may be late. A failure counts towards the tries after which the pod is deleted only if it shows
+/// that the owner can't be read or paused.
+pub fn outcome(
+    task: Task,
+    (dry_run, is_late): (bool, bool),
+    result: Result<&ActionResult, &Failure>,
+) -> Outcome {
     match (task, result) {
         // a dry run reports an action only once
         (
@@ -17,7 +21,7 @@ pub const fn outcome(task: Task, dry_run: bool, result: Result<&ActionResult, &F
         (_, Ok(ActionResult::TooEarly)) => Outcome::TooEarly,
         (_, Ok(ActionResult::Extended)) => Outcome::Moved,
         (Task::Evict, Ok(ActionResult::Paused { .. } | ActionResult::PausedBefore)) => Outcome::Paused,
-        (Task::Expire | Task::Evict, Err(failure)) if failure.counts_as_try() => Outcome::Acted,
+        (Task::Expire | Task::Evict, Err(failure)) if failure.counts_as_try(is_late) => Outcome::Acted,
         (_, Ok(ActionResult::PutOff(_)) | Err(_)) => Outcome::Failed,
         (_, Ok(_)) => Outcome::Acted,
     }
@@ -26,10 +30,19 @@ pub const fn outcome(task: Task, dry_run: bool, result: Result<&ActionResult, &F
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+    use serde_json::json;
     use tenure_policy::pause::ResumeCondition;
     use tenure_service::call::ApiError;
 
     use super::*;
+
+    const IN_TIME: (bool, bool) = (false, false);
+    const LATE: (bool, bool) = (false, true);
+
+    fn answer(code: u16, message: &str) -> ApiError {
+        let status = json!({"status": "Failure", "code": code, "message": message, "reason": ""});
+        kube::Error::Api(Box::new(serde_json::from_value(status).unwrap())).into()
+    }
 
     fn paused() -> ActionResult {
         ActionResult::Paused {
@@ -49,15 +62,50 @@ mod tests {
         for (task, failure) in
             [Task::Expire, Task::Evict].iter().flat_map(|task| failures.iter().map(move |of| (*task, of)))
         {
-            assert_eq!(outcome(task, false, Err(failure)), Outcome::Failed, "{failure}");
+            assert_eq!(outcome(task, IN_TIME, Err(failure)), Outcome::Failed, "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_late_try_counts_if_the_owner_changes_each_time_or_the_api_server_fails_to_change_it() {
+        let owner = OwnerReference::default;
+        let webhook = || answer(500, "failed calling webhook \"of.tenant\"");
+        let in_the_way = [
+            Failure::Pause { owner: owner(), source: ApiError::Stale(String::new()) },
+            Failure::Pause { owner: owner(), source: webhook() },
+            Failure::Pause { owner: owner(), source: ApiError::Timeout },
+            Failure::DeleteOwner { owner: owner(), source: ApiError::Stale(String::new()) },
+            Failure::DeleteOwner { owner: owner(), source: webhook() },
+        ];
+        for failure in &in_the_way {
+            assert_eq!(outcome(Task::Expire, IN_TIME, Err(failure)), Outcome::Failed, "{failure}");
+            assert_eq!(outcome(Task::Expire, LATE, Err(failure)), Outcome::Acted, "{failure}");
+            assert!(failure.refused(false).is_none() && failure.refused(true).is_some(), "{failure}");
+        }
+    }
+
+    #[test]
+    fn no_outage_of_the_api_server_counts_as_a_try_however_late() {
+        let owner = OwnerReference::default;
+        let away = [
+            Failure::Api(ApiError::Timeout),
+            Failure::Api(answer(503, "the server is currently unable to handle the request")),
+            Failure::Delete(ApiError::Timeout),
+            Failure::Pause { owner: owner(), source: ApiError::NotLeading },
+            Failure::Pause { owner: owner(), source: answer(429, "too many requests") },
+            Failure::DeleteOwner { owner: owner(), source: ApiError::NotLeading },
+        ];
+        for failure in &away {
+            assert_eq!(outcome(Task::Expire, LATE, Err(failure)), Outcome::Failed, "{failure}");
+            assert_eq!(failure.refused(true), None, "{failure}");
         }
     }
 
     #[test]
     fn an_act_that_is_put_off_is_not_a_try() {
         for task in [Task::Expire, Task::Evict] {
-            assert_eq!(outcome(task, false, Ok(&ActionResult::PutOff(""))), Outcome::Failed);
-            assert_eq!(outcome(task, false, Ok(&ActionResult::TooEarly)), Outcome::TooEarly);
+            assert_eq!(outcome(task, IN_TIME, Ok(&ActionResult::PutOff(""))), Outcome::Failed);
+            assert_eq!(outcome(task, IN_TIME, Ok(&ActionResult::TooEarly)), Outcome::TooEarly);
         }
     }
 
@@ -74,17 +122,17 @@ mod tests {
             Failure::Dropped { owner: owner(), field: String::new() },
         ];
         for failure in &refused {
-            assert_eq!(outcome(Task::Expire, false, Err(failure)), Outcome::Acted, "{failure}");
+            assert_eq!(outcome(Task::Expire, IN_TIME, Err(failure)), Outcome::Acted, "{failure}");
         }
         for task in [Task::Expire, Task::Evict] {
-            assert_eq!(outcome(task, false, Err(&no_field)), Outcome::Acted, "the owner has no such field");
-            assert_eq!(outcome(task, false, Ok(&ActionResult::Exempt)), Outcome::Final);
-            assert_eq!(outcome(task, false, Ok(&ActionResult::Nothing(""))), Outcome::Acted);
+            assert_eq!(outcome(task, IN_TIME, Err(&no_field)), Outcome::Acted, "the owner has no such field");
+            assert_eq!(outcome(task, IN_TIME, Ok(&ActionResult::Exempt)), Outcome::Final);
+            assert_eq!(outcome(task, IN_TIME, Ok(&ActionResult::Nothing(""))), Outcome::Acted);
         }
-        assert_eq!(outcome(Task::Expire, false, Ok(&paused())), Outcome::Acted);
-        assert_eq!(outcome(Task::Expire, false, Ok(&ActionResult::PausedBefore)), Outcome::Acted);
+        assert_eq!(outcome(Task::Expire, IN_TIME, Ok(&paused())), Outcome::Acted);
+        assert_eq!(outcome(Task::Expire, IN_TIME, Ok(&ActionResult::PausedBefore)), Outcome::Acted);
         for result in [paused(), ActionResult::PausedBefore] {
-            assert_eq!(outcome(Task::Evict, false, Ok(&result)), Outcome::Paused);
+            assert_eq!(outcome(Task::Evict, IN_TIME, Ok(&result)), Outcome::Paused);
         }
     }
 
@@ -93,22 +141,22 @@ mod tests {
         for task in [Task::Expire, Task::Evict] {
             let deleted = ActionResult::OwnerDeleted(OwnerReference::default());
             for result in [paused(), ActionResult::Deleted, deleted] {
-                assert_eq!(outcome(task, true, Ok(&result)), Outcome::Final);
+                assert_eq!(outcome(task, (true, false), Ok(&result)), Outcome::Final);
             }
-            assert_eq!(outcome(task, true, Ok(&ActionResult::Nothing(""))), Outcome::Acted);
+            assert_eq!(outcome(task, (true, false), Ok(&ActionResult::Nothing(""))), Outcome::Acted);
         }
     }
 
     #[test]
     fn a_run_that_was_granted_more_time_was_not_tried_in_vain() {
-        assert_eq!(outcome(Task::Expire, false, Ok(&ActionResult::Extended)), Outcome::Moved);
+        assert_eq!(outcome(Task::Expire, IN_TIME, Ok(&ActionResult::Extended)), Outcome::Moved);
     }
 
     #[test]
     fn what_could_not_be_told_is_told_again() {
         for task in [Task::Announce, Task::Withdraw] {
-            assert_eq!(outcome(task, false, Ok(&ActionResult::Nothing(""))), Outcome::Acted);
-            assert_eq!(outcome(task, false, Err(&Failure::Api(ApiError::NotLeading))), Outcome::Failed);
+            assert_eq!(outcome(task, IN_TIME, Ok(&ActionResult::Nothing(""))), Outcome::Acted);
+            assert_eq!(outcome(task, IN_TIME, Err(&Failure::Api(ApiError::NotLeading))), Outcome::Failed);
         }
     }
 }
