@@ -113,6 +113,16 @@ fn queue(
 /// Computes the standing of a pod.
 pub fn standing(objects: &mut Objects, uid: Uid, pod: &ManagedPod, of_groups: OfGroups) -> Standing {
     let root = objects.owners.own_ceiling(pod.controller);
+    standing_below(objects, root, (uid, pod), of_groups)
+}
+
+/// Computes the standing of a pod whose root owner notes this ceiling.
+pub fn standing_below(
+    objects: &mut Objects,
+    root: Option<SignedDuration>,
+    (uid, pod): (Uid, &ManagedPod),
+    of_groups: OfGroups,
+) -> Standing {
     let own = [root, pod.own_ceiling(), of_groups.own].into_iter().flatten().min();
     let OfGroups { tensorstack, runai, is_grouped, start, .. } = of_groups;
     let tensorstack = queue(objects, Family::Tensorstack, pod, tensorstack);

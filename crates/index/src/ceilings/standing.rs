@@ -2,6 +2,7 @@
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::expiry::{Clocks, Family};
 use tenure_types::projection;
 
@@ -9,6 +10,7 @@ use super::{CeilingIndex, limits};
 use crate::{
     Uid,
     deadlines::ManagedPod,
+    own::OwnCeilings,
     podgroups::{Membership, memberships},
 };
 
@@ -59,6 +61,20 @@ impl CeilingIndex {
         self.standing_of(&seen)
     }
 
+    /// Computes the standing of a pod by one of its owners as it is now, which its watch may not have shown yet. Only the
+    /// ceiling of its root owner counts.
+    pub fn standing_below(&mut self, pod: &projection::Pod, owner: &ObjectMeta) -> Option<Standing> {
+        let seen = self.see(pod)?;
+        let uid = Uid::of(owner.uid.as_deref().unwrap_or_default());
+        let known = &self.objects.owners;
+        let root = if known.root(seen.pod.controller) == Some(uid) {
+            OwnCeilings::ceiling(owner)
+        } else {
+            known.own_ceiling(seen.pod.controller)
+        };
+        self.standing_by(&seen, root)
+    }
+
     /// Reads a pod, to compute its standing later, when all pods of its `PodGroup`s are known; none if it is in no
     /// queue.
     pub fn see(&mut self, pod: &projection::Pod) -> Option<Seen> {
@@ -69,9 +85,15 @@ impl CeilingIndex {
 
     /// Computes the standing of a pod that was seen.
     pub fn standing_of(&mut self, seen: &Seen) -> Option<Standing> {
+        let root = self.objects.owners.own_ceiling(seen.pod.controller);
+        self.standing_by(seen, root)
+    }
+
+    /// Computes the standing of a pod whose root owner notes this ceiling.
+    fn standing_by(&mut self, seen: &Seen, root: Option<SignedDuration>) -> Option<Standing> {
         self.objects.gangs.compute();
         let of_groups = self.objects.gangs.of(&seen.of);
-        let standing = limits::standing(&mut self.objects, seen.uid, &seen.pod, of_groups);
+        let standing = limits::standing_below(&mut self.objects, root, (seen.uid, &seen.pod), of_groups);
         (standing.tensorstack.is_some() || standing.runai.is_some()).then_some(standing)
     }
 }

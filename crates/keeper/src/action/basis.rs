@@ -1,6 +1,7 @@
 //! Compares what an act rests on with what the API server says right before it: a watch may be behind, and a clock may
 //! have been set.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_index::{BatchCoverage, DuePod, Task};
 use tenure_service::call::ApiError;
 use tenure_types::projection::Pod;
@@ -41,6 +42,17 @@ impl Pauser {
         let awaits = self.cluster.with(|index| index.awaits_queue(pod, self.clock.now()));
         Ok(awaits
             .then(|| put_off("a queue on its way to the root is missing for a moment", BatchCoverage::All)))
+    }
+
+    /// Returns the result in place of the end of a run that goes on by the ceiling that its owner notes, as it was just read.
+    /// The ceiling of its queue stays, so that no change of the owner puts the end off for longer.
+    pub(super) fn outdated_by(&self, task: Task, pod: &Pod, owner: &ObjectMeta) -> Option<Done> {
+        if task != Task::Expire {
+            return None;
+        }
+        let standing = self.cluster.with(|index| index.standing_below(pod, owner));
+        let is_due = standing.and_then(|of| of.expires).is_some_and(|(at, _)| at < self.clock.now());
+        (!is_due).then(|| put_off("its owner's ceiling has changed since it was judged", BatchCoverage::All))
     }
 
     /// True if a pod is due by its own labels, annotations and times as they are now.

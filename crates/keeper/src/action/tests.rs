@@ -870,3 +870,28 @@ async fn once_an_owner_was_changed_meanwhile_no_list_comes_between_its_reading_a
         assert!(rest.len() >= 2 && state.listed.len() >= 3, "{:?} {:?}", state.gaps, state.listed);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn by_a_ceiling_that_its_owner_has_given_up_no_run_ends_but_its_queues_ceiling_holds() {
+    let own = |of: &Value| json!({"metadata": {"annotations": {"tenure.dev/paused": null, "tenure.dev/max-duration": of}}});
+    let changed = || saw("put off: its owner's ceiling has changed since it was judged", &[]);
+    let by_pause = || saw("paused Deployment", &["PATCH deployments/web"]);
+    for (of_queue, annotation, expected) in [
+        ("10y", json!("1h"), by_pause()),
+        ("10y", json!("2h"), by_pause()),
+        ("10y", json!("10y"), changed()),
+        ("10y", Value::Null, changed()),
+        ("1h", json!("10y"), by_pause()),
+        ("1h", Value::Null, by_pause()),
+    ] {
+        let (server, pauser, group) = undone(0, LATER, json!({"maxDuration": of_queue}));
+        server.merge(DEPLOYMENT, &own(&json!("1h")));
+        for (source, object) in [(1, DEPLOYMENT), (2, SET)] {
+            let metadata = server.0.lock().objects[object]["metadata"].clone();
+            let metadata = serde_json::from_value(metadata).unwrap();
+            pauser.cluster.with(|index| index.apply_owner(source, &metadata));
+        }
+        server.merge(DEPLOYMENT, &own(&annotation));
+        assert_eq!(act_on(&pauser, &server, &group).await, expected, "{of_queue} {annotation}");
+    }
+}

@@ -16,14 +16,14 @@ impl Pauser {
     /// run isn't what it was.
     pub(super) async fn spared(
         &self,
-        (task, _): (Task, &Pod),
+        (task, pod): (Task, &Pod),
         due: &DuePod,
         (owner, metadata, object): (&OwnerReference, &ObjectMeta, &Value),
         table: &OwnerTable,
     ) -> Result<Option<Attempt>, Failure> {
-        let nothing = |why, served| Ok(Some(Attempt::Done(Done::nothing(why, served))));
+        let nothing = |why, served| Some(Attempt::Done(Done::nothing(why, served)));
         if metadata.uid.as_deref() != Some(&owner.uid) || metadata.deletion_timestamp.is_some() {
-            return nothing("its owner is going or gone", BatchCoverage::All);
+            return Ok(nothing("its owner is going or gone", BatchCoverage::All));
         }
         if table.rules(owner).any(|rule| OwnerObject(object).is_paused(rule)) {
             return Ok(Some(Attempt::Paused));
@@ -34,15 +34,13 @@ impl Pauser {
         // since the pod was read, a user may have paused and resumed its owner: only a pod that is there after its owner
         // was read belongs to the run that this version of the owner has
         if self.still_there(due).await?.is_none() {
-            return nothing("the pod is gone or exempt", BatchCoverage::Gone);
+            return Ok(nothing("the pod is gone or exempt", BatchCoverage::Gone));
         }
         // a sibling may have been the reason for a pause since this pod was handed out
         if task == Task::Evict && self.cluster.with(|index| index.outlives(due.uid)) {
-            return nothing(
-                "its owner was resumed, and the pod belongs to the run that was evicted",
-                BatchCoverage::All,
-            );
+            let why = "its owner was resumed, and the pod belongs to the run that was evicted";
+            return Ok(nothing(why, BatchCoverage::All));
         }
-        Ok(None)
+        Ok(self.outdated_by(task, pod, metadata).map(Attempt::Done))
     }
 }
