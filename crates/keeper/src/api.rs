@@ -1,8 +1,9 @@
 //! Objects of any kind, by reference.
 
+mod kinds;
 mod owners;
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use http::Request;
 use jiff::SignedDuration;
@@ -10,8 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::{
     Api, Client, Resource,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, ValidationDirective},
-    core::{ApiResource, DeserializeGuard, GroupVersionKind, request},
-    discovery::{self, ApiCapabilities, ApiGroup, Scope, pinned_kind},
+    core::{ApiResource, DeserializeGuard, request},
+    discovery::{ApiCapabilities, ApiGroup, Scope},
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -21,6 +22,7 @@ use tenure_types::{extension::Extension, keys, projection::Pod};
 use tokio::time::Instant;
 
 use crate::extensions::slim;
+use kinds::{KindMap, KnownKinds};
 use owners::could_exist;
 
 /// The most Workloads of one job that are listed: there is one, but any user may create others.
@@ -35,20 +37,13 @@ const KUEUE_IS_LOOKED_FOR_AFTER: Duration = Duration::from_secs(10);
 /// Name under which writes are recorded in `managedFields`.
 const FIELD_MANAGER: &str = "tenure-keeper";
 
-/// The kind of an owner reference: `apiVersion` and kind.
-type Kind = (String, String);
-
-fn kind_of(owner: &OwnerReference) -> Kind {
-    (owner.api_version.clone(), owner.kind.clone())
-}
-
 /// Reads objects of any kind, and writes them. Which resource a kind has is asked once and
 /// remembered, until one of its objects isn't found.
 pub struct ObjectClient {
     client: Client,
-    kinds: Mutex<HashMap<Kind, (ApiResource, Scope)>>,
-    /// The kinds that may not be read, and since when that is known.
-    forbidden: Mutex<HashMap<Kind, Instant>>,
+    kinds: Mutex<KnownKinds>,
+    /// The kinds that may not be read, in any version, and since when that is known.
+    forbidden: Mutex<KindMap<Instant>>,
     /// The time at which the cluster was last found to have no Workloads of Kueue.
     without_kueue_since: Mutex<Option<Instant>>,
 }
@@ -225,19 +220,20 @@ impl ObjectClient {
         if !could_exist(owner) {
             return Err(ApiError::NotFound);
         }
-        let known = self.kinds.lock().get(&kind_of(owner)).cloned();
-        if let Some(known) = known {
-            match work(self.api(namespace, &known)).await {
-                Err(ApiError::NotFound) => {}
-                result => return result,
-            }
-            let found = self.find(owner).await?;
-            if found.0 == known.0 {
-                return Err(ApiError::NotFound);
-            }
-            return work(self.api(namespace, &found)).await;
+        let remembered = self.kinds.lock().get(owner);
+        let (known, is_remembered) = match remembered {
+            Some(known) => (known, true),
+            None => self.find(owner).await?,
+        };
+        match work(self.api(namespace, &known)).await {
+            Err(ApiError::NotFound) if is_remembered => {}
+            result => return result,
         }
-        let found = self.find(owner).await?;
+        self.kinds.lock().forget(owner);
+        let (found, _) = self.find(owner).await?;
+        if found.0 == known.0 {
+            return Err(ApiError::NotFound);
+        }
         work(self.api(namespace, &found)).await
     }
 
@@ -247,24 +243,6 @@ impl ObjectClient {
             Scope::Cluster => Api::all_with(client, resource),
             Scope::Namespaced => Api::namespaced_with(client, namespace, resource),
         }
-    }
-
-    /// The resource of a kind: of the version that the reference has or, since references are never rewritten, of
-    /// the one that the API server has now.
-    async fn find(&self, owner: &OwnerReference) -> Result<(ApiResource, Scope), ApiError> {
-        self.kinds.lock().remove(&kind_of(owner));
-        let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
-        let kind = GroupVersionKind::gvk(group, version, &owner.kind);
-        let (resource, capabilities) = match call(pinned_kind(&self.client, &kind)).await {
-            Err(ApiError::NotFound) => {
-                let served = call(discovery::group(&self.client, group)).await?;
-                of_kind(&served, &owner.kind).ok_or(ApiError::NotFound)?
-            }
-            found => found?,
-        };
-        let found = (resource, capabilities.scope);
-        self.kinds.lock().insert(kind_of(owner), found.clone());
-        Ok(found)
     }
 }
 

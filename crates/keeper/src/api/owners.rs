@@ -11,7 +11,7 @@ use tenure_types::projection;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{ObjectClient, kind_of};
+use super::{ObjectClient, kinds::group_of};
 
 impl ObjectClient {
     /// Looks up an owner of something in `namespace`, for a pod with these labels. An error decides nothing: ask again.
@@ -23,7 +23,7 @@ impl ObjectClient {
     ) -> Result<OwnerLookup, ApiError> {
         let found = self.get(namespace, owner).await;
         if !matches!(found, Err(ApiError::Forbidden(_))) {
-            self.forbidden.lock().remove(&kind_of(owner));
+            self.forbidden.lock().remove(group_of(owner), &owner.kind);
         }
         match found {
             Ok(found) => Ok(OwnerLookup::Found(FoundOwner {
@@ -42,12 +42,13 @@ impl ObjectClient {
     /// True if a refusal to read a kind lasts. An API server that has just started forbids everything for a moment.
     fn is_meant(&self, owner: &OwnerReference, why: &str) -> bool {
         let mut forbidden = self.forbidden.lock();
-        let since = *forbidden.entry(kind_of(owner)).or_insert_with(|| {
-            let (api_version, kind) = (&owner.api_version, &owner.kind);
-            warn!(%api_version, %kind, error = why, "Not allowed to read owners of this kind: grant get to the keeper");
-            Instant::now()
-        });
-        since.elapsed() >= MEANT_AFTER
+        let (group, api_version, kind) = (group_of(owner), &owner.api_version, &owner.kind);
+        if let Some(since) = forbidden.get(group, kind) {
+            return since.elapsed() >= MEANT_AFTER;
+        }
+        warn!(%api_version, %kind, error = why, "Not allowed to read owners of this kind: grant get to the keeper");
+        forbidden.insert(group, kind, Instant::now());
+        false
     }
 }
 

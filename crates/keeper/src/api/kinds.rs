@@ -1,0 +1,201 @@
+//! The resources of kinds that owner references name.
+//!
+//! Any user may write any text in a reference, so what is remembered has a bound. A reference whose version isn't served, as
+//! after an upgrade, shares what is remembered with all such references to its kind.
+
+use std::collections::HashMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{
+    core::{ApiResource, GroupVersionKind},
+    discovery::{self, Scope, pinned_kind},
+};
+use tenure_service::call::{ApiError, call};
+
+use super::{ObjectClient, of_kind};
+
+/// The most kinds of a map. Clusters have some hundreds.
+const MOST_KINDS: usize = 1_000;
+
+/// A resource, and whether its objects are in namespaces.
+pub(super) type Resource = (ApiResource, Scope);
+
+/// Values by group or `apiVersion`, and kind. All are forgotten once they are too many.
+#[derive(Debug)]
+pub(super) struct KindMap<T>(HashMap<(String, String), T>);
+
+impl<T> Default for KindMap<T> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<T> KindMap<T> {
+    pub(super) fn get(&self, of: &str, kind: &str) -> Option<&T> {
+        self.0.get(&(of.to_owned(), kind.to_owned()))
+    }
+
+    pub(super) fn remove(&mut self, of: &str, kind: &str) {
+        self.0.remove(&(of.to_owned(), kind.to_owned()));
+    }
+
+    pub(super) fn insert(&mut self, of: &str, kind: &str, value: T) {
+        if self.0.len() >= MOST_KINDS {
+            self.0.clear();
+        }
+        self.0.insert((of.to_owned(), kind.to_owned()), value);
+    }
+}
+
+/// The resources of kinds, as far as they were asked for.
+#[derive(Debug, Default)]
+pub(super) struct KnownKinds {
+    /// By `apiVersion` and kind.
+    served: KindMap<Resource>,
+    /// By group and kind, for versions that aren't served.
+    instead: KindMap<Resource>,
+}
+
+impl KnownKinds {
+    /// The resource of the version that a reference has.
+    pub(super) fn get(&self, owner: &OwnerReference) -> Option<Resource> {
+        self.served.get(&owner.api_version, &owner.kind).cloned()
+    }
+
+    /// Forgets what is known of the kind of a reference.
+    pub(super) fn forget(&mut self, owner: &OwnerReference) {
+        self.served.remove(&owner.api_version, &owner.kind);
+        self.instead.remove(group_of(owner), &owner.kind);
+    }
+}
+
+/// The group of a reference; empty for that of the core.
+pub(super) fn group_of(owner: &OwnerReference) -> &str {
+    owner.api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+impl ObjectClient {
+    /// The resource of a kind: of the version that the reference has or, since references are never rewritten, of the one that
+    /// the API server has now. True for one that was remembered.
+    pub(super) async fn find(&self, owner: &OwnerReference) -> Result<(Resource, bool), ApiError> {
+        let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
+        let kind = GroupVersionKind::gvk(group, version, &owner.kind);
+        match call(pinned_kind(&self.client, &kind)).await {
+            Err(ApiError::NotFound) => {}
+            found => {
+                let (resource, capabilities) = found?;
+                let found = (resource, capabilities.scope);
+                self.kinds.lock().served.insert(&owner.api_version, &owner.kind, found.clone());
+                return Ok((found, false));
+            }
+        }
+        let known = self.kinds.lock().instead.get(group, &owner.kind).cloned();
+        if let Some(known) = known {
+            return Ok((known, true));
+        }
+        let served = call(discovery::group(&self.client, group)).await?;
+        let (resource, capabilities) = of_kind(&served, &owner.kind).ok_or(ApiError::NotFound)?;
+        let found = (resource, capabilities.scope);
+        self.kinds.lock().instead.insert(group, &owner.kind, found.clone());
+        Ok((found, false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, sync::Arc};
+
+    use http::{Request, Response};
+    use kube::{Client, client::Body};
+    use parking_lot::Mutex;
+    use serde_json::json;
+
+    use super::*;
+
+    /// An API server that serves Deployments in apps/v1, and notes each path that is asked for.
+    fn server(asked: &Arc<Mutex<Vec<String>>>) -> Client {
+        let asked = Arc::clone(asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let path = request.uri().path().to_owned();
+            asked.lock().push(path.clone());
+            async move {
+                let version = json!({"groupVersion": "apps/v1", "version": "v1"});
+                let group = json!({"name": "apps", "versions": [version], "preferredVersion": version});
+                let deployments = json!({
+                    "name": "deployments", "singularName": "", "kind": "Deployment", "namespaced": true, "verbs": ["get"],
+                });
+                let (status, body) = match path.as_str() {
+                    "/apis" => (200, json!({"kind": "APIGroupList", "groups": [group]})),
+                    "/apis/apps/v1" => (
+                        200,
+                        json!({"kind": "APIResourceList", "groupVersion": "apps/v1", "resources": [deployments]}),
+                    ),
+                    "/apis/apps/v1/namespaces/ns/deployments/web" => (
+                        200,
+                        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}),
+                    ),
+                    "/apis/apps/v1/namespaces/ns/deployments/secret" => (
+                        403,
+                        json!({"status": "Failure", "code": 403, "reason": "Forbidden", "message": "no"}),
+                    ),
+                    _ => (
+                        404,
+                        json!({"status": "Failure", "code": 404, "reason": "NotFound", "message": "no"}),
+                    ),
+                };
+                let response = Response::builder().status(status).header("content-type", "application/json");
+                Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    fn deployment(version: &str, name: &str) -> OwnerReference {
+        OwnerReference {
+            api_version: format!("apps/{version}"),
+            kind: "Deployment".into(),
+            name: name.into(),
+            ..OwnerReference::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn versions_that_are_not_served_take_no_room_of_their_own_and_no_discovery_of_their_group() {
+        let asked = Arc::default();
+        let objects = ObjectClient::new(server(&asked));
+        for number in 0..50 {
+            let owner = deployment(&format!("v{number}alpha1"), "web");
+            assert!(objects.get("ns", &owner).await.is_ok(), "{number}");
+            let owner = deployment(&format!("v{number}beta1"), "secret");
+            let labels = std::collections::BTreeMap::new();
+            assert!(matches!(objects.look_up("ns", &owner, &labels).await, Err(ApiError::Forbidden(_))));
+        }
+        let kinds = objects.kinds.lock();
+        let known = [kinds.served.0.len(), kinds.instead.0.len(), objects.forbidden.lock().0.len()];
+        assert_eq!(known, [0, 1, 1]);
+        assert_eq!(asked.lock().iter().filter(|path| *path == "/apis").count(), 1);
+    }
+
+    #[tokio::test]
+    async fn an_object_that_is_gone_has_its_kind_looked_up_again() {
+        let asked = Arc::default();
+        let objects = ObjectClient::new(server(&asked));
+        for version in ["v1", "v1beta1"] {
+            assert!(objects.get("ns", &deployment(version, "web")).await.is_ok());
+            asked.lock().clear();
+            let gone = objects.get("ns", &deployment(version, "gone")).await;
+            assert!(matches!(gone, Err(ApiError::NotFound)));
+            let found = asked.lock().iter().filter(|path| *path == "/apis/apps/v1").count();
+            assert_eq!(found, 1, "{version}");
+        }
+    }
+
+    #[test]
+    fn kinds_without_end_are_not_remembered() {
+        let mut map = KindMap::default();
+        for number in 0..10 * MOST_KINDS {
+            map.insert("group", &number.to_string(), number);
+            assert!(map.0.len() <= MOST_KINDS && map.get("group", &number.to_string()) == Some(&number));
+        }
+    }
+}
