@@ -27,6 +27,11 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(1);
 /// The wait before the next return of an owner whose last one was refused.
 const RETRY: Wait = Wait { first: SignedDuration::from_secs(5), last: SignedDuration::from_secs(40) };
 
+/// The wait before the next look at an owner whose record can't be followed: it may have been corrected. Any tenant can write
+/// such records.
+const LOOK_AT_FOREIGN: Wait =
+    Wait { first: SignedDuration::from_mins(5), last: SignedDuration::from_mins(40) };
+
 /// Owners that bear the record of a pause, by uid.
 #[derive(Debug, Default)]
 pub struct PausedOwners {
@@ -71,6 +76,7 @@ impl PausedOwners {
             source,
             uid: text(metadata.uid.as_deref()),
             refusals: same.map_or(0, |same| same.refusals),
+            foreign: same.map_or(0, |same| same.foreign),
             claimed: known.is_some_and(|known| known.claimed),
             not_before: same.map_or(Timestamp::MIN, |same| same.not_before),
             early: same.and_then(|same| same.early.clone()),
@@ -186,6 +192,15 @@ impl PausedOwners {
         });
     }
 
+    /// Takes an owner back whose record can't be followed at `now`: it may be handed out again after a while, which grows each
+    /// time.
+    pub fn leave_foreign(&mut self, uid: Uid, now: Timestamp) {
+        self.change(uid, |paused| {
+            (paused.claimed, paused.not_before) = (false, LOOK_AT_FOREIGN.end(paused.foreign, now));
+            paused.foreign = paused.foreign.saturating_add(1);
+        });
+    }
+
     /// Takes all back.
     pub fn release(&mut self) {
         let claimed = self.by_uid.iter().filter(|(_, paused)| paused.claimed).map(|(uid, _)| *uid);
@@ -282,6 +297,27 @@ mod tests {
             ("d", None, true),
         ];
         assert_eq!(world.roots(), expected.map(|(queue, family, back)| (queue.to_owned(), family, back)));
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_followed_is_looked_at_less_and_less_often_until_it_changes() {
+        let mut world = World::new();
+        let noted = |at: &str| json!({"tenure.dev/paused": record("a", None), "tenure.dev/requeue-state": format!(r#"{{"count": 1, "requeueAt": "{at}"}}"#)});
+        world.apply("forged", &noted("2026-01-02T03:14:05Z"), None);
+        let mut now: Timestamp = "2026-01-02T04:00:00Z".parse().unwrap();
+        let mut waits = Vec::new();
+        for _ in 0..6 {
+            let World { owners, paused, .. } = &mut world;
+            assert_eq!(paused.claim_returns(owners, now, |_| true, |_| false).len(), 1);
+            paused.leave_foreign(Uid::of("forged"), now);
+            let next = paused.next_return(owners).unwrap();
+            waits.push(next.duration_since(now).as_mins());
+            now = next;
+            world.apply("forged", &noted("2026-01-02T03:14:05Z"), None);
+        }
+        assert_eq!(waits, [5, 10, 20, 40, 40, 40]);
+        world.apply("forged", &noted("2026-01-02T03:15:05Z"), None);
+        assert!(world.paused.next_return(&world.owners).unwrap() < now);
     }
 
     #[test]

@@ -38,9 +38,6 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 /// The time after which a return is tried again that failed, or that the watches haven't shown yet.
 const RETRY: SignedDuration = SignedDuration::from_secs(5);
 
-/// The time after which an owner that Tenure may not resume is looked at again: its record may have been corrected.
-const RETRY_NOT_OURS: SignedDuration = SignedDuration::from_mins(5);
-
 /// The second refusal in a row draws an event: a server that has just started refuses everything for a moment.
 const TOLD_REFUSAL: u8 = 2;
 
@@ -118,12 +115,13 @@ impl Requeuer {
             Ok(attempt) => matches!(attempt, Attempt::Refused(..)),
             Err(error) => is_refusal(error),
         };
-        let again = if matches!(result, Ok(Attempt::NotOurs)) { RETRY_NOT_OURS } else { RETRY };
         self.cluster.with(|index| {
             if is_refused {
                 index.refuse_return(uid, now);
+            } else if matches!(result, Ok(Attempt::NotOurs)) {
+                index.leave_foreign(uid, now);
             } else {
-                index.settle_return(uid, now.checked_add(again).unwrap_or(Timestamp::MAX));
+                index.settle_return(uid, now.checked_add(RETRY).unwrap_or(Timestamp::MAX));
             }
         });
     }

@@ -99,12 +99,13 @@ impl FairSlots {
 
     /// Takes a slot for a call in a line that is served in order: the next call of a line begins when the one before has
     /// ended, or is slow. A namespace in trouble holds up no line, and waits for none.
-    pub fn take_in_line(&self, namespace: &str, line: Option<String>) -> Option<TakenSlot> {
+    pub fn take_in_line(&self, namespace: &str, line: Option<&str>) -> Option<TakenSlot> {
         let mut taken = self.taken.lock();
         let line = line.filter(|_| !taken.is_troubled(namespace));
-        if line.as_ref().is_some_and(|line| taken.lines.contains(line)) || !taken.begin(namespace) {
+        if line.is_some_and(|line| taken.lines.contains(line)) || !taken.begin(namespace) {
             return None;
         }
+        let line = line.map(str::to_owned);
         taken.lines.extend(line.clone());
         drop(taken);
         Some(TakenSlot { slots: self.clone(), namespace: namespace.to_owned(), line: Mutex::new(line) })
@@ -245,7 +246,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_line_is_served_in_order_unless_a_call_is_slow() {
-        let (slots, line) = (FairSlots::default(), || Some("queue".to_owned()));
+        let (slots, line) = (FairSlots::default(), || Some("queue"));
         let first = slots.take_in_line("a", line()).unwrap();
         assert!(slots.take_in_line("b", line()).is_none() && slots.take_in_line("b", None).is_some());
         assert!(tokio::time::timeout(PROMPT * 2, first.watch(std::future::pending::<()>())).await.is_err());

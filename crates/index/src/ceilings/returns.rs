@@ -65,6 +65,11 @@ impl CeilingIndex {
         self.objects.paused.refuse_return(uid, now);
     }
 
+    /// Takes back an owner that was handed out to come back, and whose record can't be followed.
+    pub fn leave_foreign(&mut self, uid: Uid, now: Timestamp) {
+        self.objects.paused.leave_foreign(uid, now);
+    }
+
     /// Takes back all that was handed out to come back: the keeper that was to do it doesn't lead any more.
     pub fn release_returns(&mut self) {
         self.objects.paused.release();

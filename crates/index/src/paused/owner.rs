@@ -63,6 +63,8 @@ pub struct Paused {
     pub uid: Box<str>,
     /// The number of times that its return was refused.
     pub refusals: u8,
+    /// The number of times that its record couldn't be followed.
+    pub(super) foreign: u8,
     /// It is being resumed.
     pub(super) claimed: bool,
     /// The earliest time of the next try.
