@@ -76,8 +76,9 @@ impl ExpiryController {
             tokio::select! {
                 Some(happenings) = deeds.next() => self.pauser.events.extend(happenings),
                 _ = looks.tick() => {
-                    self.pauser.events.repair(self.pauser.owed());
+                    // what has no room stays owed: it would be dropped, or another in its place
                     if self.pauser.events.has_room() {
+                        self.pauser.events.repair(self.pauser.owed());
                         self.pauser.events.extend(self.pauser.without_effect());
                     }
                 }

@@ -14,7 +14,7 @@ use tenure_types::runai::QueueVersion;
 use tokio::time::Instant;
 
 use super::*;
-use crate::{config::Configure, metrics::Metrics};
+use crate::{config::Configure, metrics::Metrics, recent::EventOutbox};
 
 const DEPLOYMENT: &str = "deployments/web";
 const SET: &str = "replicasets/web-1";
@@ -238,7 +238,7 @@ fn pauser(server: &Server) -> Pauser {
         limit: limit(),
         config,
         scope: Scope::default(),
-        events: EventQueue::new(Metrics::register(&mut Registry::default())),
+        events: EventQueue::new(Metrics::register(&mut Registry::default()), EventOutbox::default()),
         dry_run: false,
         usage: UsageBook::default(),
         announcements: Arc::new(limit()),

@@ -12,10 +12,11 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::EventRecord;
+use super::{DELETING, EventRecord};
 use crate::{
     messages::Messages,
     metrics::{EventResult, Metrics},
+    recent::EventOutbox,
     slots::{FairSlots, TakenSlot},
 };
 use lines::Lines;
@@ -48,6 +49,8 @@ pub struct EventQueue {
     changed: Arc<Notify>,
     slots: FairSlots,
     metrics: Metrics,
+    /// The pauses whose events may be missing.
+    outbox: EventOutbox,
     /// The messages about these events, which wait for none of them.
     messages: Option<Messages>,
 }
@@ -73,9 +76,9 @@ pub enum Settled {
 }
 
 impl EventQueue {
-    pub fn new(metrics: Metrics) -> Self {
+    pub fn new(metrics: Metrics, outbox: EventOutbox) -> Self {
         let (lines, changed, slots) = (Arc::default(), Arc::default(), FairSlots::default());
-        Self { lines, changed, slots, metrics, messages: None }
+        Self { lines, changed, slots, metrics, outbox, messages: None }
     }
 
     /// Has messages sent about all events.
@@ -83,7 +86,8 @@ impl EventQueue {
         Self { messages: Some(messages), ..self }
     }
 
-    /// Adds events. If too many wait, the oldest of the namespace with the most that can be repaired is dropped for each.
+    /// Adds events. If too many wait, the oldest of the namespace with the most that can be repaired is dropped for each. It is
+    /// owed again, as far as it follows from a record.
     pub fn extend(&self, events: impl IntoIterator<Item = EventRecord>) {
         for event in events {
             self.messages.iter().for_each(|messages| messages.tell(&event));
@@ -146,6 +150,10 @@ impl EventQueue {
         if let Some(event) = dropped {
             self.metrics.event(EventResult::Dropped);
             event.complain("too many events wait");
+            // of a deletion nothing is left to repair it by
+            if event.action != DELETING {
+                self.outbox.not_told(event.object.uid.as_deref().unwrap_or_default());
+            }
         }
     }
 
@@ -215,12 +223,14 @@ mod tests {
     use jiff::Timestamp;
     use k8s_openapi::api::core::v1::ObjectReference;
     use prometheus_client::registry::Registry;
+    use serde_json::json;
+    use tenure_policy::pause::PausedObject;
     use tokio::time::advance;
 
-    use super::{super::DELETING, lines::Line, *};
+    use super::{lines::Line, *};
 
     fn queue() -> EventQueue {
-        EventQueue::new(Metrics::register(&mut Registry::default()))
+        EventQueue::new(Metrics::register(&mut Registry::default()), EventOutbox::default())
     }
 
     fn event(namespace: &str, name: &str) -> EventRecord {
@@ -410,6 +420,29 @@ mod tests {
         assert_eq!((lines.waiting, lines.by_namespace["few"].waiting.len()), (CAPACITY, 10));
         let last = lines.by_namespace["many"].waiting.back().and_then(|last| last.event.object.name.clone());
         assert_eq!(last, Some((2 * CAPACITY - 1).to_string()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_of_a_pause_that_is_dropped_is_owed_again() {
+        let (queue, at) = (queue(), "2026-01-01T00:00:00Z");
+        let record = json!({
+            "reason": "MaxDurationExceeded", "at": at, "queue": "q", "field": "spec.replicas", "value": 0,
+            "previousValue": 2,
+        });
+        let metadata = json!({
+            "name": "web", "namespace": "a", "uid": "web", "annotations": {"tenure.dev/paused": record.to_string()},
+        });
+        let (metadata, at) = (serde_json::from_value(metadata).unwrap(), at.parse().unwrap());
+        let kind = kube::core::ApiResource::erase::<k8s_openapi::api::apps::v1::Deployment>(&());
+        queue.outbox.apply(&kind, &metadata, at);
+        let mut paused = event("a", "web");
+        paused.object.uid = Some("web".into());
+        queue.outbox.telling(&PausedObject { object: paused.object.clone(), workload: None }, at);
+        queue.extend([paused]);
+        let soon = at + jiff::SignedDuration::from_secs(10);
+        assert!(queue.outbox.owed(soon).is_empty(), "it waits");
+        queue.extend(events("a", CAPACITY));
+        assert_eq!(queue.outbox.owed(soon).len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -139,7 +139,7 @@ mod tests {
         let many = NonZeroU32::new(10_000).unwrap();
         EventWriter {
             events: Events::new(server(Arc::clone(taken))),
-            queue: EventQueue::new(Metrics::register(&mut Registry::default())),
+            queue: EventQueue::new(Metrics::register(&mut Registry::default()), EventOutbox::default()),
             limit: write_limit(many, many),
             clock: ServerClock::default(),
             outbox: EventOutbox::default(),

@@ -25,6 +25,7 @@ use crate::{
     cluster::ClusterState,
     config::Configure,
     events::{EventCause, EventQueue},
+    recent::EventOutbox,
 };
 
 const TWO: &str = "receivers:\n- {name: a, format: Slack, urlFile: /a}\n- {name: b, format: CloudEvents, urlFile: /b, reasons: [MaxDurationApproaching]}\n";
@@ -288,7 +289,8 @@ async fn a_receiver_that_hangs_holds_up_the_end_for_a_moment_and_what_it_loses_i
 #[tokio::test]
 async fn an_event_that_exists_already_or_is_refused_silences_no_message() {
     let (messages, _configure, registry) = messages(TWO);
-    let queue = EventQueue::new(Metrics::register(&mut Registry::default())).with_messages(messages);
+    let queue = EventQueue::new(Metrics::register(&mut Registry::default()), EventOutbox::default())
+        .with_messages(messages);
     for (time, result) in [
         ("2026-01-02T03:04:05Z", ApiError::Stale(String::new())),
         ("2026-01-02T03:04:06Z", ApiError::Forbidden(String::new())),

@@ -20,7 +20,7 @@ use tenure_types::tensorstack::v1beta1;
 use tokio::time::Instant;
 
 use super::*;
-use crate::config::Configure;
+use crate::{config::Configure, recent::EventOutbox};
 
 /// The watch that shows the Jobs.
 const SOURCE: u16 = 1;
@@ -160,7 +160,7 @@ async fn requeuer(server: &Server) -> Requeuer {
         objects: ObjectClient::new(server.client()),
         limit: write_limit(many, many),
         config,
-        events: EventQueue::new(metrics.clone()),
+        events: EventQueue::new(metrics.clone(), EventOutbox::default()),
         slots: FairSlots::default(),
         metrics,
     }

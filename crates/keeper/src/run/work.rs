@@ -65,7 +65,8 @@ impl Parts {
         threadiness: NonZeroU32,
     ) -> Work {
         let messages = Messages::new(self.config.clone(), self.clock.clone(), self.metrics.clone());
-        let events = EventQueue::new(self.metrics.clone()).with_messages(messages.clone());
+        let events = EventQueue::new(self.metrics.clone(), self.cluster.outbox.clone());
+        let events = events.with_messages(messages.clone());
         let acts = !self.dry_run;
         let (announcements, told) = (Arc::new(self.limit()), ToldWorkloads::default());
         Work {

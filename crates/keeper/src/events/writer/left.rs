@@ -8,10 +8,11 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use parking_lot::Mutex;
+use tenure_policy::pause::PAUSE_REVERSED;
 use tenure_service::call::ApiError;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 use super::super::{DELETING, EventQueue, EventRecord, name};
 use crate::api::ObjectClient;
@@ -19,7 +20,7 @@ use crate::api::ObjectClient;
 /// The time for which these events are written after the lead was lost.
 const LONGEST: Duration = Duration::from_mins(5);
 
-/// The time after which the API server is asked again that didn't answer.
+/// The time after which the API server is asked again about an object that couldn't be read.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The events of deletions that were not written.
@@ -27,8 +28,17 @@ pub struct LeftEvents {
     objects: ObjectClient,
     /// Events that are being written, by namespace and name.
     under_way: Mutex<HashMap<(String, String), EventRecord>>,
-    /// Events that were left, with the time at which the lead was lost.
-    left: Mutex<VecDeque<(Instant, EventRecord)>>,
+    left: Mutex<VecDeque<LeftEvent>>,
+}
+
+/// An event that was left.
+#[derive(Clone)]
+struct LeftEvent {
+    event: EventRecord,
+    /// The time at which the lead was lost.
+    since: Instant,
+    /// The earliest time of the next look.
+    not_before: Instant,
 }
 
 impl LeftEvents {
@@ -56,29 +66,37 @@ impl LeftEvents {
         let under_way = std::mem::take(&mut *self.under_way.lock()).into_values();
         let deletions = under_way.chain(waited.into_iter().filter(|event| event.action == DELETING));
         let now = Instant::now();
-        self.left.lock().extend(deletions.map(|event| (now, event)));
+        let left = deletions.map(|event| LeftEvent { event, since: now, not_before: now });
+        self.left.lock().extend(left);
     }
 
-    /// Adds the events of what has been deleted to the queue again, and drops the others.
+    /// Adds the events of what has been deleted to the queue again, and drops the others. An object that can't be read holds up
+    /// no other: it is looked at again after them.
     pub async fn look(&self, queue: &EventQueue) {
         loop {
-            let Some((since, event)) = self.left.lock().front().cloned() else { return };
-            match self.is_deleted(&event).await {
+            // it stays in its place meanwhile, in case that this keeper loses the lead again
+            let Some(LeftEvent { event, since, not_before }) = self.left.lock().front().cloned() else {
+                return;
+            };
+            sleep_until(not_before).await;
+            let is_deleted = self.is_deleted(&event).await;
+            let mut left = self.left.lock();
+            left.pop_front();
+            match is_deleted {
                 _ if since.elapsed() > LONGEST => event.complain("the lead was lost before it was written"),
                 Ok(true) => queue.extend([event]),
                 // it is told again with the deletion
                 Ok(false) => {}
                 Err(_) => {
-                    sleep(AGAIN_AFTER).await;
-                    continue;
+                    let not_before = Instant::now() + AGAIN_AFTER;
+                    left.push_back(LeftEvent { event, since, not_before });
                 }
             }
-            self.left.lock().pop_front();
         }
     }
 
     async fn is_deleted(&self, event: &EventRecord) -> Result<bool, ApiError> {
-        let object = event.object.clone();
+        let object = deleted_by(event).clone();
         let owner = OwnerReference {
             api_version: object.api_version.unwrap_or_default(),
             kind: object.kind.unwrap_or_default(),
@@ -96,6 +114,12 @@ impl LeftEvents {
     }
 }
 
+/// Returns the object that is deleted by the act that an event is about: the pod, where its owner isn't paused another time.
+fn deleted_by(event: &EventRecord) -> &ObjectReference {
+    let pod = event.cause.as_ref().and_then(|cause| cause.pod.as_ref());
+    pod.filter(|_| event.reason == PAUSE_REVERSED).unwrap_or(&event.object)
+}
+
 fn key(event: &EventRecord) -> (String, String) {
     (event.namespace().to_owned(), name(event))
 }
@@ -106,15 +130,15 @@ mod tests {
 
     use http::{Request, Response};
     use jiff::Timestamp;
-    use k8s_openapi::api::core::v1::ObjectReference;
     use kube::{Client, client::Body};
     use prometheus_client::registry::Registry;
     use serde_json::json;
 
     use super::*;
-    use crate::metrics::Metrics;
+    use crate::{events::EventCause, metrics::Metrics, recent::EventOutbox};
 
-    /// An API server that has the pods `there`, `going` and `other`, of which the last was created again.
+    /// An API server that has the pods `there`, `going` and `other`, of which the last was created again. It fails to read
+    /// `broken`.
     fn server() -> Client {
         let service = tower::service_fn(async |request: Request<Body>| {
             let path = request.uri().path().to_owned();
@@ -130,6 +154,7 @@ mod tests {
                 "there" => (200, pod("there", "there", None)),
                 "going" => (200, pod("going", "going", Some("2026-01-02T03:04:05Z"))),
                 "other" => (200, pod("other", "of another", None)),
+                "broken" => (500, json!({"status": "Failure", "code": 500, "reason": "", "message": "no"})),
                 _ => (
                     404,
                     json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "no"}),
@@ -151,9 +176,46 @@ mod tests {
         EventRecord { object, reason: "", action, note, at, cause: None, request: None, end: None }
     }
 
+    fn queue() -> EventQueue {
+        EventQueue::new(Metrics::register(&mut Registry::default()), EventOutbox::default())
+    }
+
+    /// Looks for so long; returns the names in the events that are told.
+    async fn look(left: &LeftEvents, queue: &EventQueue, time: Duration) -> Vec<String> {
+        let _ = tokio::time::timeout(time, left.look(queue)).await;
+        let mut told: Vec<String> = queue.clear().into_iter().filter_map(|event| event.object.name).collect();
+        told.sort();
+        told
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_cannot_be_read_holds_up_the_event_of_no_other() {
+        let (queue, left) = (queue(), LeftEvents::new(ObjectClient::new(server())));
+        left.keep(["broken", "gone", "broken", "going"].map(|name| event(name, DELETING)));
+        assert_eq!(look(&left, &queue, Duration::from_secs(5)).await, ["going", "gone"]);
+        assert_eq!(left.left.lock().len(), 2, "they are looked at again");
+        assert_eq!(look(&left, &queue, LONGEST * 2).await, [""; 0]);
+        assert!(left.left.lock().is_empty(), "too long ago");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_an_owner_is_not_paused_another_time_is_told_if_its_pod_was_deleted() {
+        let (queue, left) = (queue(), LeftEvents::new(ObjectClient::new(server())));
+        let undone = |pod: &str| {
+            let cause = EventCause { pod: Some(event(pod, DELETING).object), queue: "q".into() };
+            EventRecord { reason: PAUSE_REVERSED, cause: Some(cause), ..event("there", DELETING) }
+        };
+        left.keep([undone("going"), undone("gone"), undone("there")]);
+        assert_eq!(look(&left, &queue, LONGEST).await, ["there"; 2]);
+        // an owner that is deleted itself is told by its own end
+        let cause = EventCause { pod: Some(event("there", DELETING).object), queue: "q".into() };
+        left.keep([EventRecord { cause: Some(cause), ..event("gone", DELETING) }]);
+        assert_eq!(look(&left, &queue, LONGEST).await, ["gone"]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_was_deleted_is_told_when_the_lead_comes_back_and_what_was_not_is_not() {
-        let queue = EventQueue::new(Metrics::register(&mut Registry::default()));
+        let queue = queue();
         let left = LeftEvents::new(ObjectClient::new(server()));
         left.begin(&event("gone", DELETING));
         left.begin(&event("written", DELETING));
