@@ -12,7 +12,6 @@ use clap::Args;
 use kube::{
     Api,
     api::{Patch, PatchParams},
-    core::DynamicObject,
 };
 use serde_json::Value;
 use tenure_policy::{
@@ -20,6 +19,7 @@ use tenure_policy::{
     owners::OwnerTable,
     pause::{self, OwnerObject},
 };
+use tenure_types::projection::WholeObject;
 
 use crate::{
     connect::ConnectArgs,
@@ -149,8 +149,8 @@ impl<C: Command> Changer<C> {
         let is_run = kueue::of_owner(&of, &self.table).is_some() && self.table.knows(&of);
         let kind = self.cluster.kinds.find(kueue::GROUP, kueue::WORKLOAD).filter(|_| is_run);
         let Some(kind) = kind else { return Ok(None) };
-        let api = object.kind.api(&self.cluster.client, Some(object.namespace));
-        let found = api.get_metadata_opt(object.name).await.map_err(|error| refused::<C>(object, error))?;
+        let api = object.kind.metadata_api(&self.cluster.client, Some(object.namespace));
+        let found = api.get_opt(object.name).await.map_err(|error| refused::<C>(object, error))?;
         let Some(found) = found else { return Ok(None) };
         let has_record = pause::record_on(&found.metadata).is_some();
         let uid = found.metadata.uid.unwrap_or_default();
@@ -178,12 +178,12 @@ impl<C: Command> Changer<C> {
         let api = object.kind.api(&self.cluster.client, Some(object.namespace));
         for _ in 0..TRIES {
             let found = api.get(object.name).await.map_err(|error| refused::<C>(object, error))?;
-            let (value, metadata) = (serde_json::to_value(&found)?, &found.metadata);
-            let (found, table, clock) = (OwnerObject(&value), &self.table, self.cluster.clock);
+            let metadata = &found.metadata;
+            let (found, table, clock) = (OwnerObject(&found.value), &self.table, self.cluster.clock);
             let change =
                 self.command.judge(ChangeSubject { object, found, metadata, table, clock, verb: C::VERB })?;
             match self.patch(&api, object.name, &change).await {
-                Ok(now) => return Ok((change, serde_json::to_value(now)?)),
+                Ok(now) => return Ok((change, now.value)),
                 Err(error) if is_stale(&error) => tokio::time::sleep(BETWEEN_TRIES).await,
                 Err(error) => return Err(refused::<C>(object, error)),
             }
@@ -193,10 +193,10 @@ impl<C: Command> Changer<C> {
 
     async fn patch(
         &self,
-        api: &Api<DynamicObject>,
+        api: &Api<WholeObject>,
         name: &str,
         change: &ObjectChange,
-    ) -> kube::Result<DynamicObject> {
+    ) -> kube::Result<WholeObject> {
         let how = PatchParams {
             dry_run: self.dry_run,
             field_manager: Some(FIELD_MANAGER.into()),

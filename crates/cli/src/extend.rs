@@ -8,13 +8,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api,
     api::{ObjectMeta, PostParams},
-    core::DynamicObject,
 };
 use tenure_policy::{owners::OwnerTable, pause::OwnerObject};
 use tenure_types::{
     ExtendedDuration, Written,
     extension::{Extension, ExtensionSpec, ExtensionState, ExtensionTarget},
-    projection::controller,
+    projection::{WholeObject, controller},
+    tolerant::Tolerant,
 };
 
 use crate::{
@@ -97,26 +97,25 @@ impl ExtendArgs {
 }
 
 /// Refuses a workload that has no run, or that another one runs.
-fn check(object: ObjectName<'_>, found: &DynamicObject, table: &OwnerTable) -> Result<()> {
+fn check(object: ObjectName<'_>, found: &WholeObject, table: &OwnerTable) -> Result<()> {
     if let Some(above) = controller(&found.metadata).filter(|above| table.knows(above)) {
         let (kind, name) = (above.kind.to_lowercase(), printable(&above.name));
         bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: extend that");
     }
-    let value = serde_json::to_value(found)?;
     let reference = object.kind.reference(object.name);
-    let is_paused = table.rules(&reference).any(|rule| OwnerObject(&value).is_paused(rule));
+    let is_paused = table.rules(&reference).any(|rule| OwnerObject(&found.value).is_paused(rule));
     ensure!(
         !is_paused,
         "{object} is paused, and has no run that could be extended. To let it run again: {}",
         object.command("resume")
     );
-    ensure!(!OwnerObject(&value).is_finished(), "{object} has ended: there is nothing to extend");
+    ensure!(!OwnerObject(&found.value).is_finished(), "{object} has ended: there is nothing to extend");
     Ok(())
 }
 
 fn request(
     object: ObjectName<'_>,
-    found: &DynamicObject,
+    found: &WholeObject,
     duration: &str,
     reason: Option<String>,
 ) -> Result<Extension> {
@@ -136,10 +135,10 @@ fn request(
 }
 
 async fn await_decision(cluster: &ClusterReader, name: &str) -> Result<()> {
-    let extensions: Api<Extension> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let extensions: Api<Tolerant<Extension>> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let mut told = None;
     loop {
-        let extension = extensions.get(name).await.map_err(explain_extension)?;
+        let extension = extensions.get(name).await.map_err(explain_extension)?.read()?;
         let text = decided(&extension);
         match extension.state() {
             ExtensionState::Pending => {

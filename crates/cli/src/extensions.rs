@@ -14,6 +14,7 @@ use tenure_policy::extension;
 use tenure_types::{
     ExtendedDuration, Written,
     extension::{Extension, ExtensionState},
+    tolerant::{Tolerant, UnreadableObject},
 };
 
 use crate::{
@@ -26,7 +27,7 @@ use crate::{
     server::explain,
     table::{cell, printable, table},
     target::is_segment,
-    tell::tell,
+    tell::{tell, warn},
 };
 
 /// Name under which the write is recorded in `managedFields`.
@@ -101,12 +102,13 @@ impl ExtensionsArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { all_namespaces, output } = self;
         let cluster = connect.connect().await?;
-        let api: Api<Extension> = if all_namespaces {
+        let api: Api<Tolerant<Extension>> = if all_namespaces {
             Api::all(cluster.client.clone())
         } else {
             Api::namespaced(cluster.client.clone(), &cluster.namespace)
         };
-        let mut found: Vec<Extension> = objects(api, None).try_concat().await.map_err(explain_extension)?;
+        let found = objects(api, None).try_concat().await.map_err(explain_extension)?;
+        let mut found: Vec<Extension> = found.into_iter().filter_map(readable).collect();
         sort(&mut found);
         if found.is_empty() {
             let place =
@@ -128,6 +130,16 @@ impl ExtensionsArgs {
         };
         OutputArgs { output: format }.show(&found, shown)
     }
+}
+
+/// Returns an extension. One that can't be read is left out, with a warning.
+fn readable(found: Tolerant<Extension>) -> Option<Extension> {
+    let warn_of = |UnreadableObject { error, metadata }| {
+        let text = |of: &Option<String>| printable(of.as_deref().unwrap_or_default());
+        let (namespace, name) = (text(&metadata.namespace), text(&metadata.name));
+        warn(&format!("extension {name} in namespace {namespace} can't be read, and is left out: {error}"));
+    };
+    found.0.map_err(warn_of).ok()
 }
 
 /// Puts pending requests first, then the latest.
@@ -203,10 +215,11 @@ impl Decision {
     async fn about(&self, names: &[String], connect: ConnectArgs) -> Result<()> {
         let cluster = connect.connect().await?;
         let user = user(&cluster.client).await?;
-        let extensions: Api<Extension> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+        let extensions: Api<Tolerant<Extension>> =
+            Api::namespaced(cluster.client.clone(), &cluster.namespace);
         for name in names {
             ensure!(is_segment(name), "{name:?} can't be an extension");
-            let found = extensions.get(name).await.map_err(explain_extension)?;
+            let found = extensions.get(name).await.map_err(explain_extension)?.read()?;
             let text = self.write(&extensions, &found, &user, cluster.clock.now()).await?;
             print(&format!("extension.tenure.dev/{name} {text}\n"))?;
         }
@@ -215,7 +228,7 @@ impl Decision {
 
     async fn write(
         &self,
-        extensions: &Api<Extension>,
+        extensions: &Api<Tolerant<Extension>>,
         found: &Extension,
         user: &str,
         now: Timestamp,

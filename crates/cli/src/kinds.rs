@@ -5,14 +5,17 @@ use std::collections::HashSet;
 use anyhow::{Result, bail};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
-    Api, Client,
+    Api, Client, Resource,
     core::{
-        ApiResource, DynamicObject, GroupVersionKind,
+        ApiResource, DynamicResourceScope, GroupVersionKind,
         discovery::v2::{APIGroupDiscovery, APIResourceDiscovery},
     },
 };
 use tenure_policy::{expiry::Family, owners::OwnerTable};
-use tenure_types::podgroup::PodGroupKind;
+use tenure_types::{
+    podgroup::PodGroupKind,
+    projection::{Owner, WholeObject},
+};
 
 /// A kind of object in one version of its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +71,19 @@ impl ResourceKind {
     }
 
     /// Its objects in a namespace, or all of them if none is given or they are in no namespace.
-    pub fn api(&self, client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
+    pub fn api(&self, client: &Client, namespace: Option<&str>) -> Api<WholeObject> {
+        self.api_of(client, namespace)
+    }
+
+    /// The same without all but their metadata.
+    pub fn metadata_api(&self, client: &Client, namespace: Option<&str>) -> Api<Owner> {
+        self.api_of(client, namespace)
+    }
+
+    fn api_of<K>(&self, client: &Client, namespace: Option<&str>) -> Api<K>
+    where
+        K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+    {
         match namespace.filter(|_| self.namespaced) {
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource),
             None => Api::all_with(client.clone(), &self.resource),

@@ -16,7 +16,7 @@ use k8s_openapi::{
     api::scheduling::v1::PriorityClass,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
-use kube::{ResourceExt, core::PartialObjectMeta};
+use kube::ResourceExt;
 use serde::de::DeserializeOwned;
 use tenure_index::{CeilingIndex, Settings};
 use tenure_policy::{
@@ -30,7 +30,8 @@ use tenure_policy::{
 use tenure_types::{
     extension,
     podgroup::PodGroupKind,
-    projection::{Pod, TensorstackQueueObject},
+    projection::{Owner, Pod, TensorstackQueueObject},
+    tolerant::Tolerant,
 };
 
 use crate::{
@@ -166,7 +167,7 @@ impl Snapshot {
         let place = document.namespace().unwrap_or(DEFAULT);
         match (document.group(), document.kind.as_str()) {
             ("", "Pod") => self.take_pods([decode(document)?]),
-            ("", "Node") => self.take_node(decode::<PartialObjectMeta>(document)?.metadata),
+            ("", "Node") => self.take_node(decode::<Owner>(document)?.metadata),
             ("scheduling.k8s.io", "PriorityClass") => self.take_class(decode(document)?),
             (group, "Queue") => match (Family::of(group), document.name()) {
                 (Some(Family::Tensorstack), _) if self.t9k_system_namespace.as_deref() == Some(place) => {
@@ -176,7 +177,9 @@ impl Snapshot {
                 (_, Some(name)) if queues::is_queue(document) => self.take_queue(name, document),
                 _ => {}
             },
-            (extension::GROUP, "Extension") => self.index.apply_extension(&decode(document)?),
+            (extension::GROUP, "Extension") => {
+                self.index.apply_extension(&decode::<Tolerant<_>>(document)?.read()?);
+            }
             (group, kind) => {
                 if let Some(kind) = PodGroupKind::of(group, kind) {
                     self.take_group(kind, decode(document)?);

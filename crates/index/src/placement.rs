@@ -18,7 +18,6 @@ use std::{
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use k8s_openapi::api::{
-    policy::v1::PodDisruptionBudget,
     scheduling::v1::PriorityClass,
     storage::v1::{CSINode, CSINodeDriver},
 };
@@ -26,7 +25,10 @@ use kube::core::ObjectMeta;
 use tenure_policy::{
     gang::Progress, guard::Reason, kueue, start::LongestFormation, toleration::ClassState, victims::Requests,
 };
-use tenure_types::room::{Needs, PodWithRoom};
+use tenure_types::{
+    projection::PodDisruptionBudget,
+    room::{Needs, PodWithRoom},
+};
 
 use crate::{
     Uid,

@@ -19,7 +19,6 @@ use k8s_openapi::{
     api::core::v1::ObjectReference,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
-use kube::core::DynamicObject;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_index::{BatchCoverage, DueBatch, DuePod, Task, Uid};
@@ -30,7 +29,10 @@ use tenure_policy::{
     ready::Readiness,
 };
 use tenure_service::{call::ApiError, clock::ServerClock};
-use tenure_types::{podgroup::PodGroupKind, projection::Pod};
+use tenure_types::{
+    podgroup::PodGroupKind,
+    projection::{Pod, WholeObject},
+};
 
 pub use conflicts::Conflicts;
 pub use exempt::ExemptOwners;
@@ -235,8 +237,8 @@ pub fn describe(owner: &OwnerReference) -> String {
     format!("{} {} ({})", owner.kind, owner.name, owner.api_version)
 }
 
-fn json(object: &DynamicObject) -> Value {
-    serde_json::to_value(object).unwrap_or_default()
+fn json(object: &WholeObject) -> Value {
+    object.value.clone()
 }
 
 /// Returns the cause of an act on a pod, or on its owner.

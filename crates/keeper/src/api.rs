@@ -10,15 +10,20 @@ use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, ValidationDirective},
-    core::{ApiResource, DeserializeGuard, request},
+    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, ValidationDirective},
+    core::{ApiResource, request},
     discovery::{ApiCapabilities, ApiGroup, Scope},
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_policy::kueue::Lookup;
 use tenure_service::call::{ApiError, call};
-use tenure_types::{extension::Extension, keys, projection::Pod};
+use tenure_types::{
+    extension::Extension,
+    keys,
+    projection::{Owner, Pod, WholeObject},
+    tolerant::Tolerant,
+};
 use tokio::time::Instant;
 
 use crate::extensions::slim;
@@ -61,16 +66,16 @@ impl ObjectClient {
 
     /// The metadata of a pod as they are now.
     pub async fn pod_metadata(&self, namespace: &str, name: &str) -> Result<ObjectMeta, ApiError> {
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        call(api.get_metadata(name)).await.map(|found| found.metadata)
+        let pods = ApiResource::erase::<Pod>(&());
+        let api: Api<Owner> = Api::namespaced_with(self.client.clone(), namespace, &pods);
+        call(api.get(name)).await.map(|found| found.metadata)
     }
 
     /// Deletes a pod, but no namesake of it.
     pub async fn delete_pod(&self, namespace: &str, name: &str, uid: &str) -> Result<(), ApiError> {
         let preconditions = Preconditions { uid: Some(uid.into()), resource_version: None };
         let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        call(api.delete(name, &how)).await.map(drop)
+        self.delete(&Pod::url_path(&(), Some(namespace)), name, &how).await
     }
 
     /// Asks the API server by a dry run if it would delete a pod.
@@ -87,7 +92,14 @@ impl ObjectClient {
     async fn would_delete(&self, resource: &str, name: &str) -> Result<(), ApiError> {
         let request = Request::delete(format!("{resource}/{name}?dryRun=All")).body(Vec::new());
         let request = request.map_err(request::Error::BuildRequest).map_err(kube::Error::BuildRequest);
-        call(async { self.client.request::<Value>(request?).await }).await.map(drop)
+        call(async { self.client.request_text(request?).await }).await.map(drop)
+    }
+
+    /// Deletes an object. The answer, which may be the object, isn't read: kube's own method fails on one that is nested too
+    /// deep, though the object is deleted then.
+    async fn delete(&self, resource: &str, name: &str, how: &DeleteParams) -> Result<(), ApiError> {
+        let request = request::Request::new(resource).delete(name, how).map_err(kube::Error::BuildRequest);
+        call(async { self.client.request_text(request?).await }).await.map(drop)
     }
 
     /// Deletes an owner as it was read, and by that all that it owns.
@@ -99,7 +111,7 @@ impl ObjectClient {
     ) -> Result<(), ApiError> {
         let preconditions = Preconditions { uid: Some(owner.uid.clone()), resource_version };
         let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-        self.on(namespace, owner, async |api| call(api.delete(&owner.name, &how)).await.map(drop)).await
+        self.on(namespace, owner, async |api| self.delete(api.resource_url(), &owner.name, &how).await).await
     }
 
     /// Deletes a pod that terminates again, with a shorter grace period, but no namesake of it.
@@ -116,16 +128,11 @@ impl ObjectClient {
             grace_period_seconds: Some(grace.as_secs().try_into().unwrap_or(u32::MAX)),
             ..DeleteParams::default()
         };
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        call(api.delete(name, &how)).await.map(drop)
+        self.delete(&Pod::url_path(&(), Some(namespace)), name, &how).await
     }
 
     /// Kueue's Workloads that are looked for; none where there is no Kueue.
-    pub async fn workloads(
-        &self,
-        namespace: &str,
-        lookup: Lookup<'_>,
-    ) -> Result<Vec<DynamicObject>, ApiError> {
+    pub async fn workloads(&self, namespace: &str, lookup: Lookup<'_>) -> Result<Vec<WholeObject>, ApiError> {
         if self.without_kueue_since.lock().is_some_and(|since| since.elapsed() < KUEUE_IS_LOOKED_FOR_AFTER) {
             return Ok(Vec::new());
         }
@@ -154,7 +161,7 @@ impl ObjectClient {
 
     /// The granted extensions of a namespace; none where the cluster doesn't have the kind.
     pub async fn granted_extensions(&self, namespace: &str) -> Result<Vec<Extension>, ApiError> {
-        let api: Api<DeserializeGuard<Extension>> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Tolerant<Extension>> = Api::namespaced(self.client.clone(), namespace);
         let (mut granted, mut token) = (Vec::new(), None);
         loop {
             let mut page = ListParams::default().limit(EXTENSIONS_A_PAGE);
@@ -179,16 +186,19 @@ impl ObjectClient {
         status: &Value,
     ) -> Result<Extension, ApiError> {
         let ObjectMeta { namespace, name, uid, resource_version, .. } = &extension.metadata;
-        let api: Api<Extension> =
+        let api: Api<Tolerant<Extension>> =
             Api::namespaced(self.client.clone(), namespace.as_deref().unwrap_or_default());
         let metadata = json!({"uid": uid, "resourceVersion": resource_version});
         let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
         let how = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-        call(api.patch_status(name.as_deref().unwrap_or_default(), &how, &patch)).await
+        let name = name.as_deref().unwrap_or_default();
+        let written =
+            async { api.patch_status(name, &how, &patch).await?.read().map_err(kube::Error::SerdeError) };
+        call(written).await
     }
 
     /// The whole object.
-    pub async fn get(&self, namespace: &str, owner: &OwnerReference) -> Result<DynamicObject, ApiError> {
+    pub async fn get(&self, namespace: &str, owner: &OwnerReference) -> Result<WholeObject, ApiError> {
         self.on(namespace, owner, async |api| call(api.get(&owner.name)).await).await
     }
 
@@ -199,7 +209,7 @@ impl ObjectClient {
         namespace: &str,
         owner: &OwnerReference,
         patch: &Value,
-    ) -> Result<DynamicObject, ApiError> {
+    ) -> Result<WholeObject, ApiError> {
         let how = PatchParams {
             field_manager: Some(FIELD_MANAGER.into()),
             field_validation: Some(ValidationDirective::Strict),
@@ -215,7 +225,7 @@ impl ObjectClient {
         &self,
         namespace: &str,
         owner: &OwnerReference,
-        work: impl AsyncFn(Api<DynamicObject>) -> Result<T, ApiError>,
+        work: impl AsyncFn(Api<WholeObject>) -> Result<T, ApiError>,
     ) -> Result<T, ApiError> {
         if !could_exist(owner) {
             return Err(ApiError::NotFound);
@@ -237,7 +247,7 @@ impl ObjectClient {
         work(self.api(namespace, &found)).await
     }
 
-    fn api(&self, namespace: &str, (resource, scope): &(ApiResource, Scope)) -> Api<DynamicObject> {
+    fn api(&self, namespace: &str, (resource, scope): &(ApiResource, Scope)) -> Api<WholeObject> {
         let client = self.client.clone();
         match scope {
             Scope::Cluster => Api::all_with(client, resource),

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kube::{Api, Client, Resource, api::ListParams, core::DeserializeGuard};
+use kube::{Api, Client, Resource, api::ListParams};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tenure_policy::expiry::Family;
@@ -15,6 +15,7 @@ use tenure_service::call::{ApiError, call};
 use tenure_types::{
     projection::{RunaiQueueObject, RunaiQueueV2Object, TensorstackQueueObject},
     runai::QueueVersion,
+    tolerant::Tolerant,
 };
 
 use crate::cluster::ClusterState;
@@ -110,7 +111,7 @@ impl QueueReader {
 
 /// Reads one queue; none if there is none that can be read. A list of a single object needs no right of its own beside
 /// that of the watch.
-async fn read<K>(api: Api<DeserializeGuard<K>>, name: &str) -> Result<Option<K>, ApiError>
+async fn read<K>(api: Api<Tolerant<K>>, name: &str) -> Result<Option<K>, ApiError>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {

@@ -2,11 +2,7 @@
 
 use std::collections::HashSet;
 
-use kube::{
-    Api, Client, ResourceExt,
-    core::{DeserializeGuard, ObjectMeta},
-    runtime::watcher,
-};
+use kube::{Api, Client, ResourceExt, core::ObjectMeta, runtime::watcher};
 use tenure_index::{CeilingIndex, Uid};
 use tenure_policy::ready;
 use tenure_service::{
@@ -20,6 +16,7 @@ use tenure_types::{
     podgroup::{PodGroup, PodGroupKind},
     projection::{ObservedStatus, Pod, RunaiQueueObject, RunaiQueueV2Object, TensorstackQueueObject},
     runai::QueueVersion,
+    tolerant::Tolerant,
 };
 
 use crate::{
@@ -233,7 +230,7 @@ pub fn watches(
         TolerantStore(TensorstackStore { cluster: cluster.clone(), clock: clock.clone() }),
     );
     let extensions = follow(
-        Api::<DeserializeGuard<Extension>>::all(client.clone()),
+        Api::<Tolerant<Extension>>::all(client.clone()),
         watcher::Config::default(),
         readiness.awaiting("extensions.tenure.dev"),
         TolerantStore(ExtensionStore { cluster: cluster.clone(), open: extensions }),
@@ -252,10 +249,10 @@ async fn runai_queues(
     let all = watcher::Config::default();
     match version {
         QueueVersion::V3alpha1 => {
-            follow(Api::<DeserializeGuard<RunaiQueueObject>>::all(client), all, synced, queues).await;
+            follow(Api::<Tolerant<RunaiQueueObject>>::all(client), all, synced, queues).await;
         }
         QueueVersion::V2 => {
-            follow(Api::<DeserializeGuard<RunaiQueueV2Object>>::all(client), all, synced, queues).await;
+            follow(Api::<Tolerant<RunaiQueueV2Object>>::all(client), all, synced, queues).await;
         }
     }
 }

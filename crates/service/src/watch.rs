@@ -4,12 +4,9 @@ mod follower;
 
 use std::{collections::HashSet, fmt::Debug, hash::Hash};
 
-use kube::{
-    Api, Resource,
-    core::{DeserializeGuard, ObjectMeta},
-    runtime::watcher,
-};
+use kube::{Api, Resource, core::ObjectMeta, runtime::watcher};
 use serde::de::DeserializeOwned;
+use tenure_types::tolerant::Tolerant;
 use tracing::error;
 
 use crate::readiness::Awaited;
@@ -70,23 +67,25 @@ where
     Follower::new(store, synced, Need::Optional).follow(&api, &config).await;
 }
 
-/// A store for objects that may not decode, as custom resources may not: such an object is logged and counts as absent.
+/// A store for objects that may not decode, such as those that tenants write: such an object is logged and counts as
+/// absent.
 #[derive(Debug)]
 pub struct TolerantStore<S>(pub S);
 
-impl<K: Resource<DynamicType = ()>, S: Store<K>> Store<DeserializeGuard<K>> for TolerantStore<S> {
+impl<K: Resource<DynamicType = ()>, S: Store<K>> Store<Tolerant<K>> for TolerantStore<S> {
     type Key = S::Key;
 
     fn key(metadata: &ObjectMeta) -> S::Key {
         S::key(metadata)
     }
 
-    fn apply(&mut self, object: DeserializeGuard<K>) {
+    fn apply(&mut self, object: Tolerant<K>) {
         match object.0 {
             Ok(object) => self.0.apply(object),
             Err(invalid) => {
-                let name = invalid.metadata.name.as_deref().unwrap_or_default();
-                error!(kind = %K::plural(&()), name, error = invalid.error, "Unreadable: counts as absent");
+                let ObjectMeta { namespace, name, .. } = &invalid.metadata;
+                let (namespace, name) = (namespace.as_deref(), name.as_deref().unwrap_or_default());
+                error!(kind = %K::plural(&()), namespace, name, error = invalid.error, "Unreadable: counts as absent");
                 self.0.delete(&S::key(&invalid.metadata));
             }
         }

@@ -15,6 +15,7 @@ pub mod room;
 pub mod runai;
 pub mod selector;
 pub mod tensorstack;
+pub mod tolerant;
 pub mod usage;
 
 pub use duration::{

@@ -2,21 +2,20 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use k8s_openapi::api::{
-    policy::v1::PodDisruptionBudget, scheduling::v1::PriorityClass, storage::v1::CSINode,
-};
+use k8s_openapi::api::{scheduling::v1::PriorityClass, storage::v1::CSINode};
 use kube::{Api, Client, core::ObjectMeta, runtime::watcher};
 use parking_lot::{RwLock, RwLockWriteGuard};
 use tenure_index::{PlacementIndex, Uid};
 use tenure_service::{
     groups::follow_groups,
     readiness::ProcessReadiness,
-    watch::{Store, follow},
+    watch::{Store, TolerantStore, follow},
 };
 use tenure_types::{
     podgroup::{PodGroup, PodGroupKind},
-    projection::{Namespace, Node},
+    projection::{Namespace, Node, PodDisruptionBudget},
     room::PodWithRoom,
+    tolerant::Tolerant,
 };
 
 /// Pods by node, as the watches have seen them. Clones share their state.
@@ -53,7 +52,8 @@ impl Placement {
         let classes = readiness.awaiting("priorityclasses");
         let classes = follow(Api::all(client.clone()), all(), classes, Classes(self.clone()));
         let budgets = readiness.awaiting("poddisruptionbudgets");
-        let budgets = follow(Api::all(client.clone()), all(), budgets, Budgets(self.clone()));
+        let api = Api::<Tolerant<PodDisruptionBudget>>::all(client.clone());
+        let budgets = follow(api, all(), budgets, TolerantStore(Budgets(self.clone())));
         let looked = readiness.awaiting("the kinds of PodGroups");
         let store = move |kind| Groups { placement: self.clone(), kind };
         let groups = follow_groups(client, store, readiness, looked);

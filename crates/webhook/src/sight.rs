@@ -1,6 +1,6 @@
 //! The parts of the cluster that the webhook follows.
 
-use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
+use kube::{Api, Client, runtime::watcher};
 use tenure_service::{
     clock::ServerClock,
     readiness::{Awaited, ProcessReadiness},
@@ -9,6 +9,7 @@ use tenure_service::{
 use tenure_types::{
     projection::{RunaiQueueObject, RunaiQueueV2Object},
     runai::QueueVersion,
+    tolerant::Tolerant,
 };
 
 use crate::{Extender, KnownQueues, KnownQueuesV2, Placement, scheduler::NominationNudger};
@@ -55,11 +56,11 @@ pub async fn follow(version: QueueVersion, client: Client, synced: Awaited, queu
     let all = watcher::Config::default();
     match version {
         QueueVersion::V3alpha1 => {
-            let api: Api<DeserializeGuard<RunaiQueueObject>> = Api::all(client);
+            let api: Api<Tolerant<RunaiQueueObject>> = Api::all(client);
             watch::follow_converted(api, all, synced, watch::TolerantStore(queues)).await;
         }
         QueueVersion::V2 => {
-            let api: Api<DeserializeGuard<RunaiQueueV2Object>> = Api::all(client);
+            let api: Api<Tolerant<RunaiQueueV2Object>> = Api::all(client);
             // stored as v3alpha1, where the definition is Tenure's
             watch::follow_converted(api, all, synced, watch::TolerantStore(KnownQueuesV2(queues))).await;
         }

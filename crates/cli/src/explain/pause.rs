@@ -1,11 +1,10 @@
 //! The record of a pause: the reason and the time, and the command that resumes the workload.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::Value;
 use tenure_policy::pause::{self, OwnerObject, PausedObject, Return};
-use tenure_types::{keys::PAUSED_ANNOTATION, paused::ExceededCeiling};
+use tenure_types::{keys::PAUSED_ANNOTATION, paused::ExceededCeiling, projection};
 
 use crate::{age::moment, change::shown, table::printable};
 
@@ -44,8 +43,7 @@ impl PauseReport {
             let text = printable(text.as_str().unwrap_or_default());
             return Some(Err(format!("annotation {PAUSED_ANNOTATION} can't be read: {text}")));
         };
-        let metadata = object.get("metadata").cloned().unwrap_or_default();
-        let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap_or_default();
+        let metadata = projection::metadata(object);
         let returns = Return::of(&record, &metadata);
         let is_deactivated = pause::is_deactivation(&record) || pause::is_inactive(&metadata);
         let command = pause::command(if is_deactivated { "activate" } else { "resume" }, &known.object);

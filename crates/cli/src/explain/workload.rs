@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
 use serde_json::Value;
 use tenure_policy::{
@@ -13,7 +13,7 @@ use tenure_policy::{
     owners::{OwnerTable, group_of},
     pause::{OwnerObject, PausedObject},
 };
-use tenure_types::podgroup::PodGroupKind;
+use tenure_types::{podgroup::PodGroupKind, projection};
 
 use super::{paragraph, pause::PauseReport, pod, reference};
 use crate::{
@@ -138,8 +138,7 @@ async fn answer(
 
 /// Refuses a workload that Tenure doesn't pause.
 fn check(snapshot: &Snapshot, Named { reference: of, object }: &Named, workload: &str) -> Result<()> {
-    let metadata = object.get("metadata").cloned().unwrap_or_default();
-    let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap_or_default();
+    let metadata = projection::metadata(object);
     let above = kueue::above(of, &metadata).filter(|above| snapshot.table.knows(above));
     if let Some(above) = above {
         let (kind, name) = (above.kind.to_lowercase(), &above.name);

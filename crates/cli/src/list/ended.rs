@@ -3,11 +3,11 @@
 
 use futures::TryStreamExt;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{api::core::v1::Event, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Api;
 use serde::Serialize;
 use tenure_policy::pause::{DEACTIVATED_DUE_TO_LIMIT, EVICTED_DUE_TO_PODS_READY_TIMEOUT, RUN_ENDED, RunEnd};
-use tenure_types::keys::EVENT_QUEUE_ANNOTATION;
+use tenure_types::{keys::EVENT_QUEUE_ANNOTATION, projection::Event};
 
 use super::{
     print::{Format, moment},
@@ -50,7 +50,7 @@ pub struct Ended {
 impl Ended {
     /// Reads an event; none if it isn't about the end of a run, or is of a dry run.
     fn read(event: Event) -> Option<Self> {
-        let Event { metadata, involved_object: of, event_time, reason, message, action, .. } = event;
+        let Event { metadata, involved_object: of, event_time, reason, message, action } = event;
         let (reason, message) = (reason?, message.unwrap_or_default());
         let is_end = [RUN_ENDED, EVICTED_DUE_TO_PODS_READY_TIMEOUT, DEACTIVATED_DUE_TO_LIMIT];
         let action = match action.as_deref() {
@@ -74,7 +74,7 @@ impl Ended {
             workload: name_of(&object),
             queue: noted.or_else(|| run.map(|run| run.queue.to_owned())).filter(|queue| !queue.is_empty()),
             ceiling: run.and_then(|run| run.ceiling).map(str::to_owned),
-            at: event_time?.0,
+            at: event_time?,
             action,
             reason,
             message,

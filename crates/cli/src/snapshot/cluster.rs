@@ -5,13 +5,17 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use anyhow::{Error, Result, anyhow, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::{Api, Client, api::ListParams, core::DynamicObject};
+use kube::{Api, Client, api::ListParams};
 use serde_json::Value;
 use tenure_policy::{
     expiry::Family,
     kueue::{self, Lookup},
 };
-use tenure_types::{extension, keys, podgroup::PodGroupKind, projection::Pod};
+use tenure_types::{
+    extension, keys,
+    podgroup::PodGroupKind,
+    projection::{Owner, Pod, WholeObject},
+};
 
 use super::{NamespacedName, Snapshot, Wanted, group_names};
 use crate::{
@@ -19,7 +23,7 @@ use crate::{
     input::Document,
     kinds::{ResourceKind, ResourceKinds},
     list::ended::ended,
-    pages::{Pages, objects, pages},
+    pages::{Pages, objects},
     server::{Clock, explain, is_forbidden},
     target::is_segment,
     tell::{warn, with_causes},
@@ -65,21 +69,15 @@ impl ClusterReader {
     fn documents(&self, kind: &ResourceKind, namespace: Option<&str>) -> Pages<Document> {
         let pages = objects(kind.api(&self.client, namespace), None);
         let kind = kind.clone();
-        let documents = move |page: Vec<DynamicObject>| {
-            let documents = page.iter().map(|object| document(&kind, object));
-            documents.collect::<serde_json::Result<_>>().map_err(kube::Error::SerdeError)
-        };
-        pages.map(move |page| page.and_then(&documents)).boxed()
+        let documents =
+            move |page: Vec<WholeObject>| page.into_iter().map(|object| document(&kind, object)).collect();
+        pages.map_ok(documents).boxed()
     }
 
     /// The same without all but their metadata.
     fn metadata(&self, kind: &ResourceKind, namespace: Option<&str>) -> Pages<ObjectMeta> {
-        let api = kind.api(&self.client, namespace);
-        let pages = pages(None, move |params| {
-            let api = api.clone();
-            async move { api.list_metadata(&params).await }
-        });
-        pages.map_ok(|page| page.into_iter().map(|object| object.metadata).collect()).boxed()
+        let pages = objects(kind.metadata_api(&self.client, namespace), None);
+        pages.map_ok(|page| page.into_iter().map(|object: Owner| object.metadata).collect()).boxed()
     }
 
     /// Pods of a namespace, or of all, page by page.
@@ -95,8 +93,10 @@ impl ClusterReader {
     /// An owner of something in a namespace; none if there is no such object, or no such kind.
     pub async fn look_up(&self, namespace: &str, owner: &OwnerReference) -> kube::Result<Option<ObjectMeta>> {
         let kind = self.kinds.version(&owner.api_version, &owner.kind).filter(|_| is_segment(&owner.name));
-        let Some(api) = kind.map(|kind| kind.api(&self.client, Some(namespace))) else { return Ok(None) };
-        Ok(api.get_metadata_opt(&owner.name).await?.map(|found| found.metadata))
+        let Some(api) = kind.map(|kind| kind.metadata_api(&self.client, Some(namespace))) else {
+            return Ok(None);
+        };
+        Ok(api.get_opt(&owner.name).await?.map(|found| found.metadata))
     }
 
     /// Kueue's Workloads that are looked for; none where there is no Kueue, or where they may not be read.
@@ -112,7 +112,7 @@ impl ClusterReader {
             }
         };
         match found {
-            Ok(found) => Ok(found.iter().map(serde_json::to_value).collect::<serde_json::Result<_>>()?),
+            Ok(found) => Ok(found.into_iter().map(|object| object.value).collect()),
             Err(error) if is_forbidden(&error) => {
                 warn(&format!("what Kueue runs isn't known: {}", with_causes(&cannot_list(kind, error))));
                 Ok(Vec::new())
@@ -264,11 +264,11 @@ fn cannot_list(kind: &ResourceKind, error: kube::Error) -> Error {
 }
 
 /// Returns an item of a list as a document. Items don't name their own kind.
-fn document(kind: &ResourceKind, object: &DynamicObject) -> serde_json::Result<Document> {
-    Ok(Document {
+fn document(kind: &ResourceKind, object: WholeObject) -> Document {
+    Document {
         source: format!("{}/{}", kind.singular(), object.metadata.name.as_deref().unwrap_or_default()),
         api_version: kind.resource.api_version.clone(),
         kind: kind.resource.kind.clone(),
-        value: serde_json::to_value(object)?,
-    })
+        value: object.value,
+    }
 }

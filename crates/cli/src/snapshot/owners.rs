@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::core::PartialObjectMeta;
 use tenure_index::Uid;
 use tenure_policy::{
     climb::{Action, FoundOwner, OwnerLookup},
@@ -11,7 +10,7 @@ use tenure_policy::{
 };
 use tenure_types::{
     keys::{MAX_DURATION_ANNOTATION, PAUSED_ANNOTATION},
-    projection,
+    projection::{self, Owner},
 };
 
 use super::decode;
@@ -138,7 +137,7 @@ pub fn in_files(documents: &[Document], namespace: &str, owner: &OwnerReference)
         };
         // the last one counts
         let mut found = documents.iter().rev().filter(is_meant);
-        found.find_map(|document| decode::<PartialObjectMeta>(document).ok())
+        found.find_map(|document| decode::<Owner>(document).ok())
     };
     let known = of(Some(namespace)).or_else(|| of(None));
     if known.is_none() {

@@ -60,7 +60,7 @@ impl SnapshotSource {
                 let kind = cluster.kinds.resolve(word, table)?;
                 let reference = kind.reference(name);
                 match kind.api(&cluster.client, Some(namespace)).get(name).await {
-                    Ok(found) => Ok(Named { reference, object: serde_json::to_value(&found)? }),
+                    Ok(found) => Ok(Named { reference, object: found.value }),
                     Err(error) => Err(cluster.missing(namespace, &name_of(&reference), error).await),
                 }
             }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::TryStreamExt;
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use tenure_policy::{config::Config, expiry::Family, pause::RETURN_REFUSED};
+use tenure_types::projection::Event;
 
 use super::{Check, inspect::Inspector};
 use crate::{

@@ -6,9 +6,11 @@ use std::{
 };
 
 use arcstr::ArcStr;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use tenure_policy::victims::Budget as Selecting;
-use tenure_types::selector::{self, Selector};
+use tenure_types::{
+    projection::{BudgetStatus, PodDisruptionBudget},
+    selector::{self, Selector},
+};
 
 use crate::names::Names;
 
@@ -49,16 +51,14 @@ impl Budgets {
     pub fn apply(&mut self, budget: &PodDisruptionBudget, names: &mut Names) {
         let (namespace, name) = (budget.metadata.namespace.as_deref(), budget.metadata.name.as_deref());
         let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
-        let selector = budget.spec.as_ref().and_then(|spec| Selector::read(spec.selector.as_ref()?));
+        let selector = budget.spec.selector.as_ref().and_then(Selector::read);
         let Some(selector) = selector.filter(|of| !of.is_empty()) else {
             self.delete(namespace, name);
             return;
         };
-        let status = budget.status.as_ref();
-        let allowed = status.and_then(|status| status.disruptions_allowed);
-        let allowed = allowed.and_then(|allowed| allowed.try_into().ok()).unwrap_or(0);
-        let disrupted = status.and_then(|status| status.disrupted_pods.as_ref());
-        let disrupted = disrupted.into_iter().flat_map(BTreeMap::keys);
+        let BudgetStatus { disruptions_allowed, disrupted_pods } = &budget.status;
+        let allowed = disruptions_allowed.and_then(|allowed| allowed.try_into().ok()).unwrap_or(0);
+        let disrupted = disrupted_pods.iter().flat_map(BTreeMap::keys);
         let disrupted = disrupted.map(|name| name.as_str().into()).collect();
         let budget = Budget { selector, allowed, disrupted };
         self.0.entry(names.shared(namespace)).or_default().insert(name.into(), budget);

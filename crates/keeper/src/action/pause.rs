@@ -9,7 +9,6 @@ mod turn;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::DynamicObject;
 use serde_json::Value;
 use tenure_index::{BatchCoverage, DuePod, Task};
 use tenure_policy::{
@@ -21,7 +20,7 @@ use tenure_policy::{
 use tenure_service::call::{ApiError, persist};
 use tenure_types::{
     paused::{ExceededCeiling, GivenNotice, OwedPause, PausedRecord},
-    projection::Pod,
+    projection::{Pod, WholeObject},
 };
 
 use super::{ActionResult, Conflicts, Done, Failure, Pauser, TRIES, cause, describe, is_last, json, known};
@@ -236,7 +235,7 @@ impl Pauser {
         if self.dry_run {
             return Ok((applied(object, &patch), record));
         }
-        let returned: DynamicObject = match self.objects.merge(&due.namespace, owner, &patch).await {
+        let returned: WholeObject = match self.objects.merge(&due.namespace, owner, &patch).await {
             // it may have been applied nevertheless
             Err(error) if error.is_open() => {
                 let found = match persist(async || self.objects.get(&due.namespace, owner).await).await {

@@ -27,7 +27,7 @@ impl ObjectClient {
         }
         match found {
             Ok(found) => Ok(OwnerLookup::Found(FoundOwner {
-                selects: selects(&found.data, labels),
+                selects: selects(&found.value, labels),
                 cluster_scoped: found.metadata.namespace.is_none(),
                 controller: projection::controller(&found.metadata).cloned(),
                 deleting: found.metadata.deletion_timestamp.is_some(),

@@ -1,10 +1,9 @@
 //! The workload that an extension names.
 
-use kube::core::DynamicObject;
 use serde_json::Value;
 use tenure_policy::pause::OwnerObject;
 use tenure_service::call::ApiError;
-use tenure_types::extension::Extension;
+use tenure_types::{extension::Extension, projection::WholeObject};
 
 use super::{ExtensionController, owner};
 
@@ -36,17 +35,17 @@ impl ExtensionController {
             return Ok(TargetState::Missing);
         }
         let is_going = found.metadata.deletion_timestamp.is_some() || has_ended(&found);
-        let object = serde_json::to_value(&found).unwrap_or_default();
         let table = &self.config.get().table;
-        let is_paused = table.rules(&owner).any(|rule| OwnerObject(&object).is_paused(rule));
-        let is_stopped = is_going || is_paused || OwnerObject(&object).is_finished();
+        let is_paused = table.rules(&owner).any(|rule| OwnerObject(&found.value).is_paused(rule));
+        let is_stopped = is_going || is_paused || OwnerObject(&found.value).is_finished();
         Ok(if is_stopped { TargetState::Stopped } else { TargetState::Live })
     }
 }
 
 /// True for a pod that has ended.
-fn has_ended(object: &DynamicObject) -> bool {
-    let phase = object.data.pointer("/status/phase").and_then(Value::as_str);
-    let is_pod = object.types.as_ref().is_some_and(|types| types.api_version == "v1" && types.kind == "Pod");
+fn has_ended(object: &WholeObject) -> bool {
+    let text = |path: &str| object.value.pointer(path).and_then(Value::as_str);
+    let phase = text("/status/phase");
+    let is_pod = text("/apiVersion") == Some("v1") && text("/kind") == Some("Pod");
     is_pod && matches!(phase, Some("Succeeded" | "Failed"))
 }

@@ -2,12 +2,14 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::DynamicObject;
 use serde_json::Value;
 use tenure_index::Paused;
 use tenure_policy::pause::{self, OwnerObject, PausedObject, Return};
 use tenure_service::call::{ApiError, persist};
-use tenure_types::paused::{OwedPause, PausedRecord, RequeueState, ReturnRecord};
+use tenure_types::{
+    paused::{OwedPause, PausedRecord, RequeueState, ReturnRecord},
+    projection::WholeObject,
+};
 use tracing::warn;
 
 use super::Requeuer;
@@ -89,8 +91,7 @@ impl Requeuer {
             return Ok(Attempt::NotOurs);
         }
         let known = known(owner, &found.metadata);
-        let object = serde_json::to_value(&found).unwrap_or_default();
-        let object = OwnerObject(&object);
+        let object = OwnerObject(&found.value);
         let patch = patch(object, &record, back);
         self.limit.until_ready().await;
         // by the clock that the last answer has set, and by watches that have not failed since
@@ -132,7 +133,7 @@ impl Requeuer {
         match self.objects.merge(namespace, owner, patch).await {
             // it may have been applied all the same
             Err(error) if error.is_open() => {
-                let found: DynamicObject = persist(async || self.objects.get(namespace, owner).await).await?;
+                let found: WholeObject = persist(async || self.objects.get(namespace, owner).await).await?;
                 let record = pause::record_on(&found.metadata);
                 let is_done = match back {
                     Return::Deactivate => record.as_ref().is_some_and(pause::is_deactivation),

@@ -2,13 +2,19 @@
 
 use std::borrow::Cow;
 
-use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::{core::v1 as core, policy::v1 as policy},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{
     Resource,
-    core::{ApiResource, NamespaceResourceScope},
+    core::{ApiResource, DynamicResourceScope},
 };
 
-use super::{Namespace, Node, Owner, Pod, RunaiQueueObject, RunaiQueueV2Object, TensorstackQueueObject};
+use super::{
+    Event, Namespace, Node, Owner, Pod, PodDisruptionBudget, RunaiQueueObject, RunaiQueueV2Object,
+    TensorstackQueueObject, WholeObject,
+};
 use crate::{room::PodWithRoom, runai, tensorstack};
 
 /// Implements `Resource` for a projection: it is the same resource as the type that it is a projection of.
@@ -59,39 +65,50 @@ projection_of!(Pod, core::Pod);
 projection_of!(PodWithRoom, core::Pod);
 projection_of!(Node, core::Node);
 projection_of!(Namespace, core::Namespace);
+projection_of!(Event, core::Event);
+projection_of!(PodDisruptionBudget, policy::PodDisruptionBudget);
 projection_of!(RunaiQueueObject, runai::v3alpha1::Queue);
 projection_of!(RunaiQueueV2Object, runai::v2::Queue);
 projection_of!(TensorstackQueueObject, tensorstack::v1beta1::Queue);
-impl Resource for Owner {
-    type DynamicType = ApiResource;
-    type Scope = NamespaceResourceScope;
 
-    fn kind(of: &ApiResource) -> Cow<'_, str> {
-        of.kind.as_str().into()
-    }
+/// Implements `Resource` for objects whose kind is known at run time. `metadata_only` asks the API server to leave out
+/// everything else.
+macro_rules! of_any_kind {
+    ($object:ty, metadata_only: $metadata_only:literal) => {
+        impl Resource for $object {
+            type DynamicType = ApiResource;
+            type Scope = DynamicResourceScope;
 
-    fn group(of: &ApiResource) -> Cow<'_, str> {
-        of.group.as_str().into()
-    }
+            fn kind(of: &ApiResource) -> Cow<'_, str> {
+                of.kind.as_str().into()
+            }
 
-    fn version(of: &ApiResource) -> Cow<'_, str> {
-        of.version.as_str().into()
-    }
+            fn group(of: &ApiResource) -> Cow<'_, str> {
+                of.group.as_str().into()
+            }
 
-    fn plural(of: &ApiResource) -> Cow<'_, str> {
-        of.plural.as_str().into()
-    }
+            fn version(of: &ApiResource) -> Cow<'_, str> {
+                of.version.as_str().into()
+            }
 
-    /// Asks the API server to leave out everything else.
-    fn metadata_api() -> bool {
-        true
-    }
+            fn plural(of: &ApiResource) -> Cow<'_, str> {
+                of.plural.as_str().into()
+            }
 
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
+            fn metadata_api() -> bool {
+                $metadata_only
+            }
 
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
 }
+
+of_any_kind!(Owner, metadata_only: true);
+of_any_kind!(WholeObject, metadata_only: false);

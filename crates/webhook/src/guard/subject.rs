@@ -1,6 +1,5 @@
 //! The pod that a review is about.
 
-use kube::core::ObjectMeta;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tenure_policy::guard::{Asked, Operation, UnknownPreemptor};
@@ -22,7 +21,14 @@ pub struct PodRemoval<'r> {
 /// The part of an Eviction that names its pod.
 #[derive(Deserialize)]
 struct Eviction {
-    metadata: ObjectMeta,
+    metadata: EvictionMetadata,
+}
+
+/// The caller may fill all else of the metadata with what can't be read.
+#[derive(Deserialize)]
+struct EvictionMetadata {
+    namespace: Option<String>,
+    name: Option<String>,
 }
 
 type Reading<T> = Result<T, String>;
@@ -40,13 +46,17 @@ pub fn operation(request: &Request<'_>) -> Option<Operation> {
 impl<'r> PodRemoval<'r> {
     /// Reads a review of such an operation.
     pub fn read(operation: Operation, request: &'r Request<'_>) -> Reading<Self> {
-        let (metadata, pod) = match operation {
+        let (namespace, name, pod) = match operation {
             Operation::Delete => {
                 let pod: Pod = read("oldObject", request.old_object)?;
                 pod.metadata.uid.as_ref().ok_or("it has no uid")?;
-                (pod.metadata.clone(), Some(pod))
+                (pod.metadata.namespace.clone(), pod.metadata.name.clone(), Some(pod))
             }
-            Operation::Evict => (read::<Eviction>("object", request.object)?.metadata, None),
+            Operation::Evict => {
+                let EvictionMetadata { namespace, name } =
+                    read::<Eviction>("object", request.object)?.metadata;
+                (namespace, name, None)
+            }
         };
         // the deletion of a collection names no pod, and an Eviction need not repeat the names in its path
         let named = |own: Option<&str>, asked, what| match [own.unwrap_or_default(), asked] {
@@ -57,8 +67,8 @@ impl<'r> PodRemoval<'r> {
             operation,
             user: &request.user_info.username,
             groups: request.user_info.groups.map_or(Ok(Vec::new()), groups)?,
-            namespace: named(metadata.namespace.as_deref(), &request.namespace, "namespace")?,
-            name: named(metadata.name.as_deref(), &request.name, "name")?,
+            namespace: named(namespace.as_deref(), &request.namespace, "namespace")?,
+            name: named(name.as_deref(), &request.name, "name")?,
             pod,
         })
     }

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use jiff::SignedDuration;
 use kube::{
     Api, Client,
-    core::{ApiResource, DynamicObject, GroupVersionKind},
+    core::{ApiResource, GroupVersionKind},
 };
 use parking_lot::Mutex;
 use tenure_policy::{
@@ -23,7 +23,7 @@ use tenure_policy::{
 use tenure_service::log::with_causes;
 use tenure_types::{
     podgroup::{PodGroup, PodGroupKind},
-    projection::TensorstackQueueObject,
+    projection::{TensorstackQueueObject, WholeObject},
 };
 use tokio::{sync::Semaphore, time::timeout};
 use tracing::debug;
@@ -104,7 +104,7 @@ impl Lookups {
 
     async fn t9k_ceiling(&self, name: &str) -> Option<(String, SignedDuration)> {
         let kind = GroupVersionKind::gvk("scheduler.tensorstack.dev", "v1beta1", "Queue");
-        let queues: Api<DynamicObject> = Api::namespaced_with(
+        let queues: Api<WholeObject> = Api::namespaced_with(
             self.client.clone(),
             &self.t9k_system_namespace,
             &ApiResource::from_gvk(&kind),
@@ -114,8 +114,7 @@ impl Lookups {
         }
         match queues.get_opt(name).await {
             Ok(queue) => {
-                let queue = serde_json::to_value(queue?).ok()?;
-                let queue: TensorstackQueueObject = serde_json::from_value(queue).ok()?;
+                let queue: TensorstackQueueObject = serde_json::from_value(queue?.value).ok()?;
                 let (queue, _) = TensorstackQueue::read(&queue.spec);
                 Some((name.to_owned(), Limits::from(&queue).ceiling?))
             }

@@ -8,7 +8,6 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
@@ -22,6 +21,7 @@ use tenure_service::{
     limit::WriteLimit,
     log::with_causes,
 };
+use tenure_types::projection::Pod;
 use tracing::{debug, info, warn};
 
 use super::waiters::{Waiter, Waiters};
@@ -182,12 +182,12 @@ impl Pods<'_> {
 }
 
 fn still_waits(pod: &Pod, waiter: &Waiter) -> bool {
-    let bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    let bound = pod.spec.node_name.is_some();
     pod.metadata.uid.as_deref() == Some(&waiter.uid) && pod.metadata.deletion_timestamp.is_none() && !bound
 }
 
 fn nomination(pod: &Pod) -> Option<&str> {
-    pod.status.as_ref()?.nominated_node_name.as_deref().filter(|node| !node.is_empty())
+    pod.status.nominated_node_name.as_deref().filter(|node| !node.is_empty())
 }
 
 #[cfg(test)]

@@ -133,6 +133,10 @@ async fn what_has_no_bearing_may_be_anything() {
             pod
         }),
         evicting("/oldObject", json!([])),
+        evicting("/object/metadata", {
+            let late = "9999-12-31T23:59:59Z";
+            json!({"name": "victim", "namespace": "ns", "deletionTimestamp": late, "managedFields": [{"time": late}]})
+        }),
         evicting("/name", json!("someone-else")),
         evicting("/userInfo/groups", Value::Null),
         evicting("/object", json!({"metadata": {"name": "victim"}, "deleteOptions": "odd"})),

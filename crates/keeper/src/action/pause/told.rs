@@ -1,13 +1,12 @@
 //! The events of a pause.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use tenure_index::DuePod;
 use tenure_policy::pause::{self, AtEnd, OwnerObject, PausedObject, Reversals, TOLD_REVERSALS};
 use tenure_types::{
     paused::{GivenNotice, PausedRecord, RequeueState},
-    projection::Pod,
+    projection::{self, Pod},
 };
 
 use super::super::{Pauser, cause, json, reference};
@@ -73,7 +72,7 @@ impl Pauser {
         known: &PausedObject,
         at: Timestamp,
     ) -> Option<EventRecord> {
-        let metadata: ObjectMeta = serde_json::from_value(job.get("metadata")?.clone()).ok()?;
+        let metadata = projection::metadata(job);
         let cron_job = pause::cron_job_of(&known.object, &metadata)?;
         let found = self.objects.get(&due.namespace, &cron_job).await.ok()?;
         let is_same = found.metadata.uid.as_deref() == Some(&cron_job.uid);

@@ -1,0 +1,39 @@
+//! A `PodDisruptionBudget`, reduced to the fields that Tenure reads.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use serde::{Deserialize, de::IgnoredAny};
+
+use super::slim;
+
+/// A `PodDisruptionBudget`, reduced to the fields that Tenure reads.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PodDisruptionBudget {
+    /// The metadata, without the parts that no decision needs.
+    #[serde(deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+    /// The pods that it is for.
+    pub spec: BudgetSpec,
+    /// The disruptions that it allows.
+    pub status: BudgetStatus,
+}
+
+/// The `spec` of a [`PodDisruptionBudget`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct BudgetSpec {
+    /// Selects the pods that it is for.
+    pub selector: Option<LabelSelector>,
+}
+
+/// The `status` of a [`PodDisruptionBudget`].
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BudgetStatus {
+    /// The number of disruptions that are allowed now.
+    pub disruptions_allowed: Option<i32>,
+    /// The names of pods whose disruption is counted already. The times beside them may be any.
+    pub disrupted_pods: Option<BTreeMap<String, IgnoredAny>>,
+}

@@ -1,0 +1,66 @@
+//! Metadata without the parts that no decision needs, above all without `managedFields`.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use super::Owner;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimMeta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<i64>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+}
+
+pub(crate) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let SlimMeta {
+        name,
+        namespace,
+        uid,
+        resource_version,
+        creation_timestamp,
+        deletion_timestamp,
+        deletion_grace_period_seconds,
+        labels,
+        annotations,
+        owner_references,
+    } = SlimMeta::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        name,
+        namespace,
+        uid,
+        resource_version,
+        creation_timestamp,
+        deletion_timestamp,
+        deletion_grace_period_seconds,
+        labels,
+        annotations,
+        owner_references,
+        finalizers: None,
+        generate_name: None,
+        generation: None,
+        managed_fields: None,
+        self_link: None,
+    })
+}
+
+/// Returns the metadata of an object, without the parts that no decision needs; empty metadata if they can't be read.
+pub fn metadata(object: &Value) -> ObjectMeta {
+    Owner::deserialize(object).map(|object| object.metadata).unwrap_or_default()
+}
+
+/// The owner reference with `controller: true`, of which the API server allows one at most.
+pub fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    metadata.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
+}

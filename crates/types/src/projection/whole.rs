@@ -1,0 +1,106 @@
+//! An object of any kind, with all its fields.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde_json::{Value, value::RawValue};
+
+use super::slim;
+use crate::tolerant::{MANAGED_FIELDS, RawFields};
+
+/// An object of any kind, with all its fields.
+///
+/// Of its `managedFields` the entries are left out that are nested too deep to be read: see [`crate::tolerant`]. Times in
+/// them stay text.
+///
+/// Takes its input from JSON text only.
+#[derive(Clone, Debug, Default)]
+pub struct WholeObject {
+    /// The metadata, without the parts that no decision needs.
+    pub metadata: ObjectMeta,
+    /// The whole object.
+    pub value: Value,
+}
+
+#[derive(Deserialize)]
+struct Slim {
+    #[serde(default, deserialize_with = "slim")]
+    metadata: ObjectMeta,
+}
+
+impl<'de> Deserialize<'de> for WholeObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read(&Box::<RawValue>::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for WholeObject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(serializer)
+    }
+}
+
+fn read(object: &RawValue) -> serde_json::Result<WholeObject> {
+    let Slim { metadata } = serde_json::from_str(object.get())?;
+    let mut fields: RawFields = serde_json::from_str(object.get())?;
+    let mut of_metadata: RawFields = match fields.remove("metadata") {
+        Some(metadata) => serde_json::from_str(metadata.get())?,
+        None => return Ok(WholeObject { metadata, value: serde_json::from_str(object.get())? }),
+    };
+    let managed = of_metadata.remove(MANAGED_FIELDS).map(|managed| entries(&managed));
+    let mut whole = value(&of_metadata)?;
+    if let (Some(managed), Value::Object(of)) = (managed, &mut whole) {
+        of.insert(MANAGED_FIELDS.into(), managed);
+    }
+    let mut value = value(&fields)?;
+    if let Value::Object(of) = &mut value {
+        of.insert("metadata".into(), whole);
+    }
+    Ok(WholeObject { metadata, value })
+}
+
+fn value(fields: &RawFields) -> serde_json::Result<Value> {
+    let fields = fields.iter().map(|(key, value)| Ok((key.clone(), serde_json::from_str(value.get())?)));
+    fields.collect::<serde_json::Result<_>>().map(Value::Object)
+}
+
+/// The entries of `managedFields` that can be read.
+fn entries(managed: &RawValue) -> Value {
+    let entries: Vec<Box<RawValue>> = serde_json::from_str(managed.get()).unwrap_or_default();
+    entries.iter().filter_map(|entry| serde_json::from_str::<Value>(entry.get()).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_whole_but_for_managed_fields_that_are_too_deep() {
+        let late = r#"{"manager":"me","time":"9999-12-31T23:59:59Z"}"#;
+        let deep = format!(r#"{{"fieldsV1":{}{}}}"#, r#"{"f:a":"#.repeat(200) + "{}", "}".repeat(200));
+        let text = format!(
+            r#"{{"apiVersion":"batch/v1","kind":"Job","metadata":{{"name":"a","finalizers":["x"],"managedFields":[{late},{deep}]}},"spec":{{"suspend":true}}}}"#
+        );
+        let object: WholeObject = serde_json::from_str(&text).unwrap();
+        let managed = json!([{"manager": "me", "time": "9999-12-31T23:59:59Z"}]);
+        assert_eq!(object.metadata.name.as_deref(), Some("a"));
+        assert_eq!(
+            object.value,
+            json!({
+                "apiVersion": "batch/v1", "kind": "Job", "spec": {"suspend": true},
+                "metadata": {"name": "a", "finalizers": ["x"], "managedFields": managed},
+            })
+        );
+        assert_eq!(serde_json::to_value(&object).unwrap(), object.value);
+    }
+
+    #[test]
+    fn an_object_without_metadata_is_read() {
+        let object: WholeObject = serde_json::from_value(json!({"kind": "Status", "code": 200})).unwrap();
+        assert_eq!(
+            (object.metadata, object.value),
+            (ObjectMeta::default(), json!({"kind": "Status", "code": 200}))
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! Objects that don't fail a whole list if they can't be read.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error as _},
+};
+use serde_json::value::{RawValue, to_raw_value};
+use thiserror::Error;
+
+/// The fields of an object, each as it was written.
+pub(crate) type RawFields = BTreeMap<String, Box<RawValue>>;
+
+/// The field of `metadata` that clients may fill with any time, and as deep as they like.
+pub(crate) const MANAGED_FIELDS: &str = "managedFields";
+
+/// An object without its `managedFields`, or the reason why it can't be read.
+///
+/// A client that creates an object may send `managedFields` of its own, and the API server keeps entries with times that
+/// no program here can read. So they are never read. Another object that can't be read is kept with its names, so that a
+/// list shows all others.
+///
+/// Takes its input from JSON text only.
+#[derive(Clone, Debug)]
+pub struct Tolerant<K>(pub Result<K, UnreadableObject>);
+
+/// An object that can't be read.
+#[derive(Clone, Debug, Error)]
+#[error("{error}")]
+pub struct UnreadableObject {
+    /// The reason.
+    pub error: String,
+    /// Its name, namespace, uid and version.
+    pub metadata: ObjectMeta,
+}
+
+impl<K> Tolerant<K> {
+    /// Returns the object.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be read.
+    pub fn read(self) -> serde_json::Result<K> {
+        self.0.map_err(serde_json::Error::custom)
+    }
+}
+
+impl<'de, K: DeserializeOwned> Deserialize<'de> for Tolerant<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let object = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self(
+            read(&object)
+                .map_err(|error| UnreadableObject { error: error.to_string(), metadata: names(&object) }),
+        ))
+    }
+}
+
+fn read<K: DeserializeOwned>(object: &RawValue) -> serde_json::Result<K> {
+    let mut fields: RawFields = serde_json::from_str(object.get())?;
+    if let Some(metadata) = fields.get_mut("metadata") {
+        let mut of: RawFields = serde_json::from_str(metadata.get())?;
+        if of.remove(MANAGED_FIELDS).is_some() {
+            *metadata = to_raw_value(&of)?;
+        }
+    }
+    serde_json::from_str(&serde_json::to_string(&fields)?)
+}
+
+/// Reads the fields that tell an object from others, each by itself.
+fn names(object: &RawValue) -> ObjectMeta {
+    let fields = |of: &RawValue| serde_json::from_str::<RawFields>(of.get()).unwrap_or_default();
+    let metadata = fields(object).get("metadata").map(|metadata| fields(metadata)).unwrap_or_default();
+    let text = |key: &str| serde_json::from_str(metadata.get(key)?.get()).ok();
+    ObjectMeta {
+        name: text("name"),
+        namespace: text("namespace"),
+        uid: text("uid"),
+        resource_version: text("resourceVersion"),
+        ..ObjectMeta::default()
+    }
+}
+
+impl<K: Resource> Resource for Tolerant<K> {
+    type DynamicType = K::DynamicType;
+    type Scope = K::Scope;
+
+    fn kind(of: &K::DynamicType) -> Cow<'_, str> {
+        K::kind(of)
+    }
+
+    fn group(of: &K::DynamicType) -> Cow<'_, str> {
+        K::group(of)
+    }
+
+    fn version(of: &K::DynamicType) -> Cow<'_, str> {
+        K::version(of)
+    }
+
+    fn plural(of: &K::DynamicType) -> Cow<'_, str> {
+        K::plural(of)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.0.as_ref().map_or_else(|unreadable| &unreadable.metadata, K::meta)
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.as_mut().map_or_else(|unreadable| &mut unreadable.metadata, K::meta_mut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::{
+        ResourceExt,
+        core::{ObjectList, WatchEvent},
+    };
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// `managedFields` with a time after the last one that can be read, or too deep to be read.
+    fn forged(name: &str, entry: &str) -> String {
+        format!(
+            r#"{{"metadata":{{"managedFields":[{entry}],"name":"{name}","resourceVersion":"7"}},"data":{{"a":"b"}}}}"#
+        )
+    }
+
+    const LATE: &str = r#"{"manager":"me","time":"9999-12-31T23:59:59Z"}"#;
+
+    fn deep() -> String {
+        format!(r#"{{"fieldsV1":{}{}}}"#, r#"{"f:a":"#.repeat(200) + "{}", "}".repeat(200))
+    }
+
+    fn list(items: &[String]) -> ObjectList<Tolerant<ConfigMap>> {
+        serde_json::from_str(&format!(
+            r#"{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{{"resourceVersion":"9"}},"items":[{}]}}"#,
+            items.join(",")
+        ))
+        .unwrap()
+    }
+
+    #[test]
+    fn forged_managed_fields_make_no_object_unreadable() {
+        for object in list(&[forged("a", LATE), forged("b", &deep())]) {
+            let object = object.read().unwrap();
+            assert_eq!(object.data, Some([("a".to_owned(), "b".to_owned())].into()), "{}", object.name_any());
+            assert_eq!(
+                (object.metadata.managed_fields, object.metadata.resource_version),
+                (None, Some("7".into()))
+            );
+        }
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_keeps_its_names_and_spoils_no_list() {
+        let bad = |metadata: Value| json!({"metadata": metadata, "data": 5}).to_string();
+        let names = json!({
+            "name": "b", "namespace": "ns", "uid": "u", "resourceVersion": "8",
+            "creationTimestamp": "9999-12-31T23:59:59Z", "labels": 5,
+        });
+        let all =
+            list(&[forged("a", LATE), bad(names), bad(json!(5)), bad(json!({"name": 5})), "[]".to_owned()]);
+        let read: Vec<bool> = all.iter().map(|of| of.0.is_ok()).collect();
+        assert_eq!(read, [true, false, false, false, false]);
+        let names = all.items[1].meta();
+        assert_eq!(
+            [&names.name, &names.namespace, &names.uid, &names.resource_version].map(Option::as_deref),
+            [Some("b"), Some("ns"), Some("u"), Some("8")]
+        );
+        assert!(all.items[1].0.as_ref().unwrap_err().to_string().contains("invalid type"));
+    }
+
+    #[test]
+    fn a_watch_shows_it_like_a_list() {
+        let event = format!(r#"{{"type":"MODIFIED","object":{}}}"#, forged("a", LATE));
+        let WatchEvent::Modified(object) =
+            serde_json::from_str::<WatchEvent<Tolerant<ConfigMap>>>(&event).unwrap()
+        else {
+            panic!("another event")
+        };
+        assert_eq!(object.read().unwrap().name_any(), "a");
+    }
+}
