@@ -9,6 +9,11 @@ use thiserror::Error;
 pub trait Labels: Debug + Sync {
     /// The value of a label.
     fn label(&self, key: &str) -> Option<&str>;
+
+    /// True if all labels are known; false if the pod may have others, or any value of these.
+    fn are_known(&self) -> bool {
+        true
+    }
 }
 
 impl Labels for BTreeMap<String, String> {
@@ -59,7 +64,7 @@ impl Selector {
     }
 
     /// Returns the approximate size in bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let bytes = |of: &Requirement| match of {
             Requirement::In(key, values) | Requirement::NotIn(key, values) => {
                 let values = values.iter().map(|value| value.len().saturating_add(size_of::<Box<str>>()));

@@ -9,27 +9,41 @@ use arcstr::ArcStr;
 use tenure_policy::victims::Budget as Selecting;
 use tenure_types::{
     projection::{BudgetStatus, PodDisruptionBudget},
-    selector::{self, Selector},
+    selector::{Labels, Selector},
 };
 
 use crate::names::Names;
 
-/// The labels of a pod, by key. Their texts are shared: keys are few, and the pods of a workload have most values in
-/// common.
-#[derive(Debug, Default, PartialEq, Eq, Hash)]
-pub struct PodLabels(Box<[(ArcStr, ArcStr)]>);
+/// The most bytes that are kept of a pod's labels, and of a budget's selector, since tenants write them. No well-meant
+/// one has more: Kubernetes bounds each label, but not their number.
+const MOST_BYTES: usize = 8 * 1024;
+
+/// The labels of a pod, by key; none if they take more bytes than are kept, and then nothing is known of them. Their
+/// texts are shared: keys are few, and the pods of a workload have most values in common.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct PodLabels(Option<Box<[(ArcStr, ArcStr)]>>);
 
 impl PodLabels {
     pub fn read(labels: Option<&BTreeMap<String, String>>, names: &mut Names) -> Self {
-        let pairs = labels.into_iter().flatten();
-        Self(pairs.map(|(key, value)| (names.shared(key), names.shared(value))).collect())
+        let pairs = || labels.into_iter().flatten();
+        let bytes = pairs().map(|(key, value)| {
+            size_of::<(ArcStr, ArcStr)>().saturating_add(key.len()).saturating_add(value.len())
+        });
+        let is_kept = bytes.fold(0, usize::saturating_add) <= MOST_BYTES;
+        let mut shared = |(key, value): (&String, &String)| (names.shared(key), names.shared(value));
+        Self(is_kept.then(|| pairs().map(&mut shared).collect()))
     }
 }
 
-impl selector::Labels for PodLabels {
+impl Labels for PodLabels {
     fn label(&self, key: &str) -> Option<&str> {
-        let place = self.0.binary_search_by(|(of, _)| of.as_str().cmp(key)).ok()?;
-        self.0.get(place).map(|(_, value)| value.as_str())
+        let labels = self.0.as_ref()?;
+        let place = labels.binary_search_by(|(of, _)| of.as_str().cmp(key)).ok()?;
+        labels.get(place).map(|(_, value)| value.as_str())
+    }
+
+    fn are_known(&self) -> bool {
+        self.0.is_some()
     }
 }
 
@@ -39,7 +53,7 @@ pub struct Budgets(HashMap<ArcStr, BTreeMap<Box<str>, Budget>>);
 
 #[derive(Debug)]
 struct Budget {
-    /// It isn't empty.
+    /// An empty one is too large to be kept, and may select any pod.
     selector: Selector,
     allowed: u32,
     /// The names of pods whose disruption is counted already, in order.
@@ -47,7 +61,9 @@ struct Budget {
 }
 
 impl Budgets {
-    /// Adds or updates a budget. One whose selector is empty or can't be read selects nothing, as for the scheduler.
+    /// Adds or updates a budget. One whose selector is empty or can't be read selects nothing, as for the scheduler. One
+    /// whose selector is too large to be kept counts for every pod of its namespace: so no pod is taken for one that is
+    /// free to go, and a tenant could write such a budget in any case.
     pub fn apply(&mut self, budget: &PodDisruptionBudget, names: &mut Names) {
         let (namespace, name) = (budget.metadata.namespace.as_deref(), budget.metadata.name.as_deref());
         let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
@@ -56,6 +72,7 @@ impl Budgets {
             self.delete(namespace, name);
             return;
         };
+        let selector = if selector.bytes() <= MOST_BYTES { selector } else { Selector::default() };
         let BudgetStatus { disruptions_allowed, disrupted_pods } = &budget.status;
         let allowed = disruptions_allowed.and_then(|allowed| allowed.try_into().ok()).unwrap_or(0);
         let disrupted = disrupted_pods.iter().flat_map(BTreeMap::keys);
@@ -75,12 +92,13 @@ impl Budgets {
     }
 
     /// The budgets that count the disruption of a pod. Their numbers are valid until the next change. None selects a
-    /// pod without labels.
+    /// pod without labels, and all count one whose labels aren't known.
     pub fn of(&self, namespace: &str, name: &str, labels: &PodLabels) -> Vec<Selecting> {
-        let here = self.0.get(namespace).filter(|_| !labels.0.is_empty());
+        let has_labels = labels.0.as_ref().is_none_or(|labels| !labels.is_empty());
+        let here = self.0.get(namespace).filter(|_| has_labels);
         let here = here.into_iter().flat_map(BTreeMap::values);
         let selecting = here.filter(|budget| {
-            budget.selector.selects(labels)
+            (!labels.are_known() || budget.selector.selects(labels))
                 && budget.disrupted.binary_search_by(|of| (**of).cmp(name)).is_err()
         });
         let number = |budget: &Budget| ptr::from_ref(budget).addr();

@@ -522,6 +522,41 @@ fn a_budget_counts_the_pods_that_the_scheduler_counts() {
     );
 }
 
+/// Labels, or the values of a selector, of so many bytes.
+fn many(bytes: usize) -> impl Iterator<Item = String> {
+    (0..bytes / 64).map(|number| format!("{number:064}"))
+}
+
+#[test]
+fn a_pod_with_more_labels_than_are_kept_counts_for_every_budget_of_its_namespace() {
+    let selector = json!({"matchLabels": {"app": "a"}});
+    let crowded: BTreeMap<String, String> = many(1 << 20).map(|key| (key, "x".to_owned())).collect();
+    assert!(keeps(&json!(crowded), &selector, &json!({})));
+    let few: BTreeMap<String, String> = many(2_048).map(|key| (key, "x".to_owned())).collect();
+    assert!(!keeps(&json!(few), &selector, &json!({})), "of so many, all are known");
+}
+
+#[test]
+fn a_budget_whose_selector_is_too_large_to_be_kept_counts_for_every_pod_of_its_namespace() {
+    let selector = |bytes: usize| {
+        let values: Vec<String> = many(bytes).collect();
+        json!({"matchExpressions": [{"key": "app", "operator": "In", "values": values}]})
+    };
+    assert!(keeps(&json!({"app": "a"}), &selector(1 << 20), &json!({"b": null, "young": null})));
+    assert!(!keeps(&json!({"app": "a"}), &selector(2_048), &json!({})), "of so many, all are known");
+}
+
+#[test]
+fn labels_that_are_not_kept_take_no_memory() {
+    let mut world = World::new(&[]);
+    for number in 0..50 {
+        let labels: BTreeMap<String, String> =
+            many(1 << 16).map(|key| (format!("{number}-{key}"), "x".to_owned())).collect();
+        world.apply(&pod(&format!("pod-{number}"), 60, &json!({"metadata": {"labels": labels}})));
+    }
+    assert!(world.index.objects.interner.names.len() < 1_000, "{}", world.index.objects.interner.names.len());
+}
+
 #[test]
 fn resources_stay_apart_however_many_there_were() {
     let with = |name: &str, age, resource: &str| {

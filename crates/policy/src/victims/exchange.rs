@@ -31,9 +31,9 @@ impl Neighbor<'_> {
         terms.iter().any(|term| term.may_select(self.namespace, self.labels))
     }
 
-    /// True if nothing can be said of its needs.
+    /// True if nothing can be said of its needs, or of the pods that need it or its absence.
     fn is_unknown(&self) -> bool {
-        self.needs.is_some_and(|needs| needs.is_unknown)
+        self.needs.is_some_and(|needs| needs.is_unknown) || !self.labels.are_known()
     }
 
     fn uses(&self, namespace: &str, claim: &str) -> bool {
@@ -63,10 +63,12 @@ impl Neighbor<'_> {
         !(ports || claims || disks || devices || terms || spread)
     }
 
-    /// True if the preemptor, which is this, may want a pod to be there. Only a pod that all terms select counts.
+    /// True if the preemptor, which is this, may want a pod to be there. Only a pod that all terms may select counts.
     fn may_need(&self, going: &Neighbor<'_>) -> bool {
         let terms = self.needs.map(|needs| &*needs.affinity).unwrap_or_default();
-        !terms.is_empty() && terms.iter().all(|term| term.may_select(going.namespace, going.labels))
+        let may_be =
+            |term: &Term| !going.labels.are_known() || term.may_select(going.namespace, going.labels);
+        !terms.is_empty() && terms.iter().all(may_be)
     }
 }
 

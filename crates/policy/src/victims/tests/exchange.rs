@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use tenure_types::room::PodWithRoom;
+use tenure_types::{room::PodWithRoom, selector::Labels};
 
 use super::*;
 
@@ -8,7 +8,7 @@ mod naive;
 /// A pod as others of its node have to do with it.
 struct Seen {
     namespace: String,
-    labels: BTreeMap<String, String>,
+    labels: SeenLabels,
     needs: Option<Needs>,
 }
 
@@ -18,15 +18,25 @@ impl Seen {
         let metadata = json!({"name": name, "namespace": namespace, "labels": {"app": app}});
         let pod: PodWithRoom = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
         let (pod, room) = pod.split();
-        Self {
-            namespace: namespace.to_owned(),
-            labels: pod.metadata.labels.unwrap_or_default(),
-            needs: room.needs,
-        }
+        Self { namespace: namespace.to_owned(), labels: SeenLabels(pod.metadata.labels), needs: room.needs }
     }
 
     fn neighbor(&self) -> Neighbor<'_> {
         Neighbor { namespace: &self.namespace, labels: &self.labels, needs: self.needs.as_ref() }
+    }
+}
+
+/// Labels of a pod; none if they are more than are kept.
+#[derive(Debug)]
+struct SeenLabels(Option<BTreeMap<String, String>>);
+
+impl Labels for SeenLabels {
+    fn label(&self, key: &str) -> Option<&str> {
+        self.0.as_ref()?.label(key)
+    }
+
+    fn are_known(&self) -> bool {
+        self.0.is_some()
     }
 }
 
@@ -105,6 +115,19 @@ fn a_pod_that_has_the_host_port_of_the_preemptor_does_not_stay() {
     assert!(goes(&http, &https, &plain()), "another port");
     assert!(goes(&plain(), &http, &plain()), "it has none");
     assert!(goes(&http, &plain(), &http), "the substitute's comes free");
+}
+
+#[test]
+fn a_pod_whose_labels_are_not_known_may_have_any() {
+    let crowded = || Seen { labels: SeenLabels(None), ..plain() };
+    let apart = spec(&terms("podAntiAffinity", "b"));
+    assert!(goes(&apart, &plain(), &plain()));
+    assert!(!goes(&apart, &crowded(), &plain()), "the preemptor may not want it beside");
+    assert!(!goes(&crowded(), &apart, &plain()), "it may not want the preemptor beside");
+    let mate = spec(&terms("podAffinity", "b"));
+    assert!(goes(&mate, &plain(), &plain()));
+    assert!(!goes(&mate, &plain(), &crowded()), "the preemptor may need it");
+    assert!(goes(&plain(), &crowded(), &crowded()), "neither has needs");
 }
 
 #[test]

@@ -24,6 +24,8 @@ struct Drawn {
     anti_affinity: Vec<DrawnTerm>,
     spread: Vec<(u8, i64)>,
     is_huge: bool,
+    /// It has more labels than are kept.
+    is_crowded: bool,
     /// A scheduler may have reasons of its own not to offer it.
     is_spared: bool,
 }
@@ -78,9 +80,10 @@ fn drawn() -> impl Strategy<Value = Drawn> {
     let volumes = (few(0..4_u8), prop_oneof![4 => Just(None), 1 => (0..2_u8).prop_map(Some)]);
     let device = prop_oneof![4 => Just(None), 1 => (0..2_u8).prop_map(Some)];
     let terms = (few(term()), few(term()), few((0..3_u8, 1..3_i64)));
-    let more = (few((0..3_u8, 0..2_u8)), device, prop::bool::weighted(0.05), prop::bool::weighted(0.3));
+    let odd = [0.05, 0.05, 0.3].map(prop::bool::weighted);
+    let more = (few((0..3_u8, 0..2_u8)), device, odd);
     (place, volumes, terms, more).prop_map(
-        |(place, (claims, disk), terms, (ports, device, is_huge, is_spared))| {
+        |(place, (claims, disk), terms, (ports, device, [is_huge, is_crowded, is_spared]))| {
             let ((namespace, app, cpu, age), (affinity, anti_affinity, spread)) = (place, terms);
             Drawn {
                 namespace,
@@ -95,6 +98,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
                 anti_affinity,
                 spread,
                 is_huge,
+                is_crowded,
                 is_spared,
             }
         },
@@ -162,7 +166,8 @@ impl Drawn {
             "affinity": {"podAffinity": terms(&self.affinity), "podAntiAffinity": terms(&self.anti_affinity)},
             "topologySpreadConstraints": spread,
         });
-        Seen::new("pod", &format!("{}", self.namespace), &format!("{}", self.app), &spec)
+        let seen = Seen::new("pod", &format!("{}", self.namespace), &format!("{}", self.app), &spec);
+        if self.is_crowded { Seen { labels: SeenLabels(None), ..seen } } else { seen }
     }
 
     fn attached(&self) -> impl Iterator<Item = (&'static str, u8, u8)> {
