@@ -27,7 +27,7 @@ pub use args::Args;
 pub use callers::Callers;
 pub use convert::MAX_CONVERSION_BYTES;
 pub use guard::{Guard, router as guard_router};
-pub use http::{MAX_BODY_BYTES, router};
+pub use http::{LargeBodies, MAX_BODY_BYTES, router};
 pub use metrics::Metrics;
 pub use mutate::Mutator;
 pub use owners::{OwnerAnswers, router as owners_router};

@@ -11,6 +11,7 @@ use crate::{
     args::Command,
     certificates::CertificateManager,
     guard,
+    http::LargeBodies,
     kai::KaiWatch,
     owners, router, scheduler,
     sight::{Sight, follow},
@@ -150,10 +151,11 @@ impl Handlers {
 
     fn router(self, metrics: &Metrics) -> Router {
         let Self { validator, mutator, extender, guard, owners, .. } = self;
-        router(validator, mutator, metrics.clone())
+        let bodies = LargeBodies::default();
+        router(validator, mutator, metrics.clone(), &bodies)
             .merge(scheduler::router(extender, metrics.clone()))
-            .merge(guard::router(guard, metrics.clone()))
-            .merge(owners::router(owners, metrics.clone()))
+            .merge(guard::router(guard, metrics.clone(), &bodies))
+            .merge(owners::router(owners, metrics.clone(), &bodies))
     }
 }
 

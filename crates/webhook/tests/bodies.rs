@@ -12,16 +12,20 @@ use axum::{
     body::{Body, Bytes},
     http::{
         HeaderMap, HeaderValue, Method, Request, StatusCode,
-        header::{CONTENT_ENCODING, CONTENT_TYPE},
+        header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
     },
 };
 use futures::{StreamExt, stream};
 use oneshot::post;
+use prometheus_client::registry::Registry;
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::{Value, json};
 use support::{UID, review, webhook};
 use tenure_types::runai::SPEC_ANNOTATIONS;
-use tenure_webhook::{KnownQueues, MAX_BODY_BYTES};
+use tenure_webhook::{
+    KnownQueues, LargeBodies, MAX_BODY_BYTES, Metrics, Mutator, Validator, guard_router, owners_router,
+    router,
+};
 
 const RUNAI: &str = "scheduling.run.ai";
 const TENSORSTACK: &str = "scheduler.tensorstack.dev";
@@ -414,6 +418,45 @@ async fn a_body_that_never_ends_times_out() {
         let begin = tokio::time::Instant::now();
         assert_eq!(outcome(body).await.unwrap_err().0, StatusCode::REQUEST_TIMEOUT);
         assert!(begin.elapsed() <= Duration::from_secs(6), "{:?}", begin.elapsed());
+    }
+}
+
+/// A request that announces a body and sends nothing of it.
+fn silent(path: &str, bytes: usize) -> Request<Body> {
+    let mut request = post(Body::from_stream(stream::pending::<Result<Bytes, Infallible>>()));
+    *request.uri_mut() = path.parse().unwrap();
+    request.headers_mut().insert(CONTENT_LENGTH, bytes.into());
+    request
+}
+
+/// A process has one memory, however many paths lead into it.
+#[tokio::test(start_paused = true)]
+async fn large_bodies_wait_for_those_of_all_paths_and_others_do_not() {
+    let (bodies, metrics) = (LargeBodies::default(), Metrics::register(&mut Registry::default()));
+    let validator = Validator::new(KnownQueues::default(), "t9k-system".into());
+    let webhook = router(validator, Mutator::default(), metrics.clone(), &bodies)
+        .merge(guard_router(None, metrics.clone(), &bodies))
+        .merge(owners_router(None, metrics, &bodies));
+    let paths = ["/guard", "/owners", "/validate", "/mutate"];
+    let hold = |number: usize| {
+        tokio::spawn(oneshot::answer(webhook.clone(), silent(paths[number % paths.len()], MAX_BODY_BYTES)))
+    };
+    let announced = |body: Vec<u8>| {
+        let length = body.len();
+        let mut request = post(body);
+        request.headers_mut().insert(CONTENT_LENGTH, length.into());
+        request
+    };
+    let begin = tokio::time::Instant::now();
+    let holders: Vec<_> = (0..16).map(hold).collect();
+    // so that the holders have their turns
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let small = oneshot::answer(webhook.clone(), announced(good().to_string().into_bytes())).await;
+    assert_eq!((small.0, begin.elapsed() < Duration::from_secs(5)), (StatusCode::OK, true));
+    let large = oneshot::answer(webhook.clone(), announced(padded(MAX_BODY_BYTES / 2))).await;
+    assert_eq!((large.0, begin.elapsed() >= Duration::from_secs(5)), (StatusCode::OK, true));
+    for holder in holders {
+        assert_eq!(holder.await.unwrap().0, StatusCode::REQUEST_TIMEOUT);
     }
 }
 

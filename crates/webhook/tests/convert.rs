@@ -22,7 +22,7 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::{Value, json};
 use support::{UID, webhook};
 use tenure_webhook::{
-    KnownQueues, MAX_BODY_BYTES, MAX_CONVERSION_BYTES, Metrics, Mutator, Validator, router,
+    KnownQueues, LargeBodies, MAX_BODY_BYTES, MAX_CONVERSION_BYTES, Metrics, Mutator, Validator, router,
 };
 
 const V2: &str = "scheduling.run.ai/v2";
@@ -324,8 +324,8 @@ async fn a_turn_ends_when_the_answer_has_been_sent_whole() {
 async fn conversions_are_counted_by_version_and_result() {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
-    let webhook =
-        router(Validator::new(KnownQueues::default(), "t9k-system".into()), Mutator::default(), metrics);
+    let validator = Validator::new(KnownQueues::default(), "t9k-system".into());
+    let webhook = router(validator, Mutator::default(), metrics, &LargeBodies::default());
     let good = queue(V3ALPHA1, "a", &json!({}));
     for (to, objects) in [
         (V2, vec![good.clone(), good.clone()]),

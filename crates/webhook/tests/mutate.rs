@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use support::{UID, webhook};
 use tenure_policy::pod_group::TrustedWriters;
 use tenure_types::podgroup::PodGroupKind;
-use tenure_webhook::{KnownQueues, MAX_BODY_BYTES, Metrics, Mutator, Validator, router};
+use tenure_webhook::{KnownQueues, LargeBodies, MAX_BODY_BYTES, Metrics, Mutator, Validator, router};
 
 const STAMP: &str = "kai.scheduler/last-start-timestamp";
 const SCHEDULER: &str = "system:serviceaccount:kai-scheduler:scheduler";
@@ -323,7 +323,7 @@ fn counting() -> (Router, Registry, Mutator) {
     let metrics = Metrics::register(&mut registry);
     let mutator = Mutator::default();
     let validator = Validator::new(KnownQueues::default(), "t9k-system".into());
-    (router(validator, mutator.clone(), metrics), registry, mutator)
+    (router(validator, mutator.clone(), metrics, &LargeBodies::default()), registry, mutator)
 }
 
 #[tokio::test]

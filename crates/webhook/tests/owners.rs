@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tenure_policy::config::Config;
 use tenure_service::watch::Store;
-use tenure_webhook::{KnownQueues, Metrics, OwnerAnswers, owners_router};
+use tenure_webhook::{KnownQueues, LargeBodies, Metrics, OwnerAnswers, owners_router};
 
 const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
@@ -21,7 +21,7 @@ fn webhook(over_ceiling: &str, config: &str) -> Router {
     queues.apply(serde_json::from_value(json!({"metadata": {"name": "research"}, "spec": spec})).unwrap());
     let answers = OwnerAnswers::new(queues);
     answers.configure(&Config::parse(config).unwrap());
-    owners_router(Some(answers), Metrics::register(&mut Registry::default()))
+    owners_router(Some(answers), Metrics::register(&mut Registry::default()), &LargeBodies::default())
 }
 
 fn job(seconds: i64) -> Value {
@@ -123,7 +123,7 @@ async fn kinds_that_are_configured_are_answered_and_others_are_admitted_with_a_w
 #[tokio::test]
 async fn without_the_flag_all_are_admitted() {
     let metrics = Metrics::register(&mut Registry::default());
-    let admitted = answer(owners_router(None, metrics), create(&job(7200)).to_string()).await;
+    let admitted = answer(owners_router(None, metrics, &LargeBodies::default()), create(&job(7200)).to_string()).await;
     assert_eq!(admitted["allowed"], true);
     assert!(admitted["warnings"][0].as_str().unwrap().contains("--answer-owners"), "{admitted}");
 }

@@ -27,7 +27,7 @@ use support::{UID, review, webhook};
 use tenure_policy::{config::Config, expiry::GraceOnChange, notice::NoticePoints};
 use tenure_service::watch::Store;
 use tenure_types::{projection::RunaiQueueObject, runai::QueueVersion};
-use tenure_webhook::{KnownQueues, Metrics, Mutator, Validator, router};
+use tenure_webhook::{KnownQueues, LargeBodies, Metrics, Mutator, Validator, router};
 
 const RUNAI: &str = "scheduling.run.ai";
 const TENSORSTACK: &str = "scheduler.tensorstack.dev";
@@ -549,7 +549,7 @@ async fn a_parent_that_the_watch_has_not_shown_yet_is_looked_up_before_a_warning
         let known = knowing(&[("known", json!({}))]);
         let validator = Validator::new(known, "t9k-system".into()).asking(client, QueueVersion::V3alpha1);
         let metrics = Metrics::register(&mut Registry::default());
-        let webhook = router(validator, Mutator::default(), metrics);
+        let webhook = router(validator, Mutator::default(), metrics, &LargeBodies::default());
         let review = |parent: &str| create(RUNAI, &json!({"parentQueue": parent}));
         assert_eq!(ask(webhook.clone(), &review("known")).await, admitted());
         assert_eq!(asked.load(Relaxed), 0);
@@ -702,7 +702,8 @@ fn bounded(queues: &[(&str, Value)]) -> Router {
     let Config { floors, bounds, .. } = Config::parse(text).unwrap();
     let validator = Validator::new(knowing(queues), "t9k-system".into());
     validator.configure(floors, bounds, NoticePoints::default(), GraceOnChange::default());
-    router(validator, Mutator::default(), Metrics::register(&mut Registry::default()))
+    let metrics = Metrics::register(&mut Registry::default());
+    router(validator, Mutator::default(), metrics, &LargeBodies::default())
 }
 
 const BEYOND: &str = "Invalid value: \"1000h\": must be at most 2h0m0s: delegation.bounds of Tenure's configuration limits queue \"research\" and those below it";
@@ -747,8 +748,8 @@ async fn a_queue_about_to_go_keeps_to_the_bound() {
 async fn reviews_and_rejected_requests_are_counted() {
     let mut registry = Registry::with_prefix("tenure_webhook");
     let metrics = Metrics::register(&mut registry);
-    let webhook =
-        router(Validator::new(KnownQueues::default(), "t9k-system".into()), Mutator::default(), metrics);
+    let validator = Validator::new(KnownQueues::default(), "t9k-system".into());
+    let webhook = router(validator, Mutator::default(), metrics, &LargeBodies::default());
     for spec in [json!({}), json!({"parentQueue": "gone"}), json!({"maxDuration": "soon"})] {
         ask(webhook.clone(), &create(RUNAI, &spec)).await;
     }

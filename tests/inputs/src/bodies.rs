@@ -14,8 +14,8 @@ use serde_json::{Value, json, value::RawValue};
 use tenure_service::{clock::ServerClock, readiness::ProcessReadiness, watch::Store};
 use tenure_types::{projection::RunaiQueueObject, room::PodWithRoom};
 use tenure_webhook::{
-    Extender, Guard, KnownQueues, Metrics, Mutator, Permits, Placement, Validator, guard_router, router,
-    scheduler_router,
+    Extender, Guard, KnownQueues, LargeBodies, Metrics, Mutator, Permits, Placement, Validator, guard_router,
+    router, scheduler_router,
 };
 use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt;
@@ -139,8 +139,9 @@ fn webhook() -> Router {
     let guard = Guard::new(placement.clone(), queues.clone(), clock.clone(), readiness.clone(), permits);
     let extender = Extender::new(placement, queues.clone(), clock, readiness, metrics.clone());
     let validator = Validator::new(queues, "t9k-system".into());
-    router(validator, Mutator::default(), metrics.clone())
-        .merge(guard_router(Some(guard), metrics.clone()))
+    let large = LargeBodies::default();
+    router(validator, Mutator::default(), metrics.clone(), &large)
+        .merge(guard_router(Some(guard), metrics.clone(), &large))
         .merge(scheduler_router(Some(extender.patient(Duration::ZERO)), metrics))
 }
 

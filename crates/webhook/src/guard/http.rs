@@ -16,7 +16,7 @@ use tracing::error;
 use super::{Guard, Reviewed};
 use crate::{
     Metrics,
-    http::{Limited, Turn, answer, json},
+    http::{LargeBodies, Limited, Turn, answer, json},
 };
 
 const OFF: &str = "tenure: the guard is off, and keeps nothing: start tenure-webhook with --guard, or set guard.enabled of its chart";
@@ -27,8 +27,9 @@ struct Context {
 }
 
 /// The webhook's route for deletions and evictions; without a guard, one that admits all of them and says so.
-pub fn router(guard: Option<Guard>, metrics: Metrics) -> Router {
-    Router::new().route("/guard", post(review)).with_state(Arc::new(Context { guard, metrics })).limited()
+pub fn router(guard: Option<Guard>, metrics: Metrics, bodies: &LargeBodies) -> Router {
+    let context = Arc::new(Context { guard, metrics });
+    Router::new().route("/guard", post(review)).with_state(context).limited(bodies)
 }
 
 async fn review(

@@ -15,7 +15,7 @@ use tracing::info;
 use super::OwnerAnswers;
 use crate::{
     Metrics,
-    http::{Limited, json, read, reject},
+    http::{LargeBodies, Limited, json, read, reject},
     metrics::ReviewResult,
     review::{Outgoing, Request},
 };
@@ -28,8 +28,9 @@ struct Context {
 }
 
 /// The webhook's route for owners; without answers, one that admits all of them and says so.
-pub fn router(answers: Option<OwnerAnswers>, metrics: Metrics) -> Router {
-    Router::new().route("/owners", post(review)).with_state(Arc::new(Context { answers, metrics })).limited()
+pub fn router(answers: Option<OwnerAnswers>, metrics: Metrics, bodies: &LargeBodies) -> Router {
+    let context = Arc::new(Context { answers, metrics });
+    Router::new().route("/owners", post(review)).with_state(context).limited(bodies)
 }
 
 async fn review(

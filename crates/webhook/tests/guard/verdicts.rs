@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use tenure_webhook::{Metrics, guard_router};
+use tenure_webhook::{LargeBodies, Metrics, guard_router};
 
 use crate::{
     oneshot,
@@ -186,7 +186,7 @@ async fn where_the_guard_is_off_everything_is_admitted_and_that_is_said() {
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": UID},
         }),
     ] {
-        let router = guard_router(None, Metrics::register(&mut Registry::default()));
+        let router = guard_router(None, Metrics::register(&mut Registry::default()), &LargeBodies::default());
         let (status, _, body) = oneshot::answer(router, post(review.to_string())).await;
         assert_eq!(status, StatusCode::OK);
         let response = serde_json::from_slice::<Value>(&body).unwrap()["response"].clone();

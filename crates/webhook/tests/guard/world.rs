@@ -14,7 +14,7 @@ use tenure_index::Uid;
 use tenure_policy::{config::Config, floor::Floors};
 use tenure_service::{clock::ServerClock, readiness::ProcessReadiness, watch::Store};
 use tenure_types::projection::RunaiQueueObject;
-use tenure_webhook::{Guard, KnownQueues, Metrics, Permit, Permits, Placement, guard_router};
+use tenure_webhook::{Guard, KnownQueues, LargeBodies, Metrics, Permit, Permits, Placement, guard_router};
 
 use crate::oneshot;
 
@@ -82,7 +82,8 @@ impl World {
         let (permits, readiness) = (Permits::default(), ProcessReadiness::default());
         let guard = Guard::new(placement.clone(), queues, CLOCK.clone(), readiness.clone(), permits.clone());
         let mut registry = Registry::default();
-        let router = guard_router(Some(guard.clone()), Metrics::register(&mut registry));
+        let router =
+            guard_router(Some(guard.clone()), Metrics::register(&mut registry), &LargeBodies::default());
         Self { placement, permits, readiness, guard, registry, router }
     }
 

@@ -3,7 +3,7 @@
 use axum::Router;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use tenure_webhook::{KnownQueues, Metrics, Mutator, Validator, router};
+use tenure_webhook::{KnownQueues, LargeBodies, Metrics, Mutator, Validator, router};
 
 /// The uid of every request.
 pub const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
@@ -11,7 +11,7 @@ pub const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 /// A webhook that knows these queues of the run.ai family.
 pub fn webhook(queues: KnownQueues) -> Router {
     let metrics = Metrics::register(&mut Registry::default());
-    router(Validator::new(queues, "t9k-system".into()), Mutator::default(), metrics)
+    router(Validator::new(queues, "t9k-system".into()), Mutator::default(), metrics, &LargeBodies::default())
 }
 
 /// A review as the API server writes one, of a Queue named demo.
