@@ -1,8 +1,9 @@
 //! Reviews that are too large to be read.
 //!
-//! No object that can be stored makes one. But a status that is sent along and never stored can be as large as that.
-//! Where the answer is no review, the API server lets the object pass as it is: a tenant could bypass the webhook. So
-//! these reviews are refused.
+//! A status that is sent along and never stored can be as large as that, and so can a stored object of a megabyte, which
+//! JSON writes with six bytes for each `<`. An answer that is no review is a failed call to the API server: it lets the
+//! object pass or not, as the webhook's failure policy says, and not as the review is meant. So each of these reviews
+//! gets an answer: no where a tenant could bypass the webhook, and yes where a refusal would be in the way of others.
 
 use axum::{
     body::Body,
@@ -23,21 +24,58 @@ use crate::{
 /// The part of a body in which the uid is: an API server writes it behind the review's kind and version.
 const START_BYTES: usize = 256;
 
+/// Reviews that are admitted unread.
+#[derive(Clone, Debug)]
+pub struct Unread {
+    pub metrics: Metrics,
+    /// What that means, for the user who is warned.
+    pub text: &'static str,
+}
+
 /// Refuses requests whose announced length is too large; passes all others on.
 pub async fn refuse(State(metrics): State<Metrics>, request: Request, next: Next) -> Response {
-    match announced(request.headers()) {
-        Some(bytes) if bytes > MAX_BODY_BYTES as u64 => refuse_unread(&metrics, request, bytes).await,
-        Some(_) | None => next.run(request).await,
+    match too_large(&request) {
+        Some(bytes) => {
+            answer_unread(&metrics, request, |uid| {
+                info!(bytes, "Refused an object that is too large to be reviewed");
+                json(&Outgoing::too_large(uid, bytes))
+            })
+            .await
+        }
+        None => next.run(request).await,
     }
 }
 
-async fn refuse_unread(metrics: &Metrics, request: Request, bytes: u64) -> Response {
+/// Admits requests whose announced length is too large, with a warning; passes all others on.
+pub async fn admit(State(Unread { metrics, text }): State<Unread>, request: Request, next: Next) -> Response {
+    match too_large(&request) {
+        Some(bytes) => {
+            answer_unread(&metrics, request, |uid| {
+                info!(bytes, "Admitted an object that is too large to be reviewed");
+                json(&Outgoing::admit_unread(uid, bytes, text))
+            })
+            .await
+        }
+        None => next.run(request).await,
+    }
+}
+
+/// The announced length of a request that is too large to be read.
+fn too_large(request: &Request) -> Option<u64> {
+    announced(request.headers()).filter(|bytes| *bytes > MAX_BODY_BYTES as u64)
+}
+
+/// Answers the review of a uid, of which nothing else is read.
+async fn answer_unread(
+    metrics: &Metrics,
+    request: Request,
+    answer: impl FnOnce(&str) -> Response,
+) -> Response {
     let start = pass_over(request.into_body()).await;
     match uid(&String::from_utf8_lossy(&start)) {
         Some(uid) => {
-            info!(bytes, "Refused an object that is too large to be reviewed");
             metrics.rejected(StatusCode::PAYLOAD_TOO_LARGE.as_u16());
-            json(&Outgoing::too_large(uid, bytes))
+            answer(uid)
         }
         None => reject(metrics, StatusCode::PAYLOAD_TOO_LARGE, "length limit exceeded".into()),
     }

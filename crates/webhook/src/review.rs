@@ -186,6 +186,13 @@ impl<'b> Outgoing<'b> {
         Self::of(uid, Some(too_large(bytes)), None, Vec::new())
     }
 
+    /// Yes, because a review of so many bytes isn't read. `text` says what that means.
+    pub fn admit_unread(uid: &'b str, bytes: u64, text: &str) -> Self {
+        let warning =
+            format!("{text}: its review takes {bytes} bytes, and no more than {MAX_BODY_BYTES} are read");
+        Self::of(uid, None, None, vec![warning])
+    }
+
     /// Not now, because of what protects a pod.
     pub fn later(request: &'b Request<'_>, pod: &str, message: String, retry_after: i32) -> Self {
         Self::of(&request.uid, Some(too_early(pod, message, retry_after)), None, Vec::new())

@@ -5,12 +5,16 @@
 #[path = "support/oneshot.rs"]
 mod oneshot;
 
-use axum::{Router, body::Body, http::StatusCode};
+use axum::{
+    Router,
+    body::Body,
+    http::{StatusCode, header::CONTENT_LENGTH},
+};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tenure_policy::config::Config;
 use tenure_service::watch::Store;
-use tenure_webhook::{KnownQueues, LargeBodies, Metrics, OwnerAnswers, owners_router};
+use tenure_webhook::{KnownQueues, LargeBodies, MAX_BODY_BYTES, Metrics, OwnerAnswers, owners_router};
 
 const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
@@ -54,6 +58,26 @@ async fn answer(webhook: Router, body: impl Into<Body>) -> Value {
 
 async fn ask(over_ceiling: &str, review: &Value) -> Value {
     answer(webhook(over_ceiling, ""), review.to_string()).await
+}
+
+/// A refusal would keep the keeper from pausing such an owner.
+#[tokio::test]
+async fn what_is_too_large_to_be_read_is_admitted_with_a_warning() {
+    let body = format!(
+        r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{{"uid":"{UID}","object":"{}"}}}}"#,
+        "x".repeat(MAX_BODY_BYTES)
+    );
+    let bytes = body.len();
+    let mut request = oneshot::post(body);
+    *request.uri_mut() = "/owners".parse().unwrap();
+    request.headers_mut().insert(CONTENT_LENGTH, bytes.into());
+    let (status, _, body) = oneshot::answer(webhook("Refuse", ""), request).await;
+    assert_eq!(status, StatusCode::OK);
+    let warning = format!(
+        "tenure: not compared with the ceiling, which holds all the same: its review takes {bytes} bytes, and no more than {MAX_BODY_BYTES} are read"
+    );
+    let answer: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(answer["response"], json!({"uid": UID, "allowed": true, "warnings": [warning]}));
 }
 
 fn create(object: &Value) -> Value {
@@ -123,7 +147,8 @@ async fn kinds_that_are_configured_are_answered_and_others_are_admitted_with_a_w
 #[tokio::test]
 async fn without_the_flag_all_are_admitted() {
     let metrics = Metrics::register(&mut Registry::default());
-    let admitted = answer(owners_router(None, metrics, &LargeBodies::default()), create(&job(7200)).to_string()).await;
+    let admitted =
+        answer(owners_router(None, metrics, &LargeBodies::default()), create(&job(7200)).to_string()).await;
     assert_eq!(admitted["allowed"], true);
     assert!(admitted["warnings"][0].as_str().unwrap().contains("--answer-owners"), "{admitted}");
 }

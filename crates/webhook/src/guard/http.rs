@@ -7,6 +7,7 @@ use axum::{
     body::Bytes,
     extract::{State, rejection::BytesRejection},
     http::{HeaderMap, StatusCode},
+    middleware,
     response::{IntoResponse, Response},
     routing::post,
 };
@@ -17,9 +18,12 @@ use super::{Guard, Reviewed};
 use crate::{
     Metrics,
     http::{LargeBodies, Limited, Turn, answer, json},
+    large::{self, Unread},
 };
 
 const OFF: &str = "tenure: the guard is off, and keeps nothing: start tenure-webhook with --guard, or set guard.enabled of its chart";
+
+const UNREAD: &str = "tenure: the pod isn't guarded";
 
 struct Context {
     guard: Option<Guard>,
@@ -28,8 +32,12 @@ struct Context {
 
 /// The webhook's route for deletions and evictions; without a guard, one that admits all of them and says so.
 pub fn router(guard: Option<Guard>, metrics: Metrics, bodies: &LargeBodies) -> Router {
-    let context = Arc::new(Context { guard, metrics });
-    Router::new().route("/guard", post(review)).with_state(context).limited(bodies)
+    let too_large =
+        middleware::from_fn_with_state(Unread { metrics: metrics.clone(), text: UNREAD }, large::admit);
+    Router::new()
+        .route("/guard", post(review).route_layer(too_large))
+        .with_state(Arc::new(Context { guard, metrics }))
+        .limited(bodies)
 }
 
 async fn review(

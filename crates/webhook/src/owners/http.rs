@@ -7,6 +7,7 @@ use axum::{
     body::Bytes,
     extract::{State, rejection::BytesRejection},
     http::HeaderMap,
+    middleware,
     response::Response,
     routing::post,
 };
@@ -16,11 +17,15 @@ use super::OwnerAnswers;
 use crate::{
     Metrics,
     http::{LargeBodies, Limited, json, read, reject},
+    large::{self, Unread},
     metrics::ReviewResult,
     review::{Outgoing, Request},
 };
 
 const OFF: &str = "tenure: the creation of owners isn't answered: start tenure-webhook with --answer-owners, or set webhook.owners.enabled of its chart";
+
+/// A refusal would keep the keeper from pausing such an owner, and the ceiling holds in any case.
+const UNREAD: &str = "tenure: not compared with the ceiling, which holds all the same";
 
 struct Context {
     answers: Option<OwnerAnswers>,
@@ -29,8 +34,12 @@ struct Context {
 
 /// The webhook's route for owners; without answers, one that admits all of them and says so.
 pub fn router(answers: Option<OwnerAnswers>, metrics: Metrics, bodies: &LargeBodies) -> Router {
-    let context = Arc::new(Context { answers, metrics });
-    Router::new().route("/owners", post(review)).with_state(context).limited(bodies)
+    let too_large =
+        middleware::from_fn_with_state(Unread { metrics: metrics.clone(), text: UNREAD }, large::admit);
+    Router::new()
+        .route("/owners", post(review).route_layer(too_large))
+        .with_state(Arc::new(Context { answers, metrics }))
+        .limited(bodies)
 }
 
 async fn review(

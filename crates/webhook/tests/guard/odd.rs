@@ -2,12 +2,15 @@
 
 use axum::{
     body::Body,
-    http::{Method, Request, StatusCode, header::CONTENT_TYPE},
+    http::{
+        Method, Request, StatusCode,
+        header::{CONTENT_LENGTH, CONTENT_TYPE},
+    },
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::{SCHEDULER, World, deletion, eviction, pod, post, reason};
+use crate::world::{SCHEDULER, UID, World, deletion, eviction, pod, post, reason};
 
 fn victim() -> Value {
     pod("victim", &json!({}))
@@ -143,6 +146,34 @@ async fn what_has_no_bearing_may_be_anything() {
     ] {
         assert_eq!(world.denied(&review).await, "protected", "{review}");
     }
+}
+
+/// With failure policy Fail, an answer that is no review would keep such a pod from every preemption.
+#[tokio::test]
+async fn what_is_too_large_to_be_read_is_admitted_with_a_warning() {
+    let world = World::new(&[victim()]);
+    let mut pod = victim();
+    let env = json!([{"name": "a", "value": "x".repeat(tenure_webhook::MAX_BODY_BYTES)}]);
+    pod["spec"]["containers"] = json!([{"name": "c", "image": "i", "env": env}]);
+    let review = deletion(SCHEDULER, &pod);
+    // as Go writes it: serde would sort
+    let text = format!(
+        r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{{"uid":"{UID}","oldObject":{}}}}}"#,
+        review["request"]["oldObject"]
+    );
+    let bytes = text.len();
+    let mut request = post(text);
+    request.headers_mut().insert(CONTENT_LENGTH, bytes.into());
+    let (status, text) = world.send(request).await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    let response = &answer["response"];
+    assert_eq!((&response["uid"], &response["allowed"]), (&json!(UID), &json!(true)), "{answer}");
+    let warning = response["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.starts_with(&format!("tenure: the pod isn't guarded: its review takes {bytes} bytes")),
+        "{warning}"
+    );
 }
 
 #[tokio::test]
