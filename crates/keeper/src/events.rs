@@ -14,14 +14,15 @@ use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client, api::PostParams, core::ApiResource};
+use serde_json::Value;
 use tenure_policy::extension::{EXTENSION_GRANTED, EXTENSION_REQUESTED, EXTENSION_USED};
 use tenure_policy::pause::{
     INVALID_MAX_DURATION, MAX_DURATION_APPROACHING, MAX_DURATION_IGNORED, PAUSE_REVERSED, REACTIVATED,
     REQUEUED, RETURN_REFUSED, RUN_ENDED,
 };
 use tenure_service::call::{ApiError, call};
-use tenure_types::{keys::EVENT_QUEUE_ANNOTATION, paused::PausedRecord};
+use tenure_types::{keys::EVENT_QUEUE_ANNOTATION, paused::PausedRecord, projection::WholeObject};
 use tracing::error;
 
 pub use queue::EventQueue;
@@ -107,6 +108,10 @@ impl Events {
     async fn write(&self, happening: &EventRecord, now: Timestamp) -> Result<(), ApiError> {
         let mut event = self.event(happening, now);
         let api: Api<Event> = Api::namespaced(self.client.clone(), happening.namespace());
+        // any user may have written what has the name, with times that can't be read
+        let events = ApiResource::erase::<Event>(&());
+        let others: Api<WholeObject> =
+            Api::namespaced_with(self.client.clone(), happening.namespace(), &events);
         let first = event.metadata.name.clone().unwrap_or_default();
         let mut name = first.clone();
         for tries in 0..=OTHER_NAMES {
@@ -115,7 +120,7 @@ impl Events {
                 Err(ApiError::Stale(taken)) => taken,
                 result => return result.map(drop),
             };
-            let found = match call(api.get(&name)).await {
+            let found = match call(others.get(&name)).await {
                 Ok(found) if !is_same(&found, &event) => found,
                 // without the right to read events, all that have the name count
                 Ok(_) | Err(ApiError::Forbidden(_)) => return Err(ApiError::Stale(taken)),
@@ -164,12 +169,17 @@ impl Events {
 }
 
 /// True if another event tells people the same, whichever keeper has written it.
-fn is_same(one: &Event, other: &Event) -> bool {
-    let uid = |event: &Event| event.regarding.as_ref().and_then(|object| object.uid.clone());
-    let text = |event: &Event| {
-        (event.reason.clone(), event.note.clone(), event.type_.clone(), event.reporting_controller.clone())
-    };
-    uid(one) == uid(other) && text(one) == text(other)
+fn is_same(found: &WholeObject, event: &Event) -> bool {
+    let text = |path: &str| found.value.pointer(path).and_then(Value::as_str);
+    let uid = event.regarding.as_ref().and_then(|object| object.uid.as_deref());
+    let Event { reason, note, type_, reporting_controller, .. } = event;
+    let texts = [
+        ("/reason", reason),
+        ("/note", note),
+        ("/type", type_),
+        ("/reportingController", reporting_controller),
+    ];
+    text("/regarding/uid") == uid && texts.iter().all(|(path, own)| text(path) == own.as_deref())
 }
 
 impl EventRecord {
@@ -236,7 +246,7 @@ mod tests {
     use http::{Method, Request, Response};
     use kube::client::Body;
     use parking_lot::Mutex;
-    use serde_json::{Value, json};
+    use serde_json::json;
     use tenure_policy::pause::{MAX_DURATION_EXCEEDED, PausedObject};
     use tenure_types::paused::RequeueState;
 
@@ -305,8 +315,9 @@ mod tests {
                     let name = event["metadata"]["name"].as_str().unwrap().to_owned();
                     if *left > 0 {
                         *left -= 1;
-                        let foreign =
-                            json!({"metadata": {"name": name, "uid": name}, "eventTime": null, "note": "x"});
+                        let late = "9999-12-31T23:59:59.000000Z";
+                        let metadata = json!({"name": name, "uid": name, "managedFields": [{"time": late}]});
+                        let foreign = json!({"metadata": metadata, "eventTime": late, "note": "x"});
                         kept.insert(name.clone(), foreign);
                     }
                     event["metadata"]["uid"] = json!(name);

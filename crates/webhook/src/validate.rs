@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use kube::{
     Api, Client,
-    core::{ApiResource, DynamicObject, GroupVersionKind},
+    core::{ApiResource, GroupVersionKind},
 };
 use parking_lot::RwLock;
 use serde::Deserialize;
@@ -23,7 +23,7 @@ use tenure_policy::{
 };
 
 use tenure_service::log::with_causes;
-use tenure_types::runai::QueueVersion;
+use tenure_types::{projection::Owner, runai::QueueVersion};
 use tokio::time::timeout;
 use tracing::debug;
 
@@ -43,7 +43,7 @@ pub struct Validator {
     t9k_system_namespace: String,
     settings: Arc<RwLock<Settings>>,
     /// Where queues are that the watch hasn't shown yet.
-    lookup: Option<Api<DynamicObject>>,
+    lookup: Option<Api<Owner>>,
 }
 
 /// The settings that may change while it runs.
@@ -92,7 +92,7 @@ impl Validator {
     /// one that is missing.
     async fn exists(&self, queue: &str) -> bool {
         let Some(queues) = &self.lookup else { return false };
-        match timeout(LOOKUP, queues.get_metadata_opt(queue)).await {
+        match timeout(LOOKUP, queues.get_opt(queue)).await {
             Ok(Ok(found)) => found.is_some(),
             Ok(Err(error)) => {
                 debug!(queue, error = with_causes(&error), "Can't look up a queue: it counts as absent");
