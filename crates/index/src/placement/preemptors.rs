@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use arcstr::ArcStr;
 use tenure_policy::{gang::Progress, victims::Neighbor};
-use tenure_types::projection::Pod;
+use tenure_types::{podgroup::LONGEST_NAME, projection::Pod};
 
 use super::{PlacementIndex, PodRecord};
 use crate::{Uid, names::Names, uid::UidMap};
@@ -17,7 +17,9 @@ pub struct Schedulers(UidMap<ArcStr>);
 
 impl Schedulers {
     pub fn put(&mut self, uid: Uid, pod: &Pod, placed: &PodRecord, names: &mut Names) {
-        match pod.spec.scheduler_name.as_deref() {
+        // the API server takes any text, and one that names no scheduler would only take memory
+        let name = pod.spec.scheduler_name.as_deref().filter(|name| name.len() <= LONGEST_NAME);
+        match name {
             Some(name) if placed.progress == Progress::Waiting => {
                 self.0.insert(uid, names.shared(name));
             }

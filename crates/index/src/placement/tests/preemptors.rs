@@ -35,6 +35,15 @@ fn a_pod_that_waits_is_known_with_all_that_a_question_needs() {
 }
 
 #[test]
+fn a_text_that_is_too_long_to_name_a_scheduler_takes_no_memory() {
+    let named = |length: usize| {
+        let world = World::new(&[waiting(&json!({"spec": {"schedulerName": "s".repeat(length)}}))]);
+        world.index.pending_pod("p").unwrap().scheduler.len()
+    };
+    assert_eq!((named(253), named(254), named(1 << 20)), (253, 0, 0));
+}
+
+#[test]
 fn the_queue_of_a_pod_that_waits_is_that_of_its_group() {
     let mut world = World::new(&[waiting(&json!({"metadata": {"annotations": {"pod-group-name": "g"}}}))]);
     world.group(&json!({"queue": "other", "minMember": 1}));
