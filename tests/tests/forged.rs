@@ -43,7 +43,7 @@ async fn create(world: &World, object: &Value) {
 
 async fn kubectl(world: &World, namespace: &Namespace, arguments: &[&str]) -> String {
     let arguments = [arguments, &["-n", namespace.name()]].concat();
-    world.cluster.kubectl(&arguments).await.unwrap().success().unwrap().stdout
+    world.cluster.kubectl(&arguments).await.unwrap().success().unwrap()
 }
 
 /// A Job of one pod in the queue.
