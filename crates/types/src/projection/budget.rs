@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::slim;
 
@@ -35,5 +36,5 @@ pub struct BudgetStatus {
     /// The number of disruptions that are allowed now.
     pub disruptions_allowed: Option<i32>,
     /// The names of pods whose disruption is counted already. The times beside them may be any.
-    pub disrupted_pods: Option<BTreeMap<String, IgnoredAny>>,
+    pub disrupted_pods: Option<BTreeMap<String, Value>>,
 }
