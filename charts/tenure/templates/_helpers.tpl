@@ -710,16 +710,13 @@ readinessProbe:
 {{- include "tenure.webhook.name" . }}-ca
 {{- end }}
 
-{{- /* The objects that name the webhook, as JSON: validating, mutating and definitions, each a list of names. */}}
+{{- /*
+The objects that name the webhook, as JSON: validating, mutating and definitions, each a list of names. Those of parts that are
+off are among them, or the pods of before would not know of them when a part is turned on.
+*/}}
 {{- define "tenure.webhook.configured" -}}
 {{- $name := include "tenure.webhook.name" . }}
-{{- $validating := list $name }}
-{{- if include "tenure.isOn" (list . "guard") }}
-{{-   $validating = append $validating (printf "%s-guard" $name) }}
-{{- end }}
-{{- if include "tenure.webhook.answersOwners" . }}
-{{-   $validating = append $validating (printf "%s-owners" $name) }}
-{{- end }}
+{{- $validating := list $name (printf "%s-guard" $name) (printf "%s-owners" $name) }}
 {{- $definitions := include "tenure.isOurCRD" . | empty | ternary list (list "queues.scheduling.run.ai") }}
 {{- dict "validating" $validating "mutating" (list $name) "definitions" $definitions | toJson }}
 {{- end }}

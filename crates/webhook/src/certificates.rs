@@ -35,13 +35,16 @@ use tracing::{info, warn};
 pub use args::{CertificateArgs, ConfiguredArgs};
 use held::Held;
 use plan::{Lifetimes, RenewalStep};
-use trust::{BundleState, TrustedSince, Truster};
+use trust::{BundleState, TrustedSince, Truster, WriteScope};
 
 /// The field manager of all that the webhook writes.
 pub const MANAGER: &str = "tenure-webhook";
 
 /// The time between two looks at the Secret until there is a certificate that others trust.
 const UNTIL_READY: Duration = Duration::from_millis(500);
+
+/// A replica that waits for a leader to write an object does it by itself after so many intervals.
+const PATIENCE: u32 = 3;
 
 /// Makes certificates, or takes up what another replica has made.
 pub struct CertificateManager {
@@ -61,6 +64,8 @@ pub struct CertificateManager {
     /// The condition that all objects trust the certificate, which is met once.
     trusted: Awaited,
     is_ready: bool,
+    /// The time since which an object has lacked the authorities, while this replica waits for it.
+    lacking_since: Option<Instant>,
     /// The authorities that all objects trust.
     trusted_since: TrustedSince,
     /// The errors that were last logged, so that they aren't logged each time.
@@ -158,7 +163,18 @@ impl CertificateManager {
         self.ends.observe("ca", held.authority().unwrap_or_default().as_bytes());
     }
 
-    /// Has all objects trust these authorities, and notes since when they do. Only the writer changes objects.
+    /// Returns the objects that this replica may write now.
+    fn scope(&self, leadership: &Leadership) -> WriteScope {
+        let waited = self.lacking_since.is_some_and(|since| since.elapsed() >= self.interval * PATIENCE);
+        match (leadership.holds(), waited) {
+            (true, _) => WriteScope::All,
+            (false, true) => WriteScope::Bare,
+            (false, false) => WriteScope::None,
+        }
+    }
+
+    /// Has all objects trust these authorities, and notes since when they do. Only the writer changes objects that have
+    /// some.
     async fn spread(&mut self, held: &Held, leadership: &Leadership, troubles: &mut Vec<String>) {
         let bundle = held.bundle();
         if bundle.is_empty() {
@@ -166,12 +182,14 @@ impl CertificateManager {
         }
         let mut all = BundleState::Present;
         for truster in &self.trusters {
-            let trusts = truster.trusts(&self.client, &bundle, &self.names, || leadership.holds()).await;
+            let trusts = truster.trusts(&self.client, &bundle, &self.names, || self.scope(leadership)).await;
             all = all.min(trusts.unwrap_or_else(|error| {
                 troubles.push(with_causes(&*error));
                 BundleState::Missing
             }));
         }
+        self.lacking_since =
+            (all == BundleState::Missing).then(|| self.lacking_since.unwrap_or_else(Instant::now));
         self.trusted_since.observe(bundle, all, Instant::now());
         // without an authority that can sign, another one is made, which nothing trusts yet
         if all != BundleState::Missing && held.authority().is_some() && !self.is_ready {

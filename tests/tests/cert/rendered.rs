@@ -26,7 +26,8 @@ async fn both_versions_work_where_kubectl_applied_the_definitions_and_helm_the_r
     assert!(bundles.iter().all(|bundle| bundle.is_some() && *bundle == bundles[0]), "{bundles:?}");
 }
 
-const FLAGS: &[&str] = &[
+/// The flags about certificates of a release that had neither a guard nor answers to owners.
+pub const FLAGS: &[&str] = &[
     "--self-managed-secret=tenure-webhook-certificates",
     "--self-managed-namespace=tenure-system",
     "--self-managed-lease=tenure-webhook",

@@ -180,15 +180,14 @@ async fn what_the_webhook_fills_by_itself_is_rendered_without_content() {
 
 #[tokio::test]
 async fn the_webhook_is_told_by_which_name_it_is_called_and_by_which_objects() {
-    let on = json!({"enabled": true});
-    let objects = render("test", &json!({"guard": on})).await;
+    let objects = render("test", &json!({})).await;
     let deployment = find(&objects, "Deployment", "test-tenure-webhook");
     let arguments = arguments(deployment);
     for flag in [
         "--self-managed-secret=test-tenure-webhook-certificates",
         "--self-managed-validity=2160h",
         "--webhook-hosts=test-tenure-webhook.tenure-system.svc",
-        "--validating-configurations=test-tenure-webhook,test-tenure-webhook-guard",
+        "--validating-configurations=test-tenure-webhook,test-tenure-webhook-guard,test-tenure-webhook-owners",
         "--mutating-configurations=test-tenure-webhook",
         "--converted-definitions=queues.scheduling.run.ai",
     ] {
@@ -198,6 +197,20 @@ async fn the_webhook_is_told_by_which_name_it_is_called_and_by_which_objects() {
     let kais = render("test", &json!({"crds": {"runai": false}})).await;
     let kais = crate::arguments(find(&kais, "Deployment", "test-tenure-webhook"));
     assert!(!kais.iter().any(|argument| argument.contains("definitions")), "{kais:?}");
+}
+
+#[tokio::test]
+async fn a_part_that_is_turned_on_changes_no_flag_about_certificates_and_no_right_to_objects_by_name() {
+    let of = async |values: Value| {
+        let objects = render("test", &values).await;
+        let flags = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
+        let flags: Vec<_> = flags.into_iter().filter(|flag| flag.contains("-configurations=")).collect();
+        let rules = find(&objects, "ClusterRole", "test-tenure-webhook")["rules"].as_array().unwrap().clone();
+        let by_name: Vec<_> = rules.into_iter().filter(|rule| rule.get("resourceNames").is_some()).collect();
+        (flags, by_name)
+    };
+    let off = of(json!({})).await;
+    assert_eq!(of(json!({"guard": {"enabled": true}, "webhook": {"owners": {"enabled": true}}})).await, off);
 }
 
 #[tokio::test]

@@ -137,12 +137,13 @@ fn every_kind_that_is_paused_may_be_paused() {
 async fn roles_grant_what_is_needed_and_no_more() {
     let objects = render("test", &json!({})).await;
     assert_eq!(granted(&objects), rights());
-    let named = |group: &str, resource: &str, name: &str| json!({"apiGroups": [group], "resources": [resource], "resourceNames": [name], "verbs": ["get", "patch"]});
+    let named = |group: &str, resource: &str, names: &[&str]| json!({"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": ["get", "patch"]});
     let admission = "admissionregistration.k8s.io";
+    let validating = ["test-tenure-webhook", "test-tenure-webhook-guard", "test-tenure-webhook-owners"];
     let expected = [
-        named("apiextensions.k8s.io", "customresourcedefinitions", "queues.scheduling.run.ai"),
-        named(admission, "validatingwebhookconfigurations", "test-tenure-webhook"),
-        named(admission, "mutatingwebhookconfigurations", "test-tenure-webhook"),
+        named("apiextensions.k8s.io", "customresourcedefinitions", &["queues.scheduling.run.ai"]),
+        named(admission, "validatingwebhookconfigurations", &validating),
+        named(admission, "mutatingwebhookconfigurations", &["test-tenure-webhook"]),
     ];
     assert_eq!(granted_by_name("webhook", &objects), expected);
     assert_eq!(granted_by_name("keeper", &objects), Vec::<Value>::new());
@@ -225,6 +226,7 @@ async fn service_accounts_have_the_rights_of_their_roles_alone() {
         ("webhook", "list", "pods", "no"),
         ("webhook", "get", "secrets", "no"),
         ("webhook", "patch", "validatingwebhookconfigurations/tenure-webhook", "yes"),
+        ("webhook", "patch", "validatingwebhookconfigurations/tenure-webhook-guard", "yes"),
         ("webhook", "patch", "validatingwebhookconfigurations/another", "no"),
         ("webhook", "delete", "validatingwebhookconfigurations/tenure-webhook", "no"),
         ("keeper", "patch", "deployments.apps", "yes"),

@@ -145,6 +145,7 @@ impl CertificateArgs {
             made,
             trusted: readiness.awaiting("configurations that trust the certificate"),
             is_ready: false,
+            lacking_since: None,
             trusted_since: TrustedSince::default(),
             troubles: Vec::new(),
         };

@@ -3,6 +3,10 @@
 //!
 //! Of each only the bundle is written, by a patch that is refused if the object has changed since it was read: a leader
 //! of before, whose write arrives late, takes nothing back.
+//!
+//! The leader writes all objects that its flags name. In a rollout it may be a replica of before, whose flags lack an
+//! object that is new. So another replica writes an object too, after a while, but only one that has no bundle at all:
+//! nothing could call the webhook by that object, and no write of a leader is undone.
 
 use std::time::{Duration, Instant};
 
@@ -48,6 +52,32 @@ pub enum BundleState {
     Written,
     /// The object had it already, or calls no server.
     Present,
+}
+
+/// The objects that a replica may write now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteScope {
+    /// All: it leads.
+    All,
+    /// Those that have no bundle at all: the leader doesn't seem to know of them.
+    Bare,
+    None,
+}
+
+impl WriteScope {
+    /// True if these operations may be sent for the object that they were made for.
+    fn covers(self, object: &Value, operations: &[Value]) -> bool {
+        let place = |operation: &Value| {
+            let path = operation.get("path").and_then(Value::as_str)?;
+            let adds = operation.get("op").and_then(Value::as_str) == Some("add");
+            object.pointer(path).filter(|_| adds).cloned()
+        };
+        match self {
+            Self::All => true,
+            Self::Bare => operations.iter().filter_map(place).all(|held| held.is_null() || held == ""),
+            Self::None => false,
+        }
+    }
 }
 
 /// The bundle that all objects have, and the time since which they have had it without a break.
@@ -126,7 +156,7 @@ impl Truster {
     }
 
     /// Returns the state of the bundle in the object; one that doesn't exist calls no server. An object that doesn't have
-    /// it gets it if `may_write` says so.
+    /// it gets it if `scope`, which is asked right before the write, covers it.
     ///
     /// # Errors
     /// If the object can't be read or written now.
@@ -135,7 +165,7 @@ impl Truster {
         client: &Client,
         bundle: &str,
         names: &[String],
-        may_write: impl Fn() -> bool,
+        scope: impl Fn() -> WriteScope,
     ) -> anyhow::Result<BundleState> {
         let (api, name) = self.api(client);
         let context = || format!("{self:?}");
@@ -148,7 +178,7 @@ impl Truster {
         if operations.is_empty() {
             return Ok(BundleState::Present);
         }
-        if !may_write() {
+        if !scope().covers(&object, &operations) {
             return Ok(BundleState::Missing);
         }
         let version = object.pointer("/metadata/resourceVersion");
@@ -256,6 +286,30 @@ mod tests {
             BundleState::Written.min(BundleState::Present).min(BundleState::Missing),
             BundleState::Missing
         );
+    }
+
+    #[test]
+    fn a_replica_that_does_not_lead_fills_an_object_without_a_bundle_and_changes_none() {
+        let ours = |bundle: Value| json!({"service": {"name": "a", "namespace": "b"}, "caBundle": bundle});
+        let guard = |bundles: &[Value]| {
+            let webhooks =
+                bundles.iter().map(|bundle| json!({"name": "x", "clientConfig": ours(bundle.clone())}));
+            (Truster::Validating("guard".into()), json!({"webhooks": webhooks.collect::<Vec<_>>()}))
+        };
+        let map = |data: Value| (Truster::ConfigMap("a".into(), "b".into()), json!({"data": data}));
+        for ((truster, object), expected) in [
+            (guard(&[json!(null), json!("")]), true),
+            (guard(&[json!(null), json!("b2xk")]), false),
+            (guard(&[json!(ENCODED), json!(null)]), true),
+            (map(json!(null)), true),
+            (map(json!({"other": "x"})), true),
+            (map(json!({"ca.crt": "old"})), false),
+        ] {
+            let operations = truster.operations(&object, BUNDLE, &names());
+            assert_eq!(WriteScope::Bare.covers(&object, &operations), expected, "{object}");
+            assert!(WriteScope::All.covers(&object, &operations));
+            assert!(!WriteScope::None.covers(&object, &operations));
+        }
     }
 
     #[test]
