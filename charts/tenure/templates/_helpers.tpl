@@ -424,8 +424,16 @@ expression for the pod.
 {{- printf "%s.exists(queue, queue == %s || queue == request.namespace + \"/\" + %s) || %s in %s" (toJson $locals) $local $local $cluster (toJson $clusters) }}
 {{- end }}
 
-{{- /* The kinds that are paused and that Kubernetes itself doesn't have, as a list of apiGroups and resources. */}}
-{{- define "tenure.pausedKinds" -}}
+{{- /* The namespaces whose pods are never touched, as JSON: kube-system and the release's own are always among them. */}}
+{{- define "tenure.exemptNamespaces" -}}
+{{- concat (.Values.keeper.exemptNamespaces | default list) (list "kube-system" (include "tenure.namespace" .)) | uniq | toJson }}
+{{- end }}
+
+{{- /*
+The kinds that are paused and that Kubernetes itself doesn't have, as a list of apiGroups and resources: those of the table that
+is built in.
+*/}}
+{{- define "tenure.builtInKinds" -}}
 - apiGroups: [batch.tensorstack.dev]
   resources:
     - colossalaijobs
@@ -451,14 +459,28 @@ expression for the pod.
   resources: [trainjobs]
 - apiGroups: [workload.codeflare.dev]
   resources: [appwrappers]
+{{- end }}
+
+{{- /* The Workloads of jobs and pods that Kueue would start again, as the same; empty without Kueue. */}}
+{{- define "tenure.kueueKinds" -}}
 {{- if (include "tenure.kueue" . | fromJson).enabled }}
-# the Workloads of jobs and pods that Kueue would start again
 - apiGroups: [kueue.x-k8s.io]
   resources: [workloads]
 {{- end }}
+{{- end }}
+
+{{- /* The kinds of keeper.owners, as the same. */}}
+{{- define "tenure.addedKinds" -}}
 {{- range .Values.keeper.owners }}
 - apiGroups: [{{ .group | quote }}]
   resources: [{{ .resource }}]
+{{- end }}
+{{- end }}
+
+{{- /* All of these. */}}
+{{- define "tenure.pausedKinds" -}}
+{{- range list "tenure.builtInKinds" "tenure.kueueKinds" "tenure.addedKinds" }}
+{{ include . $ }}
 {{- end }}
 {{- end }}
 

@@ -137,7 +137,7 @@ async fn values_become_flags() {
         "--runai-queue-version=v3alpha1",
         "--priority-class-threshold=important",
         "--schedulers=t9k-scheduler,kai-scheduler",
-        "--exempt-namespaces=monitoring,tenure-system",
+        "--exempt-namespaces=monitoring,kube-system,tenure-system",
         "--max-termination-grace=10m",
         "--retry-after=1s",
         "--max-watch-staleness=2m",

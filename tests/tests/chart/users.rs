@@ -22,7 +22,9 @@ async fn rights_of_users_are_added_to_the_built_in_roles_unless_that_is_off() {
         of_users(json!({})).await,
         ["view", "edit", "extend", "approve"].map(|name| role(&format!("test-tenure-{name}")))
     );
-    assert_eq!(of_users(json!({"users": {"aggregateRoles": false}})).await, []);
+    let off = json!({"users": {"aggregateRoles": false, "aggregateApproval": true}});
+    assert_eq!(of_users(off.clone()).await, [role("test-tenure-approve")], "it is to be bound");
+    assert!(!json!(render("test", &off).await).to_string().contains("authorization.k8s.io/aggregate-to"));
     let objects = render("test", &json!({})).await;
     let aggregated = |name: &str| {
         let labels = find(&objects, "ClusterRole", name)["metadata"]["labels"].as_object().unwrap();
@@ -47,15 +49,19 @@ async fn rights_of_users_are_added_to_the_built_in_roles_unless_that_is_off() {
 }
 
 #[tokio::test]
-async fn kinds_of_the_owner_table_are_users_to_see_and_to_resume() {
+async fn kinds_of_the_owner_table_and_workloads_are_users_to_see_and_to_resume_only_if_the_values_say_so() {
     let rollout = json!({
         "group": "argoproj.io", "kind": "Rollout", "resource": "rollouts", "path": "spec.replicas", "value": 0,
     });
-    let objects = render("test", &json!({"keeper": {"owners": [rollout]}})).await;
-    for name in ["test-tenure-view", "test-tenure-edit"] {
-        let rules = find(&objects, "ClusterRole", name)["rules"].as_array().unwrap();
-        assert!(rules.iter().any(|rule| rule["resources"] == json!(["rollouts"])), "{name}");
-    }
+    let may = async |users: Value, name: &str| {
+        let objects = render("test", &json!({"keeper": {"owners": [rollout]}, "users": users})).await;
+        let rules = find(&objects, "ClusterRole", &format!("test-tenure-{name}"))["rules"].to_string();
+        ["rollouts", "workloads", "notebooks"].map(|resource| rules.contains(resource))
+    };
+    assert_eq!(may(json!({}), "view").await, [true; 3]);
+    assert_eq!(may(json!({}), "edit").await, [false, false, true]);
+    assert_eq!(may(json!({"patchOwners": true}), "edit").await, [true, false, true]);
+    assert_eq!(may(json!({"patchWorkloads": true}), "edit").await, [false, true, true]);
 }
 
 #[tokio::test]
@@ -66,7 +72,7 @@ async fn queues_are_shown_only_to_users_whom_the_values_name() {
     let values = json!({"users": {"aggregateRoles": false, "seeQueues": [group]}});
     let name = "test-tenure-see-queues";
     let binding = ("ClusterRoleBinding".to_owned(), name.to_owned());
-    assert_eq!(of_users(values.clone()).await, [role(name), binding]);
+    assert_eq!(of_users(values.clone()).await, [role("test-tenure-approve"), role(name), binding]);
     let objects = render("test", &values).await;
     assert_eq!(find(&objects, "ClusterRoleBinding", name)["subjects"], json!([group]));
     let refused = |subject: Value| json!({"users": {"seeQueues": [subject]}});
