@@ -1,7 +1,5 @@
 //! The admin port: `/live`, `/ready` and `/metrics`, over plain HTTP.
 
-mod address;
-
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -14,10 +12,10 @@ use axum::{
 };
 use clap::Args;
 use prometheus_client::{encoding::text::encode, metrics::info::Info, registry::Registry};
+use tokio::net::TcpListener;
 use tracing::info;
 
-use crate::readiness::ProcessReadiness;
-use address::ListenAddress;
+use crate::{address::ListenAddress, readiness::ProcessReadiness};
 
 /// Returns a registry with the version of Tenure. The metrics of a program are a part of it, below a prefix of their own.
 pub fn registry(version: &'static str) -> Registry {
@@ -45,7 +43,7 @@ impl AdminArgs {
     ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
         let Self { admin_listen } = self;
         let context = || format!("--admin-listen {admin_listen}");
-        let listener = admin_listen.bind().await.with_context(context)?;
+        let listener = admin_listen.bind().await.and_then(TcpListener::from_std).with_context(context)?;
         info!(address = %listener.local_addr()?, "Serving probes and metrics");
         Ok(async { Ok(axum::serve(listener, router(readiness, registry)).await?) })
     }
@@ -119,7 +117,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_in_use_is_told_with_its_flag() {
-        let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = taken.local_addr().unwrap().to_string();
         let served = admin(&["--admin-listen", &address])
             .unwrap()

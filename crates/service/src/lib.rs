@@ -2,6 +2,7 @@
 //! may change while they run, an API client, the admin port, a shutdown that drains, watches that don't stall, the API
 //! server's clock, clients that show a certificate, and the election of a leader.
 
+mod address;
 pub mod admin;
 pub mod call;
 pub mod callers;

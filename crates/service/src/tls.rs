@@ -3,15 +3,7 @@
 mod certificate;
 mod linger;
 
-use std::{
-    future::Ready,
-    io,
-    net::{SocketAddr, TcpListener},
-    path::PathBuf,
-    pin::Pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{future::Ready, io, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use axum::{
@@ -28,7 +20,6 @@ use futures::{
 };
 use hyper_util::rt::TokioTimer;
 use rustls::server::{NoClientAuth, danger::ClientCertVerifier};
-use socket2::{Domain, Socket, Type};
 use tokio::net::TcpStream;
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +27,7 @@ use tower::Layer;
 use tracing::info;
 
 use crate::{
+    address::ListenAddress,
     callers::{AnyClient, ClientCa, ClientChain},
     readiness::ProcessReadiness,
     validity::CertificateEnds,
@@ -56,10 +48,6 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(130);
 /// not hold its memory, and the turn of others, for longer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The most connections that wait to be accepted; the kernel's `somaxconn` may allow less. An API server opens one for each
-/// call under way when the authority changes, and one that finds no room is tried again a second later.
-const BACKLOG: i32 = 4096;
-
 /// The shortest time between two checks of what may change.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -69,9 +57,9 @@ const GRACE: Duration = Duration::from_secs(20);
 /// The address and the certificate of HTTPS.
 #[derive(Clone, Debug, Args)]
 pub struct TlsArgs {
-    /// Address of the HTTPS port
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9443")]
-    listen: SocketAddr,
+    /// Address of the HTTPS port; without a host, on all interfaces, of IPv6 and of IPv4
+    #[arg(long, value_name = "ADDRESS", default_value = ":9443")]
+    listen: ListenAddress,
 
     /// The certificate chain, in PEM
     #[arg(long, value_name = "FILE", default_value = "/certs/tls.crt")]
@@ -132,7 +120,7 @@ impl TlsArgs {
             first = certificate.first() => first?,
             () = shutdown.cancelled() => return Ok(()),
         };
-        let listener = bind(listen)?;
+        let listener = listen.bind().await.with_context(|| format!("--listen {listen}"))?;
         info!(address = %listener.local_addr()?, "Serving HTTPS");
 
         let handle = Handle::new();
@@ -216,26 +204,9 @@ impl<S: Send + 'static> Accept<TcpStream, S> for Identify {
     }
 }
 
-fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listen = || {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-        // a restart must not wait for the connections of the process before it
-        socket.set_reuse_address(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        socket.set_nonblocking(true)?;
-        io::Result::Ok(TcpListener::from(socket))
-    };
-    listen().with_context(|| format!("--listen {address}"))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use clap::Parser;
-    use futures::future::try_join_all;
-    use tokio::time::timeout;
 
     use super::*;
 
@@ -256,12 +227,17 @@ mod tests {
         assert_eq!(parse("10ms").unwrap().tls.reload_interval(), Duration::from_millis(10));
     }
 
-    #[tokio::test]
-    async fn a_thousand_clients_connect_before_one_is_accepted() {
-        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = listener.local_addr().unwrap();
-        let connections = try_join_all((0..1_000).map(|_| TcpStream::connect(address)));
-        let connected = timeout(Duration::from_secs(30), connections).await.expect("no room to wait in");
-        assert_eq!(connected.unwrap().len(), 1_000);
+    #[test]
+    fn it_listens_on_all_interfaces_of_ipv6_and_ipv4_unless_an_address_is_said() {
+        let parse = |arguments: &[&str]| {
+            let flags = Flags::try_parse_from([&["test"], arguments].concat());
+            flags.map(|flags| flags.tls.listen.to_string()).map_err(|error| error.to_string())
+        };
+        assert_eq!(parse(&[]).unwrap(), ":9443");
+        for address in ["0.0.0.0:9443", "[::]:9443", "127.0.0.1:0", "localhost:9443"] {
+            assert_eq!(parse(&["--listen", address]).unwrap(), address);
+        }
+        let refusal = parse(&["--listen", "::9443"]).unwrap_err();
+        assert!(refusal.contains("--listen") && refusal.contains("in brackets"), "{refusal}");
     }
 }

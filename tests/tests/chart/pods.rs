@@ -79,7 +79,7 @@ async fn pods_have_what_the_values_add() {
         assert!(has(&container["ports"], &json!({"name": "admin", "containerPort": 10080})), "{container:#}");
         let arguments = arguments(find(&objects, "Deployment", &format!("test-tenure-{component}")));
         assert!(arguments.contains(&"--admin-listen=:10080".to_owned()), "{arguments:?}");
-        let listens = arguments.contains(&"--listen=0.0.0.0:10443".to_owned());
+        let listens = arguments.contains(&"--listen=:10443".to_owned());
         assert_eq!(listens, component == "webhook", "{arguments:?}");
     }
     let on_nodes = render("test", &of_both(&json!({"hostNetwork": true}))).await;

@@ -1,16 +1,19 @@
+//! The address of a port that a program serves.
+
 use std::{
     fmt::{self, Display, Formatter},
     io::{self, ErrorKind},
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     str::FromStr,
 };
 
 use anyhow::{Context, ensure};
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::{TcpListener, lookup_host};
+use tokio::net::lookup_host;
 
-/// Connections that wait to be accepted; the kernel takes less if it is set to.
-const BACKLOG: i32 = 1024;
+/// The most connections that wait to be accepted; the kernel's `somaxconn` may allow less. An API server opens one for each
+/// call under way when the authority changes, and one that finds no room is tried again a second later.
+const BACKLOG: i32 = 4096;
 
 /// The address to listen on, in Go's format: `host:port`. An empty host stands for all interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +24,8 @@ pub struct ListenAddress {
 }
 
 impl ListenAddress {
-    /// Listens. Of a name's addresses it takes one, and rather an IPv4 address, as Go does.
+    /// Listens; nothing that is done with the socket blocks. Of a name's addresses it takes one, and rather an IPv4 address,
+    /// as Go does.
     pub async fn bind(&self) -> io::Result<TcpListener> {
         let Self { host, port } = self;
         if host.is_empty() {
@@ -85,17 +89,20 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
         // the kernel can be set to do otherwise
         socket.set_only_v6(false)?;
     }
-    // else a restart fails for a minute after the last connection
+    // else a restart would wait for the connections of the process before it
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket.into())
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpStream;
+    use std::time::Duration;
+
+    use futures::future::try_join_all;
+    use tokio::{net::TcpStream, time::timeout};
 
     use super::*;
 
@@ -158,6 +165,15 @@ mod tests {
     async fn a_name_listens_on_its_ipv4_address() {
         let listener = address("localhost:0").bind().await.unwrap();
         assert_eq!(listener.local_addr().unwrap().ip(), Ipv4Addr::LOCALHOST);
+    }
+
+    #[tokio::test]
+    async fn a_thousand_clients_connect_before_one_is_accepted() {
+        let listener = address("127.0.0.1:0").bind().await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = try_join_all((0..1_000).map(|_| TcpStream::connect(address)));
+        let connected = timeout(Duration::from_secs(30), connections).await.expect("no room to wait in");
+        assert_eq!(connected.unwrap().len(), 1_000);
     }
 
     #[test]
