@@ -10,7 +10,10 @@ mod held;
 mod plan;
 pub mod trust;
 
-use std::time::{Duration, Instant, SystemTime};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant, SystemTime},
+};
 
 use anyhow::Context;
 use json_patch::Patch as JsonPatch;
@@ -66,6 +69,8 @@ pub struct CertificateManager {
     is_ready: bool,
     /// The time since which an object has lacked the authorities, while this replica waits for it.
     lacking_since: Option<Instant>,
+    /// The bundle that this replica has last written into each object.
+    written: BTreeMap<usize, String>,
     /// The authorities that all objects trust.
     trusted_since: TrustedSince,
     /// The errors that were last logged, so that they aren't logged each time.
@@ -181,12 +186,26 @@ impl CertificateManager {
             return;
         }
         let mut all = BundleState::Present;
-        for truster in &self.trusters {
+        for (index, truster) in self.trusters.iter().enumerate() {
             let trusts = truster.trusts(&self.client, &bundle, &self.names, || self.scope(leadership)).await;
-            all = all.min(trusts.unwrap_or_else(|error| {
+            let trust = trusts.unwrap_or_else(|error| {
                 troubles.push(with_causes(&*error));
                 BundleState::Missing
-            }));
+            });
+            if trust == BundleState::Gone {
+                troubles.push(format!("{truster}: not found: helm upgrade makes it again"));
+            }
+            match trust {
+                BundleState::Written => {
+                    let before = self.written.insert(index, bundle.clone());
+                    if before.as_ref() == Some(&bundle) {
+                        warn!(object = %truster, "Another program had taken the authorities out: wrote them again");
+                    }
+                }
+                BundleState::Gone | BundleState::Absent => drop(self.written.remove(&index)),
+                BundleState::Missing | BundleState::Present => {}
+            }
+            all = all.min(trust);
         }
         self.lacking_since =
             (all == BundleState::Missing).then(|| self.lacking_since.unwrap_or_else(Instant::now));

@@ -1,6 +1,6 @@
 //! Install, upgrade, rollback, uninstall, install: queues of both versions can be read at each step.
 
-use std::process::Command;
+use std::{fs, process::Command};
 
 use serde_json::{Value, json};
 use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, program};
@@ -115,6 +115,31 @@ async fn a_lease_that_was_deleted_is_made_again_and_the_authorities_are_kept_as_
     eventually("the Lease to be held", DEADLINE, held).await.unwrap();
     world.kubectl(&[&["delete"], &lease[..]].concat()).await;
     eventually("the Lease to be held again", DEADLINE, held).await.unwrap();
+    world.assert_kept().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn authorities_that_are_taken_out_again_and_a_config_map_that_is_gone_are_in_the_log() {
+    let world = World::start("cert-taken", 1, &[]).await;
+    world.helm("install", &["--create-namespace"]).await;
+    let webhook = world.ready_webhook(0, &["--tls-reload-interval=200ms"]).await;
+    let map = ["configmap", "tenure-webhook-ca", "-n", RELEASE_NAMESPACE];
+    world.kubectl(&[&["delete"], &map[..]].concat()).await;
+    let remove = json!([{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]).to_string();
+    let take_out = ["patch", "mutatingwebhookconfiguration/tenure-webhook", "--type=json", "-p", &remove];
+    for expected in [
+        "object=\"MutatingWebhookConfiguration tenure-webhook\"",
+        "ConfigMap tenure-system/tenure-webhook-ca: not found: helm upgrade makes it again",
+    ] {
+        eventually(expected, DEADLINE, async || {
+            // there may be none to take out
+            let _ = world.cluster.kubectl(&take_out).await?;
+            Ok(fs::read_to_string(webhook.log())?.contains(expected).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+    world.helm("upgrade", &[]).await;
     world.assert_kept().await;
 }
 

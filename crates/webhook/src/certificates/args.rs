@@ -1,6 +1,6 @@
 //! The flags of certificates.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::ensure;
 use clap::Args;
@@ -146,6 +146,7 @@ impl CertificateArgs {
             trusted: readiness.awaiting("configurations that trust the certificate"),
             is_ready: false,
             lacking_since: None,
+            written: BTreeMap::new(),
             trusted_since: TrustedSince::default(),
             troubles: Vec::new(),
         };

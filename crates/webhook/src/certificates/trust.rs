@@ -8,7 +8,10 @@
 //! object that is new. So another replica writes an object too, after a while, but only one that has no bundle at all:
 //! nothing could call the webhook by that object, and no write of a leader is undone.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt::{self, Display, Formatter},
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
 use axum::http::Uri;
@@ -48,10 +51,14 @@ pub enum Truster {
 pub enum BundleState {
     /// The object doesn't have it, or nothing is known.
     Missing,
+    /// The object is gone, and no replica may make it again. The API server trusts the webhook without it.
+    Gone,
     /// The object didn't have it, and got it now.
     Written,
     /// The object had it already, or calls no server.
     Present,
+    /// The object doesn't exist, and so calls no server.
+    Absent,
 }
 
 /// The objects that a replica may write now.
@@ -90,9 +97,9 @@ impl TrustedSince {
     pub fn observe(&mut self, bundle: String, trust: BundleState, now: Instant) {
         let before = self.0.take().filter(|(trusted, _)| *trusted == bundle);
         self.0 = match trust {
-            BundleState::Missing => None,
+            BundleState::Missing | BundleState::Gone => None,
             BundleState::Written => Some((bundle, now)),
-            BundleState::Present => Some(before.unwrap_or((bundle, now))),
+            BundleState::Present | BundleState::Absent => Some(before.unwrap_or((bundle, now))),
         };
     }
 
@@ -107,7 +114,27 @@ impl TrustedSince {
     }
 }
 
+impl Display for Truster {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Validating(name) => write!(f, "ValidatingWebhookConfiguration {name}"),
+            Self::Mutating(name) => write!(f, "MutatingWebhookConfiguration {name}"),
+            Self::Definition(name) => write!(f, "CustomResourceDefinition {name}"),
+            Self::ConfigMap(namespace, name) => write!(f, "ConfigMap {namespace}/{name}"),
+        }
+    }
+}
+
 impl Truster {
+    /// Returns the state of the bundle where the object doesn't exist. What doesn't exist calls no server; but from the
+    /// ConfigMap, a scheduler learns of the next authority.
+    fn without_object(&self) -> BundleState {
+        match self {
+            Self::Validating(_) | Self::Mutating(_) | Self::Definition(_) => BundleState::Absent,
+            Self::ConfigMap(..) => BundleState::Gone,
+        }
+    }
+
     fn api(&self, client: &Client) -> (Api<DynamicObject>, &str) {
         let client = client.clone();
         let (resource, name) = match self {
@@ -155,8 +182,7 @@ impl Truster {
         }
     }
 
-    /// Returns the state of the bundle in the object; one that doesn't exist calls no server. An object that doesn't have
-    /// it gets it if `scope`, which is asked right before the write, covers it.
+    /// Returns the state of the bundle in the object. An object that doesn't have it gets it if `scope`, which is asked right before the write, covers it.
     ///
     /// # Errors
     /// If the object can't be read or written now.
@@ -168,10 +194,10 @@ impl Truster {
         scope: impl Fn() -> WriteScope,
     ) -> anyhow::Result<BundleState> {
         let (api, name) = self.api(client);
-        let context = || format!("{self:?}");
+        let context = || self.to_string();
         let object = match call(api.get(name)).await {
             Ok(object) => serde_json::to_value(object)?,
-            Err(ApiError::NotFound) => return Ok(BundleState::Present),
+            Err(ApiError::NotFound) => return Ok(self.without_object()),
             Err(error) => return Err(error).with_context(context),
         };
         let mut operations = self.operations(&object, bundle, names);
@@ -273,6 +299,7 @@ mod tests {
             (7, "a", BundleState::Written, Some(0)),
             (9, "a", BundleState::Present, Some(2)),
             (10, "a", BundleState::Missing, None),
+            (10, "a", BundleState::Gone, None),
             (11, "a", BundleState::Present, Some(0)),
             (13, "b", BundleState::Present, Some(0)),
             (14, "b", BundleState::Present, Some(1)),
@@ -310,6 +337,14 @@ mod tests {
             assert!(WriteScope::All.covers(&object, &operations));
             assert!(!WriteScope::None.covers(&object, &operations));
         }
+    }
+
+    #[test]
+    fn a_config_map_that_is_gone_counts_as_trusted_by_no_scheduler() {
+        let map = Truster::ConfigMap("a".into(), "b".into());
+        assert_eq!((map.without_object(), map.to_string()), (BundleState::Gone, "ConfigMap a/b".into()));
+        assert_eq!(Truster::Validating("a".into()).without_object(), BundleState::Absent);
+        assert_eq!(BundleState::Gone.min(BundleState::Present), BundleState::Gone);
     }
 
     #[test]
