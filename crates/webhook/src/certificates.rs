@@ -210,8 +210,9 @@ impl CertificateManager {
         self.lacking_since =
             (all == BundleState::Missing).then(|| self.lacking_since.unwrap_or_else(Instant::now));
         self.trusted_since.observe(bundle, all, Instant::now());
-        // without an authority that can sign, another one is made, which nothing trusts yet
-        if all != BundleState::Missing && held.authority().is_some() && !self.is_ready {
+        // without either, another authority is made, which nothing trusts yet
+        let lasts = held.authority().is_some() || held.facts(&self.names).serves(SystemTime::now());
+        if all != BundleState::Missing && lasts && !self.is_ready {
             self.is_ready = true;
             self.trusted.done();
         }

@@ -143,25 +143,59 @@ async fn authorities_that_are_taken_out_again_and_a_config_map_that_is_gone_are_
     world.assert_kept().await;
 }
 
+/// Puts another key into the Secret while no webhook runs.
+async fn break_key(world: &World, key: &str, other: &str) {
+    let patch = json!({"stringData": {key: other}}).to_string();
+    world.kubectl(&["patch", "secret", SECRET, "-n", RELEASE_NAMESPACE, "-p", &patch]).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_webhook_that_finds_keys_of_no_certificate_makes_the_pairs_again() {
+async fn a_webhook_that_finds_the_key_of_no_certificate_makes_the_pair_again() {
     let world = World::start("cert-keys", 1, &[]).await;
     world.helm("install", &["--create-namespace"]).await;
     stop(world.ready_webhook(0, &[]).await).await;
-    for (key, other) in
-        [("tls.key", "no key".to_owned()), ("ca.key", world.files(&["tls.key"]).await.remove(0))]
-    {
-        let before = world.files(&["tls.key", "ca.crt"]).await;
-        let patch = json!({"stringData": {key: other}}).to_string();
-        world.kubectl(&["patch", "secret", SECRET, "-n", RELEASE_NAMESPACE, "-p", &patch]).await;
-        let webhook = world.ready_webhook(0, &[]).await;
-        // the API server calls it over TLS
-        world.create_queue(V3, &key.replace('.', "-"), &json!({"maxDuration": "1h"})).await;
-        let after = world.files(&["tls.key", "ca.crt"]).await;
-        assert_ne!(after[0], before[0], "{key}");
-        assert_eq!(after[1] == before[1], key == "tls.key", "only an authority without its key is replaced");
-        stop(webhook).await;
-    }
+    let before = world.files(&["tls.key", "ca.crt"]).await;
+    break_key(&world, "tls.key", "no key").await;
+    let _webhook = world.ready_webhook(0, &[]).await;
+    // the API server calls it over TLS
+    world.create_queue(V3, "tls-key", &json!({"maxDuration": "1h"})).await;
+    let after = world.files(&["tls.key", "ca.crt"]).await;
+    assert_ne!(after[0], before[0]);
+    assert_eq!(after[1], before[1], "only an authority without its key is replaced");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_that_finds_the_key_of_no_authority_serves_on_and_the_next_one_signs_once_it_is_trusted() {
+    let world = World::start("cert-authority", 1, &[]).await;
+    world.helm("install", &["--create-namespace"]).await;
+    stop(world.ready_webhook(0, &[]).await).await;
+    let before = world.files(&["tls.crt", "ca.crt"]).await;
+    break_key(&world, "ca.key", &world.files(&["tls.key"]).await[0]).await;
+    // the certificate is that of before: the next authority must have been trusted for longer than the test takes
+    let webhook = world.ready_webhook(0, &[]).await;
+    world.create_queue(V3, "before", &json!({"maxDuration": "1h"})).await;
+    eventually("the next authority to be in the Secret", DEADLINE, async || {
+        Ok((world.files(&["next-ca.crt"]).await[0].contains("BEGIN")).then_some(()))
+    })
+    .await
+    .unwrap();
+    let now = world.files(&["tls.crt", "ca.crt", "previous-ca.crt"]).await;
+    assert_eq!((&now[0], &*now[1], &now[2]), (&before[0], "", &before[1]));
+    stop(webhook).await;
+
+    let _webhook =
+        world.ready_webhook(0, &["--self-managed-settling=1s", "--tls-reload-interval=200ms"]).await;
+    eventually("the next authority to sign", DEADLINE, async || {
+        Ok((world.files(&["tls.crt"]).await[0] != before[0]).then_some(()))
+    })
+    .await
+    .unwrap();
+    world.create_queue(V3, "after", &json!({"maxDuration": "1h"})).await;
+    assert_eq!(
+        world.files(&["previous-ca.crt"]).await[0],
+        before[1],
+        "replicas may serve what it has signed"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -92,15 +92,21 @@ impl Held {
         let read = |pem: &String| Certificate::read(pem.as_bytes());
         let pair = |pair: &Option<Pair>| pair.as_ref().and_then(|pair| read(&pair.certificate));
         let current = pair(&self.current);
-        let leaf = pair(&self.leaf).map(|leaf| Leaf {
-            validity: leaf.validity,
-            fits: current.as_ref().is_some_and(|current| current.subject == leaf.issuer)
-                && leaf.names == canonical(names),
+        let next = pair(&self.next);
+        let previous: Vec<_> = self.previous.iter().filter_map(read).collect();
+        let leaf = pair(&self.leaf).map(|leaf| {
+            let is_named = leaf.names == canonical(names);
+            let has_signed = |authority: &Certificate| authority.subject == leaf.issuer;
+            Leaf {
+                validity: leaf.validity,
+                fits: is_named && current.as_ref().is_some_and(has_signed),
+                is_trusted: is_named && current.iter().chain(&next).chain(&previous).any(has_signed),
+            }
         });
         Facts {
             current: current.map(|current| current.validity),
-            next: pair(&self.next).map(|next| next.validity),
-            previous_end: self.previous.iter().filter_map(read).map(|previous| previous.validity.until).min(),
+            next: next.map(|next| next.validity),
+            previous_end: previous.iter().map(|previous| previous.validity.until).min(),
             leaf,
         }
     }

@@ -4,6 +4,8 @@
 //! five sixths the next one signs from then on, if it has been trusted everywhere for a while, and the key of the first
 //! is gone. The first stays trusted until its own end, and a little longer: no certificate outlives the authority that signed it, so the last
 //! one is gone by then, however late or long a replica serves it.
+//!
+//! An authority whose key is lost has no less trust: while what it has signed holds, the next one is made beside it, as ever.
 
 use std::time::{Duration, SystemTime};
 
@@ -46,6 +48,17 @@ pub struct Leaf {
     pub validity: Validity,
     /// True if the current authority has signed it, and for the right names.
     pub fits: bool,
+    /// True if one of the authorities to trust has signed it, which may be one that can't sign any more, and for the right
+    /// names.
+    pub is_trusted: bool,
+}
+
+impl Facts {
+    /// True if the certificate that is served is good. Without an authority that signs it is to be served until another
+    /// one is trusted.
+    pub fn serves(&self, now: SystemTime) -> bool {
+        self.leaf.is_some_and(|leaf| leaf.is_trusted && leaf.validity.holds(now))
+    }
 }
 
 /// One change of the Secret.
@@ -73,11 +86,14 @@ pub fn step(
 ) -> Option<RenewalStep> {
     let Facts { current, next, previous_end, leaf } = *facts;
     let next = next.filter(|next| next.holds(now));
-    let Some(current) = current.filter(|current| current.holds(now)) else {
-        // what is served has ended as well, or nothing can renew it; it stays trusted
-        return Some(if next.is_some() { RenewalStep::Promote } else { RenewalStep::Begin });
-    };
     let settled = trusted_for.is_some_and(|time| time >= lifetimes.settling);
+    let Some(current) = current.filter(|current| current.holds(now)) else {
+        return match (next, facts.serves(now)) {
+            (Some(_), serves) => (settled || !serves).then_some(RenewalStep::Promote),
+            (None, true) => Some(RenewalStep::AddNext),
+            (None, false) => Some(RenewalStep::Begin),
+        };
+    };
     if next.is_some() && settled && now >= current.after(5, 6) {
         return Some(RenewalStep::Promote);
     }
@@ -93,7 +109,7 @@ pub fn step(
 }
 
 /// True if another certificate should be served. One that ends with its authority can't be renewed by it.
-fn is_due(Leaf { validity, fits }: Leaf, current: Validity, now: SystemTime) -> bool {
+fn is_due(Leaf { validity, fits, is_trusted: _ }: Leaf, current: Validity, now: SystemTime) -> bool {
     !fits || !validity.holds(now) || now >= validity.after(2, 3) && validity.until < current.until
 }
 
@@ -119,7 +135,7 @@ mod tests {
     }
 
     fn leaf(from: u64, until: u64) -> Leaf {
-        Leaf { validity: valid(from, until), fits: true }
+        Leaf { validity: valid(from, until), fits: true, is_trusted: true }
     }
 
     fn next_step(facts: Facts, trusted_for: Option<Duration>, now: u64) -> Option<RenewalStep> {
@@ -134,7 +150,7 @@ mod tests {
     #[test]
     fn without_an_authority_that_is_valid_one_begins() {
         assert_eq!(next_step(Facts::default(), None, 0), Some(RenewalStep::Begin));
-        let ended = Facts { leaf: Some(leaf(0, 600)), ..facts(300) };
+        let ended = Facts { leaf: Some(leaf(450, 600)), ..facts(300) };
         assert_eq!(next_step(ended, SETTLED, 600), Some(RenewalStep::Begin));
         let not_yet = Facts { current: Some(valid(100, 600)), ..Facts::default() };
         assert_eq!(next_step(not_yet, SETTLED, 99), Some(RenewalStep::Begin));
@@ -145,7 +161,7 @@ mod tests {
         let served = Facts { leaf: Some(leaf(0, 150)), ..facts(100) };
         assert_eq!(next_step(served, None, 99), None);
         assert_eq!(next_step(served, None, 100), Some(RenewalStep::RenewLeaf));
-        let other = Facts { leaf: Some(Leaf { validity: valid(0, 150), fits: false }), ..served };
+        let other = Facts { leaf: Some(Leaf { fits: false, ..leaf(0, 150) }), ..served };
         assert_eq!(next_step(other, None, 1), Some(RenewalStep::RenewLeaf));
         assert_eq!(next_step(Facts { leaf: None, ..served }, None, 1), Some(RenewalStep::RenewLeaf));
     }
@@ -180,6 +196,23 @@ mod tests {
     fn with_an_authority_that_has_ended_the_next_one_signs_whether_all_trust_it_or_not() {
         let both = Facts { next: Some(valid(400, 1000)), ..facts(500) };
         assert_eq!(next_step(both, None, 600), Some(RenewalStep::Promote));
+    }
+
+    #[test]
+    fn where_the_key_of_an_authority_is_lost_the_next_one_is_trusted_before_it_signs() {
+        let served = |now| Facts { current: None, next: None, ..facts(now) };
+        assert_eq!(next_step(served(200), SETTLED, 200), Some(RenewalStep::AddNext));
+        let both = |now| Facts { next: Some(valid(200, 800)), ..served(now) };
+        let short = Some(Duration::from_secs(19));
+        assert_eq!(next_step(both(210), None, 210), None);
+        assert_eq!(next_step(both(210), short, 210), None);
+        assert_eq!(next_step(both(210), SETTLED, 210), Some(RenewalStep::Promote));
+        // once there is no certificate that is good, nothing is gained by waiting
+        let other = Some(Leaf { is_trusted: false, ..leaf(160, 310) });
+        for leaf in [None, Some(leaf(60, 210)), other] {
+            assert_eq!(next_step(Facts { leaf, ..both(210) }, None, 210), Some(RenewalStep::Promote));
+            assert_eq!(next_step(Facts { leaf, ..served(210) }, None, 210), Some(RenewalStep::Begin));
+        }
     }
 
     #[test]

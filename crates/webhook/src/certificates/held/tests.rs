@@ -62,7 +62,7 @@ fn what_cannot_be_read_counts_as_missing() {
     data.insert("ca.key".into(), ByteString(b"no key".to_vec()));
     data.insert("tls.crt".into(), ByteString(vec![0xff]));
     let held = Held::of(&data);
-    assert!(held.authority().is_none() && held.leaf().is_none());
+    assert!(held.authority().is_none() && held.leaf().is_none() && !held.facts(&names()).serves(at(1)));
     assert_eq!(step(&held.facts(&names()), None, at(1), &LIFETIMES), Some(RenewalStep::Begin));
 }
 
@@ -81,7 +81,7 @@ fn a_pair_whose_key_is_of_another_certificate_or_none_counts_as_missing() {
         let step_at = |held: &Held, seconds| step(&held.facts(&names()), None, at(seconds), &LIFETIMES);
         assert_eq!(step_at(&leaf, 1), Some(RenewalStep::RenewLeaf));
         assert!(after(&leaf, RenewalStep::RenewLeaf, 1).leaf().unwrap().matches());
-        assert_eq!(step_at(&current, 1), Some(RenewalStep::Begin));
+        assert_eq!(step_at(&current, 1), Some(RenewalStep::AddNext), "what is served is good");
         assert_eq!(step_at(&next, 400), Some(RenewalStep::RenewLeaf), "the first one is old");
         assert_eq!(step_at(&after(&next, RenewalStep::RenewLeaf, 400), 400), Some(RenewalStep::AddNext));
     }
@@ -99,6 +99,13 @@ fn an_authority_that_can_no_longer_sign_is_trusted_until_it_has_ended() {
     let of_first = first.authority().unwrap();
     let no_key = without(&first, &["ca.key"]);
     assert_eq!(no_key.bundle(), of_first, "also before the next step");
+    let facts = no_key.facts(&names());
+    assert!(facts.leaf.unwrap().is_trusted && facts.serves(at(149)) && !facts.serves(at(150)));
+    let bridged = after(&no_key, RenewalStep::AddNext, 1);
+    assert!(accepts(&bridged.bundle(), first.leaf().unwrap()) && bridged.leaf() == first.leaf());
+    assert!(Held::of(&bridged.data()) == bridged);
+    let signed = after(&bridged, RenewalStep::Promote, 20);
+    assert!(accepts(&bridged.bundle(), signed.leaf().unwrap()), "what is trusted before serves afterwards");
     let begun = after(&no_key, RenewalStep::Begin, 1);
     assert!(accepts(&begun.bundle(), first.leaf().unwrap()) && count(&begun.bundle()) == 2);
 
