@@ -140,6 +140,12 @@ impl ServerClock {
         time.unwrap_or(Timestamp::MIN)
     }
 
+    /// Returns the API server's time by the answers to this clock's clients, measured or not: up to a second behind, or none
+    /// before the first answer. It is good enough to see that another clock is wrong.
+    pub fn heard(&self) -> Option<Timestamp> {
+        self.0.lock().time_at(Instant::now())
+    }
+
     /// Returns a layer that reads the date of every answer to a client.
     pub fn layer<F, B, E>(
         &self,
@@ -333,8 +339,11 @@ mod tests {
             client.send(Request::get("/api").body(Body::empty()).unwrap()).await.unwrap();
             clock.now()
         };
+        assert_eq!(clock.heard(), None);
         assert_eq!(heard().await, Timestamp::MIN, "only a measurement begins");
         let parsed = |date: &str| DateTimeParser::new().parse_timestamp(date).unwrap();
+        let unmeasured = clock.heard().unwrap().duration_since(parsed("06 Nov 1994 08:49:37 GMT"));
+        assert!((0..60).contains(&unmeasured.as_secs()), "{unmeasured:#}");
         clock.0.lock().is_measured = true;
         for (set, shown) in [
             ("06 Nov 1994 08:39:37 GMT", "06 Nov 1994 08:39:37 GMT"),

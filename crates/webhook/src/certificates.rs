@@ -15,7 +15,8 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use humantime::format_duration;
 use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
@@ -26,6 +27,7 @@ use serde_json::json;
 use tenure_certs::Pair;
 use tenure_service::{
     call::call,
+    clock::ServerClock,
     leadership::{Leadership, elect},
     log::with_causes,
     readiness::Awaited,
@@ -37,7 +39,7 @@ use tracing::{info, warn};
 
 pub use args::{CertificateArgs, ConfiguredArgs};
 use held::Held;
-use plan::{Lifetimes, RenewalStep};
+use plan::{Lifetimes, RenewalStep, tolerance};
 use trust::{BundleState, TrustedSince, Truster, WriteScope};
 
 /// The field manager of all that the webhook writes.
@@ -54,6 +56,8 @@ pub struct CertificateManager {
     client: Client,
     /// The client for the Lease alone.
     of_lease: Client,
+    /// The API server's clock, by the answers to the client.
+    clock: ServerClock,
     secrets: Api<Secret>,
     namespace: String,
     secret: String,
@@ -146,6 +150,7 @@ impl CertificateManager {
         let now = SystemTime::now();
         let facts = held.facts(&self.names);
         let Some(step) = plan::step(&facts, trusted_for, now, &self.lifetimes) else { return Ok(None) };
+        check_clock(now, self.clock.heard().map(SystemTime::from), &self.lifetimes)?;
         let next = held.after(step, &self.names, now, &self.lifetimes)?;
         if !leadership.holds() {
             return Ok(None);
@@ -231,6 +236,23 @@ impl CertificateManager {
     }
 }
 
+/// Refuses a time by which a certificate would be made that API servers don't take. The error is the same from one look to the
+/// next, so that it is logged once.
+fn check_clock(now: SystemTime, servers: Option<SystemTime>, lifetimes: &Lifetimes) -> anyhow::Result<()> {
+    let Some(servers) = servers else { return Ok(()) };
+    let most = tolerance(lifetimes.leaf);
+    let (apart, direction) = match now.duration_since(servers) {
+        Ok(apart) => (apart, "ahead of"),
+        Err(behind) => (behind.duration(), "behind"),
+    };
+    ensure!(
+        apart <= most,
+        "this node's clock is more than {} {direction} the API server's: no certificate is made until it is set",
+        format_duration(most),
+    );
+    Ok(())
+}
+
 /// The time between two looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
@@ -263,7 +285,36 @@ fn message(step: RenewalStep) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
+
+    #[test]
+    fn by_a_clock_that_is_further_from_the_api_servers_than_certificates_are_dated_back_none_is_made() {
+        let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(100_000 + seconds);
+        let check = |now, servers, leaf| {
+            let lifetimes = Lifetimes { authority: 10 * leaf, leaf, settling: leaf / 2 };
+            check_clock(now, servers, &lifetimes).map_err(|error| error.to_string()).err()
+        };
+        let (days, short) = (Duration::from_hours(2160), Duration::from_secs(9));
+        let says = |said: &str| {
+            Some(format!(
+                "this node's clock is more than {said} the API server's: no certificate is made until it is set"
+            ))
+        };
+        for (now, servers, leaf, expected) in [
+            (at(3_600), Some(at(0)), days, None),
+            (at(0), Some(at(3_600)), days, None),
+            (at(3_601), Some(at(0)), days, says("1h ahead of")),
+            (at(9_999), Some(at(0)), days, says("1h ahead of")),
+            (at(0), Some(at(3_601)), days, says("1h behind")),
+            (at(5), Some(at(0)), short, None),
+            (at(6), Some(at(0)), short, says("5s ahead of")),
+            (at(9_999), None, days, None),
+        ] {
+            assert_eq!(check(now, servers, leaf), expected, "{now:?} {servers:?}");
+        }
+    }
 
     #[test]
     fn no_two_steps_in_a_row_are_followed_by_a_third_without_a_pause() {

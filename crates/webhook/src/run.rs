@@ -40,7 +40,7 @@ impl Args {
         let certificates = self.certificates.clone();
         // a client of its own: the Lease must not wait behind other calls
         let of_lease = self.client.clone().client(&clock).await?;
-        let clients = (client.clone(), of_lease);
+        let clients = (client.clone(), of_lease, clock.clone());
         let (manager, certificate) = certificates.open(clients, &self.tls, registry, &readiness)?;
         let metrics = Metrics::register(registry);
         let (placement, queues) = (Placement::default(), KnownQueues::default());

@@ -8,6 +8,7 @@ use humantime::{format_duration, parse_duration};
 use kube::{Api, Client};
 use prometheus_client::registry::Registry;
 use tenure_service::{
+    clock::ServerClock,
     readiness::ProcessReadiness,
     tls::{CertificateSource, TlsArgs},
     validity::CertificateEnds,
@@ -94,10 +95,11 @@ pub struct CertificateArgs {
 
 impl CertificateArgs {
     /// Returns the origin of the certificate, and its manager if the webhook makes it. The manager looks at the Secret
-    /// and at the objects at the interval at which files would be read. The second client is for the Lease alone.
+    /// and at the objects at the interval at which files would be read. The second client is for the Lease alone. The clock
+    /// hears the answers to either.
     pub fn open(
         self,
-        (client, of_lease): (Client, Client),
+        (client, of_lease, clock): (Client, Client, ServerClock),
         tls: &TlsArgs,
         registry: &mut Registry,
         readiness: &ProcessReadiness,
@@ -134,6 +136,7 @@ impl CertificateArgs {
             secrets: Api::namespaced(client.clone(), &namespace),
             client,
             of_lease,
+            clock,
             namespace,
             secret,
             lease: self_managed_lease,

@@ -20,6 +20,15 @@ pub fn skew(length: Duration) -> Duration {
     LONGEST_SKEW.min(length / 10)
 }
 
+/// The precision with which the API server's clock is known: dates of answers have full seconds, and may be late.
+const PRECISION: Duration = Duration::from_secs(5);
+
+/// Returns by how much the clock of a writer of certificates of this length may differ from the API server's. What is made by
+/// any other clock would not be valid yet, or what is good would be taken for ended.
+pub fn tolerance(length: Duration) -> Duration {
+    skew(length).max(PRECISION)
+}
+
 /// The lifetimes of certificates.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetimes {
