@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_testbed::{Cluster, Process, eventually, free_port, program};
 use tokio::task::spawn_blocking;
 
-use crate::{DEADLINE, NAMESPACE, helm, installed, kubectl, shared, start};
+use crate::{CHART, DEADLINE, NAMESPACE, helm, installed, kubectl, shared, start};
 
 #[tokio::test]
 async fn notes_tell_how_to_see_that_it_runs() {
@@ -72,9 +72,8 @@ async fn notes_say_what_does_not_work_with_these_values() {
     let dry_run = notes(json!({"keeper": {"dryRun": true}})).await;
     assert!(dry_run.contains("keeper.dryRun is true: nothing is paused"), "{dry_run}");
     assert!(!dry_run.contains("get lease"), "{dry_run}");
-    let t9k = notes(json!({"crds": {"runai": false}, "keeper": {"schedulers": ["a", "b"]}})).await;
-    assert!(!t9k.contains("scheduling.run.ai"), "{t9k}");
-    assert!(t9k.contains("spec.schedulerName must be a or b"), "{t9k}");
+    let chosen = notes(json!({"keeper": {"schedulers": ["a", "b"]}})).await;
+    assert!(chosen.contains("spec.schedulerName must be a or b"), "{chosen}");
     let applied = notes(json!({"crds": {"install": false}, "webhook": {"url": "https://10.0.0.7"}})).await;
     for expected in [
         "     kubectl apply --server-side -f charts/tenure/files/crds/\n",
@@ -86,6 +85,34 @@ async fn notes_say_what_does_not_work_with_these_values() {
     assert!(!applied.contains("kubectl delete crd"), "{applied}");
     let own = notes(json!({"t9k": {"systemNamespace": NAMESPACE}})).await;
     assert!(!own.contains("create namespace"), "{own}");
+}
+
+#[tokio::test]
+async fn notes_tell_of_queues_that_the_cluster_has() {
+    const T9K: &str = "apiVersion: scheduler.tensorstack.dev/v1beta1";
+    const RUNAI: &str = "apiVersion: scheduling.run.ai/v3alpha1";
+    const KAI: &str = "     kubectl annotate queues.v2.scheduling.run.ai QUEUE tenure.dev/max-duration=12h\n";
+    let on_kai = format!("{CHART}/values-kai.yaml");
+    let on_t9k = format!("{CHART}/values-t9k.yaml");
+    let both = json!({"crds": {"tensorstack": true}});
+    let no_crd = json!({"crds": {"runai": false}});
+    for (values, files, expected) in [
+        (json!({}), &[][..], &[RUNAI, "kai.scheduler/queue: demo "][..]),
+        (both, &[], &[T9K, RUNAI, "scheduler.tensorstack.dev/queue: demo "]),
+        (no_crd, &[], &[KAI, "kai.scheduler/queue: QUEUE "]),
+        (json!({}), &["--values", &on_kai], &[KAI, "kai.scheduler/queue: QUEUE "]),
+        (json!({}), &["--values", &on_t9k], &[T9K, "scheduler.tensorstack.dev/queue: demo "]),
+    ] {
+        let flags = [&["--dry-run=client"], files].concat();
+        let notes = helm(shared().await, "install", "test", &values, &flags).await.success().unwrap();
+        let (_, notes) = notes.split_once("NOTES:").expect("there are notes");
+        for of_kind in [T9K, RUNAI, KAI] {
+            assert_eq!(notes.contains(of_kind), expected.contains(&of_kind), "{of_kind} {notes}");
+        }
+        for line in expected {
+            assert!(notes.contains(line), "{line:?} should be in: {notes}");
+        }
+    }
 }
 
 /// The commands between two places of the notes, as they are pasted.
