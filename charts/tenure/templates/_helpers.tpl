@@ -634,13 +634,50 @@ topologySpreadConstraints:
 {{- end }}
 {{- end }}
 
-{{- /* A new pod is there before an old one goes. */}}
+{{- /*
+A new pod is there before an old one goes; on the network of nodes afterwards, because the old one has the ports. Takes
+(list $ component).
+*/}}
 {{- define "tenure.strategy" -}}
+{{- $onNode := (get (first .).Values (last .)).hostNetwork }}
 strategy:
   type: RollingUpdate
   rollingUpdate:
-    maxUnavailable: 0
-    maxSurge: 1
+    maxUnavailable: {{ $onNode | ternary 1 0 }}
+    maxSurge: {{ $onNode | ternary 0 1 }}
+{{- end }}
+
+{{- /* Refuses ports that two programs, or one of them twice, would take on one node. Takes $. */}}
+{{- define "tenure.checkPorts" -}}
+{{- $webhook := .Values.webhook }}
+{{- $admin := $webhook.adminPort | default 8080 | int64 }}
+{{- $ofKeeper := .Values.keeper.adminPort | default 8080 | int64 }}
+{{- if eq ($webhook.port | default 9443 | int64) $admin }}
+{{-   fail (printf "webhook.port and webhook.adminPort must differ: both are %d" $admin) }}
+{{- end }}
+{{- if and $webhook.hostNetwork .Values.keeper.hostNetwork (include "tenure.hasKeeper" .) }}
+{{-   range $name, $port := dict "webhook.adminPort" $admin "webhook.port" ($webhook.port | default 9443 | int64) }}
+{{-     if eq $port $ofKeeper }}
+{{-       fail (printf "%s and keeper.adminPort must differ with hostNetwork, or no node has room for both programs: both are %d" $name $port) }}
+{{-     end }}
+{{-   end }}
+{{- end }}
+{{- end }}
+
+{{- /* Refuses lifetimes with which the webhook wouldn't start. Takes webhook.certificate.selfManaged. */}}
+{{- define "tenure.checkLifetimes" -}}
+{{- $leaf := .validity | default "2160h" }}
+{{- $authority := .caValidity | default "8760h" }}
+{{- if lt (include "tenure.milliseconds" $leaf | int64) 3000 }}
+{{-   fail (printf "webhook.certificate.selfManaged.validity must be at least 3s: it is %s" $leaf) }}
+{{- end }}
+{{- if ge (include "tenure.milliseconds" $leaf | int64) (include "tenure.milliseconds" $authority | int64) }}
+{{-   fail (printf "webhook.certificate.selfManaged.validity must be shorter than caValidity: %s isn't shorter than %s" $leaf $authority) }}
+{{- end }}
+{{- /* the webhook has a new CA trusted for five minutes, which must be less than a sixth */}}
+{{- if le (include "tenure.milliseconds" $authority | int64) 1800000 }}
+{{-   fail (printf "webhook.certificate.selfManaged.caValidity must be longer than 30m: it is %s" $authority) }}
+{{- end }}
 {{- end }}
 
 {{- /* Takes (list $ component). */}}
@@ -751,6 +788,7 @@ The flags for certificates that the webhook makes by itself, as JSON: a list as 
 {{- if eq (include "tenure.webhook.certificateMode" .) "selfManaged" }}
 {{-   $configured := include "tenure.webhook.configured" . | fromJson }}
 {{-   $own := .Values.webhook.certificate.selfManaged | default dict }}
+{{-   include "tenure.checkLifetimes" $own }}
 {{-   $flags = list
   (list "self-managed-secret" (include "tenure.webhook.secretName" .))
   (list "self-managed-namespace" (include "tenure.namespace" .))

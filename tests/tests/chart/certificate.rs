@@ -214,6 +214,25 @@ async fn a_part_that_is_turned_on_changes_no_flag_about_certificates_and_no_righ
 }
 
 #[tokio::test]
+async fn lifetimes_with_which_no_webhook_would_start_are_refused() {
+    for (own, words) in [
+        (
+            json!({"validity": "8760h"}),
+            "validity must be shorter than caValidity: 8760h isn't shorter than 8760h",
+        ),
+        (json!({"validity": "20m", "caValidity": "30m"}), "caValidity must be longer than 30m: it is 30m"),
+        (json!({"validity": "2s"}), "validity must be at least 3s: it is 2s"),
+    ] {
+        let values = json!({"webhook": {"certificate": {"selfManaged": own}}});
+        let output = helm(shared().await, "template", "test", &values, &[]).await;
+        let words = format!("webhook.certificate.selfManaged.{words}");
+        assert!(!output.status.success() && output.stderr.contains(&words), "{}", output.stderr);
+    }
+    let short = json!({"validity": "20m", "caValidity": "31m"});
+    render("test", &json!({"webhook": {"certificate": {"selfManaged": short}}})).await;
+}
+
+#[tokio::test]
 async fn a_mode_that_is_no_more_is_refused_with_the_remedy() {
     for (mode, words) in [("generated", "Set it to selfManaged"), ("other", "must be one of selfManaged, ")] {
         let values = json!({"webhook": {"certificate": {"mode": mode}}});

@@ -82,18 +82,28 @@ async fn pods_have_what_the_values_add() {
         let listens = arguments.contains(&"--listen=:10443".to_owned());
         assert_eq!(listens, component == "webhook", "{arguments:?}");
     }
-    let on_nodes = render("test", &of_both(&json!({"hostNetwork": true}))).await;
+    let mut on_nodes = of_both(&json!({"hostNetwork": true}));
+    on_nodes["keeper"]["adminPort"] = json!(8082);
+    let on_nodes = render("test", &on_nodes).await;
     for component in COMPONENTS {
         let pod = pod(&on_nodes, component);
         assert_eq!(
             (&pod["hostNetwork"], &pod["dnsPolicy"]),
             (&json!(true), &json!("ClusterFirstWithHostNet"))
         );
+        let deployment = find(&on_nodes, "Deployment", &format!("test-tenure-{component}"));
+        let update = deployment.pointer("/spec/strategy/rollingUpdate");
+        assert_eq!(update, Some(&json!({"maxUnavailable": 1, "maxSurge": 0})), "the old pod has the ports");
     }
     // the keeper's own variable is there as well
     assert_eq!(pod(&objects, "keeper")["containers"][0]["env"].as_array().unwrap().len(), 2);
     assert_refused(&[
         (json!({"webhook": {"port": 443}}), "port"),
+        (json!({"webhook": {"port": 8080}}), "webhook.port and webhook.adminPort must differ: both are 8080"),
+        (
+            of_both(&json!({"hostNetwork": true})),
+            "webhook.adminPort and keeper.adminPort must differ with hostNetwork",
+        ),
         (of_both(&json!({"extraEnv": [{}]})), "name"),
     ])
     .await;
