@@ -36,7 +36,7 @@ pub struct Balancer {
 
 impl Balancer {
     /// Listens on a port of 127.0.0.1.
-    pub async fn start(port: u16, backends: Vec<Backend>) -> Self {
+    pub fn start(port: u16, backends: Vec<Backend>) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_reuseaddr(true).unwrap();
         socket.bind(([127, 0, 0, 1], port).into()).unwrap();

@@ -39,7 +39,7 @@ impl World {
         let values = [&[&*url, "keeper.replicas=0"], values].concat().join(",");
         let backend = |_| Backend { port: free_port().unwrap(), admin: free_port().unwrap() };
         let backends: Vec<_> = (0..replicas).map(backend).collect();
-        let balancer = Balancer::start(port, backends.clone()).await;
+        let balancer = Balancer::start(port, backends.clone());
         Self { cluster, values, backends, _balancer: balancer }
     }
 
