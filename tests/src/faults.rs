@@ -4,6 +4,7 @@
 //! A plan is a [`Kind`](kinds::Kind) and a seed, from which all its parameters follow: the times, which request, and
 //! the ceilings. Plans share a control plane. The keepers of each see a namespace of their own alone.
 
+mod absences;
 mod asker;
 mod diary;
 mod draw;
@@ -15,6 +16,7 @@ mod report;
 mod rules;
 mod scene;
 mod servers;
+mod webhook;
 
 use std::env;
 

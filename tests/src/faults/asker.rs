@@ -7,7 +7,10 @@ use futures::future::join_all;
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::time::{Instant, interval, timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, interval, timeout},
+};
 
 use super::{Diary, servers::Server};
 use crate::{World, callers::Caller};
@@ -31,9 +34,18 @@ struct Question {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answers {
     pub asked: u64,
-    /// The questions that had no right answer in time: when they were asked, and why.
-    pub failed: Vec<(Timestamp, String)>,
+    pub failed: Vec<Failed>,
     pub slowest: Duration,
+}
+
+/// A question that had no right answer in time.
+#[derive(Clone, Debug)]
+pub(super) struct Failed {
+    /// The time at which its round was asked.
+    pub asked: Timestamp,
+    /// The time at which the round was over.
+    pub answered: Timestamp,
+    pub error: String,
 }
 
 /// Asks a webhook.
@@ -41,6 +53,8 @@ pub(super) struct Asker<'w> {
     world: &'w World,
     url: String,
     questions: Vec<Question>,
+    /// Counts the rounds that are over.
+    rounds: watch::Sender<u64>,
 }
 
 impl<'w> Asker<'w> {
@@ -64,7 +78,7 @@ impl<'w> Asker<'w> {
                 is_right: |answer| answer["NodeNameToMetaVictims"].is_object(),
             },
         ];
-        Self { world, url: format!("https://127.0.0.1:{port}"), questions }
+        Self { world, url: format!("https://127.0.0.1:{port}"), questions, rounds: watch::Sender::default() }
     }
 
     /// Asks all questions, each twice: the answers must be the same. Returns the errors.
@@ -92,7 +106,16 @@ impl<'w> Asker<'w> {
         Ok(answer)
     }
 
-    /// Asks again and again, until `end` is done. A server that doesn't run needn't answer.
+    /// Waits until so many rounds were asked and are over.
+    pub async fn more_rounds(&self, number: u64) {
+        let mut rounds = self.rounds.subscribe();
+        // the present round has begun before
+        let enough = *rounds.borrow() + 1 + number;
+        // an error would mean that this is gone
+        let _ = rounds.wait_for(|rounds| *rounds >= enough).await;
+    }
+
+    /// Asks again and again, until `end` is done. A process that a blow has ended isn't asked.
     pub async fn ask_until<T>(
         &self,
         server: &Server,
@@ -107,7 +130,7 @@ impl<'w> Asker<'w> {
                 result = &mut end => return (result, answers),
                 _ = rounds.tick() => {}
             }
-            if !server.is_running().await {
+            if !server.is_started().await {
                 continue;
             }
             let at = Timestamp::now();
@@ -115,15 +138,14 @@ impl<'w> Asker<'w> {
                 result = &mut end => return (result, answers),
                 asked = self.ask() => asked,
             };
+            let answered = Timestamp::now();
             answers.asked += 1;
             answers.slowest = answers.slowest.max(took);
-            // one that has ended meanwhile may leave a question without an answer; one that ends listens no more
-            if server.is_running().await {
-                for error in errors.into_iter().filter(|error| !error.contains("Connection refused")) {
-                    diary.note(format!("wrong answer: {error}"));
-                    answers.failed.push((at, error));
-                }
+            for error in errors {
+                diary.note(format!("no right answer: {error}"));
+                answers.failed.push(Failed { asked: at, answered, error });
             }
+            self.rounds.send_modify(|rounds| *rounds += 1);
         }
     }
 }

@@ -2,23 +2,21 @@
 
 use std::{collections::BTreeSet, future::pending, panic::AssertUnwindSafe, time::Duration};
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use futures::{
     FutureExt,
     future::{join_all, try_join_all},
 };
 use jiff::{SignedDuration, Timestamp};
-use tenure_testbed::{eventually, free_port};
+use tenure_testbed::eventually;
 use tokio::{
     select,
-    sync::watch,
-    time::{Instant, sleep, timeout},
+    time::{sleep, timeout},
     try_join,
 };
 
 use super::{
     Diary,
-    asker::Asker,
     draw::Draw,
     fault::{Blow, Fault, Moment, What, Whom, halt},
     kinds::Kind,
@@ -26,6 +24,7 @@ use super::{
     rules::{Evidence, RECOVERY},
     scene::Scene,
     servers::Server,
+    webhook,
 };
 use crate::{
     DEADLINE, World,
@@ -65,7 +64,7 @@ pub async fn play(world: &World, kind: Kind, seed: u64) -> Verdict {
     let diary = Diary::default();
     let playing = async {
         if kind.is_of_webhook() {
-            Box::pin(play_on_webhook(world, kind, seed, &diary)).await
+            Box::pin(webhook::play(world, kind, seed, &diary)).await
         } else {
             Box::pin(play_on_keepers(world, kind, seed, &diary)).await
         }
@@ -79,7 +78,8 @@ pub async fn play(world: &World, kind: Kind, seed: u64) -> Verdict {
     Verdict { kind: kind.name, seed, violations, recovery, timeline: diary.to_string() }
 }
 
-type Outcome = (Vec<String>, Duration);
+/// Everything that broke a rule, and the longest recovery.
+pub(super) type Outcome = (Vec<String>, Duration);
 
 /// What is known of a plan when its faults are over.
 struct Past {
@@ -233,7 +233,11 @@ fn evidence<'p>(scene: &'p Scene, past: &'p Past, seen: &'p Seen, writes: &'p [W
 }
 
 /// Commits a fault now, until its end. Returns the settings of clocks.
-async fn commit(servers: &[&Server], fault: &Fault, diary: &Diary) -> Result<Vec<(Timestamp, [i64; 2])>> {
+pub(super) async fn commit(
+    servers: &[&Server],
+    fault: &Fault,
+    diary: &Diary,
+) -> Result<Vec<(Timestamp, [i64; 2])>> {
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
     diary.note(format!("fault for {:?} on {}: {:?}", fault.lasts, names.join(", "), fault.what));
     let proxies = || servers.iter().map(|server| &server.proxy);
@@ -279,57 +283,4 @@ async fn strike(server: &Server, blow: Blow, moment: Moment, diary: &Diary) -> R
     server.strike(blow).await?;
     server.proxy.lift(&active);
     Ok(())
-}
-
-async fn play_on_webhook(world: &World, kind: Kind, seed: u64, diary: &Diary) -> Result<Outcome> {
-    let name = format!("{}-{seed}", kind.name);
-    let faults = kind.faults(&mut Draw::new(kind.name, seed));
-    let port = free_port()?;
-    let server = Server::webhook(world, &name, port, diary).await?;
-    server.start().await?;
-    server.ready().await?;
-    let asker = Asker::new(world, port);
-    if let (errors, _) = asker.ask().await
-        && !errors.is_empty()
-    {
-        bail!("before any fault: {errors:?}");
-    }
-    let stopped = faults.iter().any(|fault| matches!(fault.what, What::Strike(..)));
-    let (over, healed) = watch::channel(None);
-    let play = async {
-        for fault in &faults {
-            sleep(fault.at).await;
-            commit(&[&server], fault, diary).await?;
-        }
-        over.send_replace(Some(Timestamp::now()));
-        let began = Instant::now();
-        recovered(&server, &asker).await?;
-        Ok::<_, anyhow::Error>(began.elapsed())
-    };
-    let (recovery, answers) = asker.ask_until(&server, diary, play).await;
-    let recovery = recovery?;
-    let healed = healed.borrow().context("no fault")?;
-    let mut violations = Vec::new();
-    for (at, error) in answers.failed {
-        // a process that is stopped, or has just been started, can't answer
-        if !stopped || at > healed + SignedDuration::try_from(recovery)? {
-            violations.push(format!("wrong answer: {error}"));
-        }
-    }
-    if recovery > RECOVERY {
-        violations.push(format!("late: the webhook is ready after {recovery:?}"));
-    }
-    diary.note(format!("{} rounds of questions, the slowest in {:?}", answers.asked, answers.slowest));
-    violations.extend(server.check().await.err().map(|error| format!("{error:#}")));
-    Ok((violations, recovery))
-}
-
-/// Waits until a webhook is ready and answers all questions.
-async fn recovered(server: &Server, asker: &Asker<'_>) -> Result<()> {
-    server.ready().await?;
-    let answers = async || {
-        let (errors, _) = asker.ask().await;
-        if errors.is_empty() { Ok(Some(())) } else { bail!("{errors:?}") }
-    };
-    eventually("the webhook to answer", DEADLINE, answers).await
 }

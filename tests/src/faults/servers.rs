@@ -1,14 +1,24 @@
 //! Our servers, each with a proxy of its own on the way to the API server.
 
-use std::{ffi::OsString, path::PathBuf, process::Command, time::Duration};
+use std::{
+    convert::Infallible,
+    ffi::OsString,
+    future::pending,
+    net::Ipv4Addr,
+    path::PathBuf,
+    process::Command,
+    sync::{MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use jiff::Timestamp;
 use kube::{Client, Config};
 use rustix::process::{Pid, Signal, kill_process};
 use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, free_port, program};
-use tokio::{sync::Mutex, task::spawn_blocking};
+use tokio::{net::TcpStream, select, sync::Mutex, task::spawn_blocking, time::sleep};
 
-use super::{Diary, fault::Blow};
+use super::{Diary, absences::Absences, fault::Blow};
 use crate::{
     DEADLINE, World,
     proxy::{ApiProxy, Scope},
@@ -22,6 +32,9 @@ pub(super) const RENEW_DEADLINE: Duration = Duration::from_secs(4);
 
 /// The time for a process that was asked to end.
 const GRACE: Duration = Duration::from_secs(30);
+
+/// The time between two looks at a listener that is to be closed.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The flags of the election, for [`RENEW_DEADLINE`].
 const ELECTION: [&str; 3] = [
@@ -39,6 +52,9 @@ pub(super) struct Server {
     admin: String,
     log: PathBuf,
     process: Mutex<Option<Process>>,
+    /// The port of its listener, of a webhook.
+    port: Option<u16>,
+    absences: std::sync::Mutex<Absences>,
     diary: Diary,
 }
 
@@ -73,6 +89,7 @@ impl Server {
             "--scheduler-allow-anonymous=true".into(),
         ];
         server.arguments.extend(flags.map(OsString::from));
+        server.port = Some(port);
         Ok(server)
     }
 
@@ -99,6 +116,8 @@ impl Server {
             admin: format!("http://127.0.0.1:{admin}"),
             log: world.cluster.directory().join(format!("{namespace}-{name}.log")),
             process: Mutex::default(),
+            port: None,
+            absences: std::sync::Mutex::default(),
             diary: diary.clone(),
         })
     }
@@ -114,7 +133,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until it is ready.
+    /// Waits until it is ready, which ends an absence.
     pub async fn ready(&self) -> Result<()> {
         let ready = async || {
             let mut config = Config::new(self.admin.parse()?);
@@ -124,12 +143,25 @@ impl Server {
             Ok(Some(()))
         };
         let what = format!("{} to be ready; its log is {}", self.name, self.log.display());
-        eventually(&what, DEADLINE, ready).await
+        eventually(&what, DEADLINE, ready).await?;
+        self.absences().end(Timestamp::now());
+        Ok(())
+    }
+
+    fn absences(&self) -> MutexGuard<'_, Absences> {
+        self.absences.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if it could not answer at some time of a span: from SIGKILL until it is ready again, from SIGSTOP until
+    /// SIGCONT, and from when it has closed its listener after SIGTERM until it is ready again.
+    pub fn was_away(&self, from: Timestamp, to: Timestamp) -> bool {
+        self.absences().touch(from, to)
     }
 
     /// Deals a blow.
     pub async fn strike(&self, blow: Blow) -> Result<()> {
         self.diary.note(format!("{}: {blow:?}", self.name));
+        self.absences().begin(Timestamp::now());
         match blow {
             Blow::Stop => self.signal(Signal::STOP).await,
             Blow::Kill => self.process.lock().await.take().map_or(Ok(()), |mut process| process.kill()),
@@ -143,7 +175,11 @@ impl Server {
             process.terminate()?;
         }
         let ended = async || self.process.lock().await.as_mut().map_or(Ok(None), Process::exit_status);
-        let status = eventually(&format!("{} to end", self.name), GRACE, ended).await?;
+        let what = format!("{} to end", self.name);
+        let status = select! {
+            status = eventually(&what, GRACE, ended) => status?,
+            never = self.follow_listener() => match never {},
+        };
         let process = self.process.lock().await.take();
         ensure!(
             status.success(),
@@ -152,11 +188,28 @@ impl Server {
         Ok(())
     }
 
+    /// Moves the beginning of the absence on while connections are accepted.
+    async fn follow_listener(&self) -> Infallible {
+        let Some(port) = self.port else { return pending().await };
+        loop {
+            let at = Timestamp::now();
+            if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_err() {
+                return pending().await;
+            }
+            self.absences().begin(at);
+            sleep(LOOK).await;
+        }
+    }
+
     /// Undoes a blow.
     pub async fn recover(&self, blow: Blow) -> Result<()> {
         self.diary.note(format!("{}: end of {blow:?}", self.name));
         match blow {
-            Blow::Stop => self.signal(Signal::CONT).await,
+            Blow::Stop => {
+                self.signal(Signal::CONT).await?;
+                self.absences().end(Timestamp::now());
+                Ok(())
+            }
             Blow::Kill | Blow::Terminate => self.start().await,
         }
     }
@@ -170,9 +223,9 @@ impl Server {
         Ok(kill_process(pid, signal)?)
     }
 
-    /// True while its process runs.
-    pub async fn is_running(&self) -> bool {
-        self.process.lock().await.as_mut().is_some_and(Process::is_running)
+    /// True from its start until a blow has ended it.
+    pub async fn is_started(&self) -> bool {
+        self.process.lock().await.is_some()
     }
 
     /// An error if it has ended by itself.
