@@ -14,7 +14,7 @@ use std::{
 };
 
 pub use api::{ApiProxy, Scope, Write};
-pub use call::Call;
+pub use call::{Call, DRY_RUN};
 pub use rule::{Active, Deed, Match, Rule};
 
 use tokio::{

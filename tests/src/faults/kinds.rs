@@ -8,7 +8,7 @@ use super::{
     draw::Draw,
     fault::{Blow, Fault, Moment, What, Whom},
 };
-use crate::proxy::{Deed, Match, Rule};
+use crate::proxy::{DRY_RUN, Deed, Match, Rule};
 
 /// A kind of fault.
 #[derive(Clone, Copy)]
@@ -54,6 +54,9 @@ const OWNER_WATCHES: Match =
     Match { verbs: &["watch"], resources: &["deployments", "replicasets", "statefulsets", "jobs"] };
 const GROUP_WATCHES: Match = Match { verbs: &["watch"], resources: &["podgroups"] };
 const CHANGES: Match = Match { verbs: &["patch", "delete"], resources: &["deployments", "jobs", "pods"] };
+/// The same with the dry runs before deletions, for what an API server refuses or delays alike.
+const CHANGES_AND_DRY_RUNS: Match =
+    Match { verbs: &["patch", "delete", DRY_RUN], resources: &["deployments", "jobs", "pods"] };
 const PATCHES: Match = Match { verbs: &["patch"], resources: &["deployments", "jobs", "pods", "podgroups"] };
 const EVENTS: Match = Match { verbs: &["create"], resources: &["events"] };
 const LEASES: Match = Match { verbs: &["update"], resources: &["leases"] };
@@ -207,7 +210,7 @@ kinds! {
     "answers-lost-of-all-requests", "K7", d => for_a_while(
         d, Whom::Leader, What::Rule(Rule::new(ALL_CALLS, Deed::HangAfterwards)), (6_000, 12_000));
     "slow-answers", "K11", d => rule(d, WORK, Deed::Slow(Duration::from_secs(2)));
-    "slow-writes", "K6, K11", d => rule(d, CHANGES, Deed::Slow(Duration::from_secs(4)));
+    "slow-writes", "K6, K11", d => rule(d, CHANGES_AND_DRY_RUNS, Deed::Slow(Duration::from_secs(4)));
 
     // watches
     "queue-watch-held-back", "a ceiling that had gone", d => long_rule(d, QUEUE_WATCHES, Deed::Hold);
@@ -240,9 +243,9 @@ kinds! {
         d, What::Rule(Rule::new(PATCHES, refuse(StatusCode::CONFLICT)).percent(50)));
     "writes-throttled", "K5", d => rule(d, CHANGES, retry_after(1));
     "writes-fail", "K5", d => rule(d, CHANGES, refuse(StatusCode::INTERNAL_SERVER_ERROR));
-    "writes-unavailable", "K5", d => rule(d, CHANGES, refuse(StatusCode::SERVICE_UNAVAILABLE));
+    "writes-unavailable", "K5", d => rule(d, CHANGES_AND_DRY_RUNS, refuse(StatusCode::SERVICE_UNAVAILABLE));
     "writes-time-out", "K5", d => rule(d, CHANGES, refuse(StatusCode::GATEWAY_TIMEOUT));
-    "writes-forbidden", "K12", d => rule(d, CHANGES, refuse(StatusCode::FORBIDDEN));
+    "writes-forbidden", "K12", d => rule(d, CHANGES_AND_DRY_RUNS, refuse(StatusCode::FORBIDDEN));
     "write-done-and-answer-lost", "K15", d => some(d, CHANGES, Deed::LoseAnswer);
     "write-done-and-timed-out", "K6, K15", d => some(
         d, CHANGES, Deed::RefuseAfterwards(StatusCode::GATEWAY_TIMEOUT));

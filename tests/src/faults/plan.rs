@@ -1,6 +1,6 @@
 //! A plan from its start to its verdict.
 
-use std::{collections::BTreeSet, future::pending, panic::AssertUnwindSafe, time::Duration};
+use std::{collections::HashMap, future::pending, panic::AssertUnwindSafe, time::Duration};
 
 use anyhow::Result;
 use futures::{
@@ -136,12 +136,16 @@ async fn play_on_keepers(world: &World, kind: Kind, seed: u64, diary: &Diary) ->
 
 /// The changes in the API server's audit log that no proxy has seen: the rules are about what the proxies saw.
 fn unproxied(audited: &[String], writes: &[Write]) -> Vec<String> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for Write { call, .. } in writes {
+        *seen.entry(format!("{} {}/{}", call.verb, call.resource, call.name)).or_default() += 1;
+    }
     let is_lasting = |change: &&String| !change.contains(" leases/");
-    let seen: BTreeSet<String> = writes
-        .iter()
-        .map(|write| format!("{} {}/{}", write.call.verb, write.call.resource, write.call.name))
-        .collect();
-    let unseen = audited.iter().filter(is_lasting).filter(|change| !seen.contains(*change));
+    let is_unseen = |change: &&String| {
+        let left = seen.get_mut(*change).filter(|left| **left > 0);
+        left.map(|left| *left -= 1).is_none()
+    };
+    let unseen = audited.iter().filter(is_lasting).filter(is_unseen);
     unseen.map(|change| format!("past the proxies: {change}")).collect()
 }
 
@@ -283,4 +287,28 @@ async fn strike(server: &Server, blow: Blow, moment: Moment, diary: &Diary) -> R
     server.strike(blow).await?;
     server.proxy.lift(&active);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Method, StatusCode};
+
+    use super::*;
+    use crate::proxy::Call;
+
+    #[test]
+    fn a_deletion_past_the_proxies_is_found_though_they_saw_a_dry_run_or_another_one() {
+        let write = |query| Write {
+            by: "keeper-0".into(),
+            sent: Timestamp::UNIX_EPOCH,
+            call: Call::of(&Method::DELETE, &format!("/api/v1/namespaces/a/pods/x{query}").parse().unwrap()),
+            body: String::new(),
+            status: Some(StatusCode::OK),
+        };
+        let audited = ["delete pods/x".to_owned(), "update leases/l".to_owned()];
+        assert_eq!(unproxied(&audited, &[write("?dryRun=All"), write("")]), [""; 0]);
+        assert_eq!(unproxied(&audited, &[write("?dryRun=All")]), ["past the proxies: delete pods/x"]);
+        let twice = [audited[0].clone(), audited[0].clone()];
+        assert_eq!(unproxied(&twice, &[write("")]), ["past the proxies: delete pods/x"]);
+    }
 }

@@ -31,7 +31,7 @@ use super::{
     scene::{Actor, CeilingClock, Fate, READY_TIMEOUT},
     servers::RENEW_DEADLINE,
 };
-use crate::proxy::Write;
+use crate::proxy::{Call, Write};
 
 /// The age of what a pause may rest on: a read before it, the wait for the rate limit, and a try that failed.
 pub const OLDEST_BASIS: SignedDuration = SignedDuration::from_secs(5);
@@ -250,9 +250,8 @@ impl Evidence<'_> {
     fn untouched(&self) -> Vec<String> {
         let untouched = self.actors.iter().filter(|actor| actor.fate == Fate::Untouched);
         let touched = untouched.flat_map(|actor| {
-            self.writes
-                .iter()
-                .filter(|write| write.call.resource != "events" && write.call.name.starts_with(actor.name))
+            let is_on = |call: &Call| call.resource != "events" && call.name.starts_with(actor.name);
+            self.writes.iter().filter(move |write| write.call.is_write() && is_on(&write.call))
         });
         touched.map(|write| format!("no ceiling is for it: {} by {}", write.call, write.by)).collect()
     }

@@ -9,10 +9,14 @@ const CLUSTER_SCOPED: [&str; 6] =
 /// Kinds without a namespace whose objects belong to a scope by a label.
 const LABELLED: (&str, &str) = ("scheduling.run.ai", "queues");
 
+/// The verb of a request that asks if a change would be made: `?dryRun=All`. The keeper asks before it deletes.
+pub const DRY_RUN: &str = "dry-run";
+
 /// A request, as an authorizer sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Call {
-    /// The verb: `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`.
+    /// The verb: `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`; [`DRY_RUN`] for each of the last four
+    /// if it is to change nothing.
     pub verb: &'static str,
     /// The API group; empty for the core group.
     pub group: String,
@@ -41,8 +45,10 @@ impl Call {
         };
         let part = |place: usize| rest.get(place).copied().unwrap_or_default().to_owned();
         let (resource, name, subresource) = (part(0), part(1), part(2));
-        let is_watch = uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
+        let has = |option| uri.query().is_some_and(|query| query.split('&').any(|pair| pair == option));
+        let is_watch = has("watch=true");
         let verb = match *method {
+            _ if has("dryRun=All") => DRY_RUN,
             Method::POST => "create",
             Method::PUT => "update",
             Method::PATCH => "patch",
@@ -107,6 +113,8 @@ mod tests {
             (Method::GET, "/apis/apps/v1/namespaces/a/deployments/x", "get deployments/x"),
             (Method::PATCH, "/apis/apps/v1/namespaces/a/deployments/x?fieldManager=m", "patch deployments/x"),
             (Method::POST, "/apis/events.k8s.io/v1/namespaces/a/events", "create events"),
+            (Method::DELETE, "/api/v1/namespaces/a/pods/x", "delete pods/x"),
+            (Method::DELETE, "/api/v1/namespaces/a/pods/x?dryRun=All", "dry-run pods/x"),
             (Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/a/leases/l", "update leases/l"),
             (Method::PATCH, "/apis/scheduling.run.ai/v3alpha1/queues/q/status", "patch queues/q/status"),
             (Method::GET, "/api/v1/namespaces/a", "get namespaces/a"),
@@ -117,6 +125,12 @@ mod tests {
         }
         let call = call(&Method::GET, "/apis/apps/v1/namespaces/a/deployments/x");
         assert_eq!((call.group.as_str(), call.namespace.as_str()), ("apps", "a"));
+    }
+
+    #[test]
+    fn a_dry_run_is_no_write() {
+        assert!(call(&Method::DELETE, "/api/v1/namespaces/a/pods/x").is_write());
+        assert!(!call(&Method::DELETE, "/api/v1/namespaces/a/pods/x?dryRun=All").is_write());
     }
 
     #[test]

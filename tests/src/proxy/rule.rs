@@ -178,6 +178,23 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_about_deletions_leaves_out_the_dry_runs_before_them() {
+        let deletions = Match { verbs: &["delete"], resources: &["pods"] };
+        let active = Active::new(Rule::new(deletions, Deed::Sever).times(1));
+        let taken = ["", "?dryRun=All", ""].map(|query| {
+            let uri = format!("/api/v1/namespaces/a/pods/x{query}").parse().unwrap();
+            active.takes(&Call::of(&http::Method::DELETE, &uri))
+        });
+        assert_eq!(taken, [true, false, false]);
+        let active = Active::new(Rule::new(deletions, Deed::Sever).after(1));
+        let taken = ["?dryRun=All", "", "?dryRun=All", ""].map(|query| {
+            let uri = format!("/api/v1/namespaces/a/pods/x{query}").parse().unwrap();
+            active.takes(&Call::of(&http::Method::DELETE, &uri))
+        });
+        assert_eq!(taken, [false, false, false, true]);
+    }
+
+    #[test]
     fn a_rule_skips_the_first_and_ends_after_a_number() {
         let active = Active::new(Rule::new(PATCHES, Deed::Sever).after(1).times(2));
         let taken: Vec<bool> = (0..5).map(|_| active.takes(&call("patch", "jobs"))).collect();

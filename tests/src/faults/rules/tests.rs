@@ -1,4 +1,4 @@
-use http::StatusCode;
+use http::{Method, StatusCode};
 use serde_json::json;
 use tenure_types::paused::RequeueState;
 
@@ -98,6 +98,31 @@ fn a_run_that_is_paused_and_told_once_after_its_ceiling_breaks_no_rule() {
 #[test]
 fn a_pause_before_the_ceiling_is_early() {
     Past::paused_at(9, 8).assert_broken("early: pause 1 of a");
+}
+
+#[test]
+fn a_dry_run_is_no_deletion() {
+    let mut past = Past::paused_at(11, 10);
+    past.actors = vec![Actor { kind: "Pod", ..actor("a", Fate::Deleted) }];
+    past.seen.pods.values_mut().for_each(|pod| pod.ended = Some(at(11)));
+    let uri = |query| format!("/api/v1/namespaces/plan/pods/a{query}").parse().unwrap();
+    let dry_run = Call::of(&Method::DELETE, &uri("?dryRun=All"));
+    past.writes[1] = Write { call: dry_run, sent: at(11), ..past.writes[1].clone() };
+    past.writes.push(Write {
+        call: Call::of(&Method::DELETE, &uri("")),
+        sent: at(9),
+        ..past.writes[1].clone()
+    });
+    past.writes[0].sent = at(8);
+    past.assert_broken("early: deletion of a");
+    past.writes.swap(1, 2);
+    past.writes[1].sent = at(11);
+    past.writes[2].sent = at(9);
+    assert_eq!(past.violations(), [""; 0], "asked early, deleted in time");
+    past.actors = vec![actor("a", Fate::Untouched)];
+    past.writes.remove(1);
+    past.seen = Seen::default();
+    assert_eq!(past.violations(), [""; 0], "a question about it leaves it untouched");
 }
 
 #[test]
