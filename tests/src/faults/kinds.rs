@@ -76,6 +76,10 @@ const WORK: Match = Match {
     ],
 };
 
+/// Milliseconds in which a Lease doesn't run out, and in which another keeper takes it: it lasts 6 s.
+const WITHIN_LEASE: (u64, u64) = (500, 2_900);
+const PAST_LEASE: (u64, u64) = (8_100, 11_000);
+
 const fn retry_after(seconds: u32) -> Deed {
     Deed::Refuse(StatusCode::TOO_MANY_REQUESTS, Some(seconds))
 }
@@ -108,8 +112,14 @@ fn some(draw: &mut Draw, on: Match, deed: Deed) -> Vec<Fault> {
     for_a_while(draw, Whom::Keepers, What::Rule(rule), (15_000, 20_000))
 }
 
+/// A blow after which the process is back while it still has its Lease, or long after another could take that.
 fn strike(draw: &mut Draw, whom: Whom, blow: Blow, moment: Moment) -> Vec<Fault> {
-    for_a_while(draw, whom, What::Strike(blow, moment), (500, 9_000))
+    let lasts = absence(draw);
+    for_a_while(draw, whom, What::Strike(blow, moment), lasts)
+}
+
+fn absence(draw: &mut Draw) -> (u64, u64) {
+    if draw.below(2) == 0 { WITHIN_LEASE } else { PAST_LEASE }
 }
 
 fn struck_before(draw: &mut Draw, blow: Blow, on: Match) -> Vec<Fault> {
@@ -292,8 +302,10 @@ kinds! {
     "keepers-killed", "K15", d => strike(d, Whom::Keepers, Blow::Kill, Moment::Now);
     "keepers-stopped", "no notice after a freeze; K7", d => for_a_while(
         d, Whom::Keepers, What::Strike(Blow::Stop, Moment::Now), (6_000, 14_000));
-    "leader-killed-again-and-again", "K15, K19", d => again(
-        d, 3, Whom::Leader, &What::Strike(Blow::Kill, Moment::Now), (300, 2_000));
+    "leader-killed-again-and-again", "K15, K19", d => {
+        let lasts = absence(d);
+        again(d, 3, Whom::Leader, &What::Strike(Blow::Kill, Moment::Now), lasts)
+    };
 
     // the webhook
     "webhook-cut-off", "W9", d => of_webhook(d, What::Cut);

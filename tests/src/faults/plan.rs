@@ -300,6 +300,7 @@ mod tests {
     fn a_deletion_past_the_proxies_is_found_though_they_saw_a_dry_run_or_another_one() {
         let write = |query| Write {
             by: "keeper-0".into(),
+            process: 1,
             sent: Timestamp::UNIX_EPOCH,
             call: Call::of(&Method::DELETE, &format!("/api/v1/namespaces/a/pods/x{query}").parse().unwrap()),
             body: String::new(),

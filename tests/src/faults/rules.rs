@@ -12,10 +12,12 @@
 //!   was taken away, is wrong if the change could be read more than [`OLDEST_BASIS`] before the write was sent, by a
 //!   connection that no fault held up.
 //! - **Not late**: all that was overdue when the faults were over is handled within [`RECOVERY`].
-//! - **By the leader alone**: each write is sent within the renew deadline after that keeper sent its last renewal of
-//!   the Lease that succeeded.
+//! - **By the leader alone**: each write is sent within the renew deadline after that process sent its last renewal of
+//!   the Lease that succeeded, and not after it sent a release.
 //! - **Told once**: each pause, return and deletion has each of its events exactly once.
 //! - **Nothing else**: what no ceiling is for is not written.
+
+mod lead;
 
 use std::time::Duration;
 
@@ -29,7 +31,6 @@ use tenure_types::keys::PAUSED_ANNOTATION;
 use super::{
     observer::{OwnerState, PodLife, Seen},
     scene::{Actor, CeilingClock, Fate, READY_TIMEOUT},
-    servers::RENEW_DEADLINE,
 };
 use crate::proxy::{Call, Write};
 
@@ -226,25 +227,6 @@ impl Evidence<'_> {
             })
         });
         wrong.collect()
-    }
-
-    /// Writes of keepers that didn't lead.
-    fn by_others(&self) -> Vec<String> {
-        let renewals: Vec<&Write> =
-            self.writes.iter().filter(|write| write.call.resource == "leases" && write.is_done()).collect();
-        let led = |write: &Write| {
-            let latest =
-                renewals.iter().filter(|renewal| renewal.by == write.by && renewal.sent <= write.sent);
-            latest.map(|renewal| renewal.sent).max().is_some_and(|renewed| {
-                let since = Duration::try_from(write.sent.duration_since(renewed)).unwrap_or_default();
-                since <= RENEW_DEADLINE + LEADER_SLACK
-            })
-        };
-        let of_leaders = |write: &&Write| {
-            write.call.resource != "leases" && !write.call.resource.ends_with("reviews") && write.is_done()
-        };
-        let others = self.writes.iter().filter(of_leaders).filter(|write| !led(write));
-        others.map(|write| format!("not the leader: {} by {}", write.call, write.by)).collect()
     }
 
     fn untouched(&self) -> Vec<String> {

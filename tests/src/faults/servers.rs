@@ -128,6 +128,7 @@ impl Server {
         command.args(&self.arguments);
         let mut process = self.process.lock().await;
         ensure!(process.is_none(), "{} runs", self.name);
+        self.proxy.begin_process();
         *process = Some(Process::spawn(&self.name, command, &self.log)?);
         self.diary.note(format!("{} starts", self.name));
         Ok(())

@@ -4,7 +4,10 @@ use std::{
     fmt::{self, Display},
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -70,6 +73,8 @@ pub struct Scope<'s> {
 pub struct Write {
     /// The client.
     pub by: String,
+    /// The number of its process: a client that is started again has the same name.
+    pub process: u32,
     /// The time at which the proxy got it, which is when it was sent.
     pub sent: Timestamp,
     /// The request.
@@ -109,6 +114,8 @@ struct Shared {
     /// API servers were behind one address.
     clocks: Mutex<[i64; 2]>,
     writes: Mutex<Vec<Write>>,
+    /// Counts the processes of the client.
+    processes: AtomicU32,
 }
 
 impl ApiProxy {
@@ -132,6 +139,7 @@ impl ApiProxy {
             rule_changes: watch::Sender::default(),
             clocks: Mutex::default(),
             writes: Mutex::default(),
+            processes: AtomicU32::default(),
         });
         let mut carrier = JoinSet::new();
         carrier.spawn(accept(listener, acceptor(cluster)?, Arc::clone(&shared)));
@@ -185,6 +193,11 @@ impl ApiProxy {
     /// Sets by how many seconds the API server's clock is ahead, on connections of even and of odd numbers.
     pub fn set_clocks(&self, ahead: [i64; 2]) {
         *lock(&self.shared.clocks) = ahead;
+    }
+
+    /// Takes the writes from now on for those of another process.
+    pub fn begin_process(&self) {
+        self.shared.processes.fetch_add(1, Relaxed);
     }
 
     /// The writes so far, in the order in which they were sent.
@@ -359,6 +372,7 @@ impl Shared {
         let mut writes = lock(&self.writes);
         writes.push(Write {
             by: self.name.clone(),
+            process: self.processes.load(Relaxed),
             sent: Timestamp::now(),
             call: call.clone(),
             body: String::from_utf8_lossy(body).into_owned(),

@@ -16,13 +16,21 @@ fn actor(name: &'static str, fate: Fate) -> Actor {
 fn write(by: &str, sent: i64, verb: &'static str, resource: &str, name: &str, pauses: bool) -> Write {
     let call = Call { verb, resource: resource.into(), name: name.into(), ..Call::default() };
     let record = if pauses { json!("{}") } else { json!(null) };
+    let (metadata, spec) = (json!({"annotations": {PAUSED_ANNOTATION: record}}), json!({"replicas": 0}));
     Write {
         by: by.into(),
+        process: 1,
         sent: at(sent),
         call,
-        body: json!({"metadata": {"annotations": {PAUSED_ANNOTATION: record}}}).to_string(),
+        body: json!({"metadata": metadata, "spec": spec}).to_string(),
         status: Some(StatusCode::OK),
     }
+}
+
+/// A write of the Lease that gives it to a holder.
+fn lease(by: &str, sent: i64, holder: &str) -> Write {
+    let body = json!({"spec": {"holderIdentity": holder}}).to_string();
+    Write { body, ..write(by, sent, "update", "leases", "tenure-keeper", false) }
 }
 
 fn state(seconds: i64, is_paused: bool) -> OwnerState {
@@ -70,7 +78,7 @@ impl Past {
         event(&mut seen, "a", MAX_DURATION_EXCEEDED);
         event(&mut seen, "a", RUN_ENDED);
         let writes = vec![
-            write("keeper-0", renewed, "update", "leases", "tenure-keeper", false),
+            lease("keeper-0", renewed, "keeper-0"),
             write("keeper-0", paused, "patch", "deployments", "a", true),
         ];
         let actors = vec![actor("a", Fate::Paused(1))];
@@ -179,6 +187,33 @@ fn a_write_of_a_keeper_that_has_not_renewed_the_lease_in_time_is_found() {
     let mut past = Past::paused_at(11, 10);
     past.writes[1].by = "keeper-1".into();
     past.assert_broken("not the leader: patch deployments/a by keeper-1");
+}
+
+#[test]
+fn a_write_after_a_release_of_the_lease_is_none_of_the_leader() {
+    let mut past = Past::paused_at(12, 10);
+    past.writes.push(lease("keeper-0", 11, ""));
+    past.assert_broken("not the leader: patch deployments/a by keeper-0");
+    past.writes[2].status = None;
+    past.assert_broken("not the leader: patch deployments/a by keeper-0");
+    past.writes[2].sent = at(13);
+    assert_eq!(past.violations(), [""; 0]);
+}
+
+#[test]
+fn a_write_after_the_lease_was_given_to_another_is_none_of_the_leader() {
+    let mut past = Past::paused_at(11, 10);
+    past.writes[0] = lease("keeper-0", 10, "keeper-1");
+    past.assert_broken("not the leader: patch deployments/a by keeper-0");
+}
+
+#[test]
+fn a_keeper_that_was_started_again_has_to_renew_the_lease_by_itself() {
+    let mut past = Past::paused_at(11, 10);
+    past.writes[1].process = 2;
+    past.assert_broken("not the leader: patch deployments/a by keeper-0");
+    past.writes.push(Write { process: 2, ..lease("keeper-0", 11, "keeper-0") });
+    assert_eq!(past.violations(), [""; 0]);
 }
 
 #[test]
