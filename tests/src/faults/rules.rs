@@ -3,7 +3,8 @@
 //! The observer says what the API server had, by a connection that no fault reaches. The proxies say what was sent
 //! when: a decision is judged by the time at which its write was *sent*, also if the write arrives much later.
 //!
-//! - **Once**: a run is paused once. A second pause has pods of its own that are older than the ceiling.
+//! - **Once**: a run is paused once. A second pause has pods of its own that are older than the ceiling. Each pause that
+//!   was seen was made by one write, and each such write that succeeded was seen.
 //! - **Not early**: a write that pauses or deletes is sent after the deadline of the oldest pod of the run, by the clock
 //!   of the API server that is furthest behind. A workload comes back no earlier than its record says, by the same
 //!   clock. Where a run begins with its scheduling, that is by the scheduler's clock, and a beginning in the future
@@ -115,6 +116,7 @@ impl Evidence<'_> {
         for late in handled.iter().filter(|handled| self.recovery_of(handled) > RECOVERY) {
             violations.push(format!("late: {} after {:?}", late.what, self.recovery_of(late)));
         }
+        violations.extend(self.paused_again());
         violations.extend(self.by_what_has_gone());
         violations.extend(self.by_others());
         violations.extend(self.untouched());
@@ -189,6 +191,24 @@ impl Evidence<'_> {
             }
         }
         if twice.is_empty() { Ok(handled) } else { Err(twice) }
+    }
+
+    /// Pauses that were written more often than they were seen, or less: a pause of what is paused shows no other state.
+    fn paused_again(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for name in self.actors.iter().filter(|actor| actor.kind != "Pod").map(|actor| actor.name) {
+            let patches =
+                || self.writes.iter().filter(|write| is_on(write, "patch", name) && is_pause(write));
+            let written = patches().filter(|write| write.is_done()).count();
+            let unknown = patches().filter(|write| write.status.is_none()).count();
+            let seen = self.seen.pauses(name).count();
+            if !(written..=written + unknown).contains(&seen) {
+                wrong.push(format!(
+                    "twice: {name} was seen paused {seen} times, and {written} patches did it"
+                ));
+            }
+        }
+        wrong
     }
 
     /// The deletion of a pod.
@@ -294,10 +314,10 @@ fn is_on(write: &Write, verb: &str, name: &str) -> bool {
     write.call.verb == verb && write.call.name == name && write.call.subresource.is_empty()
 }
 
-/// True for a patch that writes the record of a pause.
+/// True for a patch that pauses, and writes the record of it.
 fn is_pause(write: &Write) -> bool {
     let patch: serde_json::Value = serde_json::from_str(&write.body).unwrap_or_default();
-    patch["metadata"]["annotations"][PAUSED_ANNOTATION].is_string()
+    patch["metadata"]["annotations"][PAUSED_ANNOTATION].is_string() && patch["spec"].is_object()
 }
 
 #[cfg(test)]

@@ -182,6 +182,19 @@ fn a_second_pause_without_pods_of_its_own_is_one_too_many() {
 }
 
 #[test]
+fn a_second_patch_that_pauses_what_is_paused_is_one_too_many() {
+    let mut past = Past::paused_at(11, 10);
+    past.writes.push(write("keeper-0", 12, "patch", "deployments", "a", true));
+    past.assert_broken("twice: a was seen paused 1 times, and 2 patches did it");
+    past.writes[2].status = Some(StatusCode::CONFLICT);
+    assert_eq!(past.violations(), [""; 0]);
+    past.writes[1].status = None;
+    assert_eq!(past.violations(), [""; 0], "the answer to it is unknown");
+    past.writes[1].status = Some(StatusCode::CONFLICT);
+    past.assert_broken("twice: a was seen paused 1 times, and 0 patches did it");
+}
+
+#[test]
 fn a_write_of_a_keeper_that_has_not_renewed_the_lease_in_time_is_found() {
     Past::paused_at(20, 10).assert_broken("not the leader: patch deployments/a by keeper-0");
     let mut past = Past::paused_at(11, 10);
