@@ -71,11 +71,13 @@ pub struct Fault {
     pub what: What,
 }
 
-/// The rule that tells of the moment of a blow, and the means by which it tells.
-pub(super) fn halt(moment: Moment) -> Option<(Rule, Arc<Notify>)> {
+/// The rule that tells of the moment of a blow, and the means by which it tells. The request of a process that is
+/// killed goes with it; that of a process that is stopped stays on its way.
+pub(super) fn halt(blow: Blow, moment: Moment) -> Option<(Rule, Arc<Notify>)> {
     let told = Arc::new(Notify::new());
     let (on, nth, deed) = match moment {
         Moment::Now => return None,
+        Moment::Before(on, nth) if blow == Blow::Stop => (on, nth, Deed::Detain(Arc::clone(&told))),
         Moment::Before(on, nth) => (on, nth, Deed::HaltBefore(Arc::clone(&told))),
         Moment::After(on, nth) => (on, nth, Deed::HaltAfter(Arc::clone(&told))),
     };

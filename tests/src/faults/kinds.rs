@@ -10,6 +10,27 @@ use super::{
 };
 use crate::proxy::{DRY_RUN, Deed, Match, Rule};
 
+/// The work that a fault may hold up while it lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldsUp {
+    /// None: all goes on in time.
+    Nothing,
+    /// That of the leader, until another keeper leads.
+    Leader,
+    /// All of it.
+    All,
+}
+
+impl fmt::Display for HoldsUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "nothing",
+            Self::Leader => "the leader",
+            Self::All => "all",
+        })
+    }
+}
+
 /// A kind of fault.
 #[derive(Clone, Copy)]
 pub struct Kind {
@@ -17,6 +38,8 @@ pub struct Kind {
     pub name: &'static str,
     /// The row of the fault model.
     pub row: &'static str,
+    /// The work that is held up while it lasts.
+    pub holds_up: HoldsUp,
     faults: fn(&mut Draw) -> Vec<Fault>,
 }
 
@@ -79,6 +102,9 @@ const WORK: Match = Match {
 /// Milliseconds in which a Lease doesn't run out, and in which another keeper takes it: it lasts 6 s.
 const WITHIN_LEASE: (u64, u64) = (500, 2_900);
 const PAST_LEASE: (u64, u64) = (8_100, 11_000);
+
+/// Milliseconds until long after all that is due first had to be done, where a fault doesn't hold it up.
+const PAST_ALL: (u64, u64) = (46_000, 60_000);
 
 const fn retry_after(seconds: u32) -> Deed {
     Deed::Refuse(StatusCode::TOO_MANY_REQUESTS, Some(seconds))
@@ -199,126 +225,134 @@ fn of_webhook(draw: &mut Draw, what: What) -> Vec<Fault> {
 }
 
 macro_rules! kinds {
-    ($($name:literal, $row:literal, $draw:ident => $faults:expr;)*) => {
+    ($($name:literal, $row:literal, $holds_up:ident, $draw:ident => $faults:expr;)*) => {
         /// All kinds. Rows W, K and E are of the fault model of the project; the others are faults that were found.
-        pub const ALL: &[Kind] = &[$(Kind { name: $name, row: $row, faults: |$draw| $faults }),*];
+        pub const ALL: &[Kind] =
+            &[$(Kind { name: $name, row: $row, holds_up: HoldsUp::$holds_up, faults: |$draw| $faults }),*];
     };
 }
 
 kinds! {
     // the network
-    "cut-for-moments", "K1", d => for_a_while(d, Whom::Keepers, What::Cut, (1_000, 3_500));
-    "cut-past-the-lease", "K1", d => for_a_while(d, Whom::Keepers, What::Cut, (7_000, 13_000));
-    "leader-cut-off", "K7", d => for_a_while(d, Whom::Leader, What::Cut, (8_000, 14_000));
-    "lead-lost-with-events", "K7", d => lead_lost_with_events(d);
-    "standby-cut-off", "K7", d => for_a_while(d, Whom::Standby, What::Cut, (5_000, 12_000));
-    "connections-closed-once", "K1, K2", d => once(d, What::Sever);
-    "connections-closed-again-and-again", "K1, K2", d => again(d, 5, Whom::Keepers, &What::Sever, (500, 1_500));
-    "connections-stranded", "K2, W10", d => for_a_while(d, Whom::Keepers, What::Strand, (100, 200));
-    "rolling-restart-of-api-servers", "K1", d => again(
+    "cut-for-moments", "K1", All, d => for_a_while(d, Whom::Keepers, What::Cut, (1_000, 3_500));
+    "cut-past-the-lease", "K1", All, d => for_a_while(d, Whom::Keepers, What::Cut, (7_000, 13_000));
+    "leader-cut-off", "K7", Leader, d => for_a_while(d, Whom::Leader, What::Cut, PAST_ALL);
+    "lead-lost-with-events", "K7", All, d => lead_lost_with_events(d);
+    "standby-cut-off", "K7", Nothing, d => for_a_while(d, Whom::Standby, What::Cut, PAST_ALL);
+    "connections-closed-once", "K1, K2", All, d => once(d, What::Sever);
+    "connections-closed-again-and-again", "K1, K2", All, d => again(d, 5, Whom::Keepers, &What::Sever, (500, 1_500));
+    "connections-stranded", "K2, W10", All, d => for_a_while(d, Whom::Keepers, What::Strand, (100, 200));
+    "rolling-restart-of-api-servers", "K1", All, d => again(
         d, 3, Whom::Keepers, &What::Rule(Rule::new(ALL_CALLS, Deed::Sever)), (1_500, 3_000));
-    "answers-lost-of-all-requests", "K7", d => for_a_while(
+    "answers-lost-of-all-requests", "K7", All, d => for_a_while(
         d, Whom::Leader, What::Rule(Rule::new(ALL_CALLS, Deed::HangAfterwards)), (6_000, 12_000));
-    "slow-answers", "K11", d => rule(d, WORK, Deed::Slow(Duration::from_secs(2)));
-    "slow-writes", "K6, K11", d => rule(d, CHANGES_AND_DRY_RUNS, Deed::Slow(Duration::from_secs(4)));
+    "slow-answers", "K11", All, d => rule(d, WORK, Deed::Slow(Duration::from_secs(2)));
+    "slow-writes", "K6, K11", All, d => rule(d, CHANGES_AND_DRY_RUNS, Deed::Slow(Duration::from_secs(4)));
 
     // watches
-    "queue-watch-held-back", "a ceiling that had gone", d => long_rule(d, QUEUE_WATCHES, Deed::Hold);
-    "pod-watch-held-back", "a label that had gone; K2", d => long_rule(d, POD_WATCHES, Deed::Hold);
-    "owner-watch-held-back", "K2", d => long_rule(d, OWNER_WATCHES, Deed::Hold);
-    "group-watch-held-back", "K2", d => long_rule(d, GROUP_WATCHES, Deed::Hold);
-    "all-watches-held-back", "K2", d => long_rule(d, WATCHES, Deed::Hold);
-    "queue-watch-half-open", "W10, a ceiling that had gone", d => for_a_while(
+    "queue-watch-held-back", "a ceiling that had gone", All, d => long_rule(d, QUEUE_WATCHES, Deed::Hold);
+    "pod-watch-held-back", "a label that had gone; K2", All, d => long_rule(d, POD_WATCHES, Deed::Hold);
+    "owner-watch-held-back", "K2", All, d => long_rule(d, OWNER_WATCHES, Deed::Hold);
+    "group-watch-held-back", "K2", Nothing, d => for_a_while(
+        d, Whom::Keepers, What::Rule(Rule::new(GROUP_WATCHES, Deed::Hold)), PAST_ALL);
+    "all-watches-held-back", "K2", All, d => long_rule(d, WATCHES, Deed::Hold);
+    "queue-watch-half-open", "W10, a ceiling that had gone", All, d => for_a_while(
         d, Whom::Keepers, What::Rule(Rule::new(QUEUE_WATCHES, Deed::HalfOpen)), (100, 200));
-    "pod-watch-half-open", "W10", d => for_a_while(
+    "pod-watch-half-open", "W10", All, d => for_a_while(
         d, Whom::Keepers, What::Rule(Rule::new(POD_WATCHES, Deed::HalfOpen)), (100, 200));
-    "watch-events-swallowed", "K2", d => rule(d, WATCHES, Deed::Swallow);
-    "watches-cut-in-an-event", "K2", d => some(d, WATCHES, Deed::CutWatchInEvent);
-    "watches-gone-by-event", "K3", d => once(d, What::Rule(Rule::new(WATCHES, Deed::Gone).times(20)));
-    "watches-gone-at-start", "K4", d => refused_watches(d, WATCHES, refuse(StatusCode::GONE), (13_000, 18_000));
-    "watches-refused-at-start", "K5", d => refused_watches(
+    "watch-events-swallowed", "K2", All, d => rule(d, WATCHES, Deed::Swallow);
+    "watches-cut-in-an-event", "K2", All, d => some(d, WATCHES, Deed::CutWatchInEvent);
+    "watches-gone-by-event", "K3", All, d => once(d, What::Rule(Rule::new(WATCHES, Deed::Gone).times(20)));
+    "watches-gone-at-start", "K4", All, d => refused_watches(d, WATCHES, refuse(StatusCode::GONE), (13_000, 18_000));
+    "watches-refused-at-start", "K5", All, d => refused_watches(
         d, WATCHES, refuse(StatusCode::INTERNAL_SERVER_ERROR), (13_000, 18_000));
-    "queues-forbidden", "K12, a watch that never works again", d => refused_watches(
+    "queues-forbidden", "K12, a watch that never works again", All, d => refused_watches(
         d, QUEUE_READS, refuse(StatusCode::FORBIDDEN), (13_000, 18_000));
-    "lists-refused", "K5", d => lost_watches(d, refuse(StatusCode::SERVICE_UNAVAILABLE));
-    "lists-slow", "K11, K16", d => lost_watches(d, Deed::Slow(Duration::from_secs(4)));
-    "lists-throttled", "K5", d => lost_watches(d, retry_after(2));
-    "watches-late-after-a-partition", "a ceiling lengthened in a partition", d => late_watches(d);
+    "lists-refused", "K5", All, d => lost_watches(d, refuse(StatusCode::SERVICE_UNAVAILABLE));
+    "lists-slow", "K11, K16", All, d => lost_watches(d, Deed::Slow(Duration::from_secs(4)));
+    "lists-throttled", "K5", All, d => lost_watches(d, retry_after(2));
+    "watches-late-after-a-partition", "a ceiling lengthened in a partition", All, d => late_watches(d);
 
     // reads and writes
-    "reads-fail", "K5", d => rule(d, READS, refuse(StatusCode::INTERNAL_SERVER_ERROR));
-    "reads-hang", "K6", d => rule(d, READS, Deed::Freeze);
-    "patches-conflict", "K9", d => some(d, PATCHES, refuse(StatusCode::CONFLICT));
-    "patches-conflict-by-turns", "K9", d => once(
+    "reads-fail", "K5", All, d => rule(d, READS, refuse(StatusCode::INTERNAL_SERVER_ERROR));
+    "reads-hang", "K6", All, d => rule(d, READS, Deed::Freeze);
+    "patches-conflict", "K9", All, d => some(d, PATCHES, refuse(StatusCode::CONFLICT));
+    "patches-conflict-by-turns", "K9", All, d => once(
         d, What::Rule(Rule::new(PATCHES, refuse(StatusCode::CONFLICT)).percent(50)));
-    "writes-throttled", "K5", d => rule(d, CHANGES, retry_after(1));
-    "writes-fail", "K5", d => rule(d, CHANGES, refuse(StatusCode::INTERNAL_SERVER_ERROR));
-    "writes-unavailable", "K5", d => rule(d, CHANGES_AND_DRY_RUNS, refuse(StatusCode::SERVICE_UNAVAILABLE));
-    "writes-time-out", "K5", d => rule(d, CHANGES, refuse(StatusCode::GATEWAY_TIMEOUT));
-    "writes-forbidden", "K12", d => rule(d, CHANGES_AND_DRY_RUNS, refuse(StatusCode::FORBIDDEN));
-    "write-done-and-answer-lost", "K15", d => some(d, CHANGES, Deed::LoseAnswer);
-    "write-done-and-timed-out", "K6, K15", d => some(
+    "writes-throttled", "K5", All, d => rule(d, CHANGES, retry_after(1));
+    "writes-fail", "K5", All, d => rule(d, CHANGES, refuse(StatusCode::INTERNAL_SERVER_ERROR));
+    "writes-unavailable", "K5", All, d => rule(d, CHANGES_AND_DRY_RUNS, refuse(StatusCode::SERVICE_UNAVAILABLE));
+    "writes-time-out", "K5", All, d => rule(d, CHANGES, refuse(StatusCode::GATEWAY_TIMEOUT));
+    "writes-forbidden", "K12", All, d => rule(d, CHANGES_AND_DRY_RUNS, refuse(StatusCode::FORBIDDEN));
+    "write-done-and-answer-lost", "K15", All, d => some(d, CHANGES, Deed::LoseAnswer);
+    "write-done-and-timed-out", "K6, K15", All, d => some(
         d, CHANGES, Deed::RefuseAfterwards(StatusCode::GATEWAY_TIMEOUT));
-    "write-done-and-hangs", "an event lost by a write that hangs; K6", d => some(
+    "write-done-and-hangs", "an event lost by a write that hangs; K6", All, d => some(
         d, CHANGES, Deed::HangAfterwards);
-    "write-done-late", "K7", d => {
+    "write-done-late", "K7", All, d => {
         let late = Deed::Late(d.between(4_000, 12_000));
         some(d, CHANGES, late)
     };
-    "events-forbidden", "events refused for long", d => for_a_while(
-        d, Whom::Keepers, What::Rule(Rule::new(EVENTS, refuse(StatusCode::FORBIDDEN))), (20_000, 75_000));
-    "events-fail", "K5", d => rule(d, EVENTS, refuse(StatusCode::INTERNAL_SERVER_ERROR));
-    "events-done-and-answer-lost", "K15", d => some(d, EVENTS, Deed::LoseAnswer);
-    "events-hang", "K6", d => rule(d, EVENTS, Deed::Freeze);
-    "lease-conflicts", "K9", d => rule(d, LEASES, refuse(StatusCode::CONFLICT));
-    "lease-hangs", "K7", d => for_a_while(
+    "events-forbidden", "events refused for long", Nothing, d => for_a_while(
+        d, Whom::Keepers, What::Rule(Rule::new(EVENTS, refuse(StatusCode::FORBIDDEN))), PAST_ALL);
+    "events-fail", "K5", Nothing, d => rule(d, EVENTS, refuse(StatusCode::INTERNAL_SERVER_ERROR));
+    "events-done-and-answer-lost", "K15", Nothing, d => some(d, EVENTS, Deed::LoseAnswer);
+    "events-hang", "K6", Nothing, d => for_a_while(
+        d, Whom::Keepers, What::Rule(Rule::new(EVENTS, Deed::Freeze)), PAST_ALL);
+    "lease-conflicts", "K9", All, d => rule(d, LEASES, refuse(StatusCode::CONFLICT));
+    "lease-hangs", "K7", Leader, d => for_a_while(
         d, Whom::Leader, What::Rule(Rule::new(LEASES, Deed::Freeze)), (5_000, 12_000));
-    "lease-renewed-and-answer-lost", "K7", d => for_a_while(
+    "lease-renewed-and-answer-lost", "K7", All, d => for_a_while(
         d, Whom::Leader, What::Rule(Rule::new(LEASES, Deed::LoseAnswer)), (5_000, 12_000));
-    "everything-throttled", "K5", d => rule(d, ALL_CALLS, retry_after(1));
-    "everything-fails-by-turns", "K5", d => once(
+    "everything-throttled", "K5", All, d => rule(d, ALL_CALLS, retry_after(1));
+    "everything-fails-by-turns", "K5", All, d => once(
         d, What::Rule(Rule::new(ALL_CALLS, refuse(StatusCode::INTERNAL_SERVER_ERROR)).percent(40)));
 
     // clocks
-    "clocks-apart", "clocks 8 s apart; K8", _d => clocks([0, -8]);
-    "clocks-apart-the-other-way", "clocks 8 s apart; K8", _d => clocks([-8, 0]);
-    "clock-behind", "K8", _d => clocks([-8, -8]);
-    "one-clock-ahead", "clocks 8 s apart; K8", _d => clocks([0, 8]);
-    "clock-set-back", "a clock set back; K8", d => for_a_while(
+    "clocks-apart", "clocks 8 s apart; K8", All, _d => clocks([0, -8]);
+    "clocks-apart-the-other-way", "clocks 8 s apart; K8", All, _d => clocks([-8, 0]);
+    "clock-behind", "K8", All, _d => clocks([-8, -8]);
+    "one-clock-ahead", "clocks 8 s apart; K8", All, _d => clocks([0, 8]);
+    "clock-set-back", "a clock set back; K8", All, d => for_a_while(
         d, Whom::Keepers, What::Clocks([-8, -8]), (20_000, 20_000));
 
     // processes
-    "leader-killed", "K7", d => strike(d, Whom::Leader, Blow::Kill, Moment::Now);
-    "leader-killed-before-a-write", "K15", d => struck_before(d, Blow::Kill, CHANGES);
-    "leader-killed-after-a-write", "K15", d => struck_after(d, Blow::Kill, CHANGES);
-    "leader-killed-before-an-event", "an event lost by a kill; K15", d => struck_before(d, Blow::Kill, EVENTS);
-    "leader-killed-after-an-event", "K15", d => struck_after(d, Blow::Kill, EVENTS);
-    "leader-stopped", "K7", d => for_a_while(
+    "leader-killed", "K7", Leader, d => strike(d, Whom::Leader, Blow::Kill, Moment::Now);
+    "leader-killed-before-a-write", "K15", Leader, d => struck_before(d, Blow::Kill, CHANGES);
+    "leader-killed-after-a-write", "K15", Leader, d => struck_after(d, Blow::Kill, CHANGES);
+    "leader-killed-before-an-event", "an event lost by a kill; K15", Leader, d => struck_before(d, Blow::Kill, EVENTS);
+    "leader-killed-after-an-event", "K15", Leader, d => struck_after(d, Blow::Kill, EVENTS);
+    "leader-stopped", "K7", Leader, d => for_a_while(
         d, Whom::Leader, What::Strike(Blow::Stop, Moment::Now), (3_000, 12_000));
-    "leader-stopped-before-a-write", "K7", d => struck_before(d, Blow::Stop, CHANGES);
-    "leader-stopped-after-a-write", "K7", d => struck_after(d, Blow::Stop, CHANGES);
-    "leader-terminated", "K7, W1", d => strike(d, Whom::Leader, Blow::Terminate, Moment::Now);
-    "standby-killed", "K7", d => strike(d, Whom::Standby, Blow::Kill, Moment::Now);
-    "keepers-killed", "K15", d => strike(d, Whom::Keepers, Blow::Kill, Moment::Now);
-    "keepers-stopped", "no notice after a freeze; K7", d => for_a_while(
+    "leader-stopped-before-a-write", "K7", Leader, d => struck_before(d, Blow::Stop, CHANGES);
+    "leader-stopped-and-its-write-late", "K7", Leader, d => {
+        let moment = Moment::Before(CHANGES, d.below(3));
+        for_a_while(d, Whom::Leader, What::Strike(Blow::Stop, moment), PAST_LEASE)
+    };
+    "leader-stopped-after-a-write", "K7", Leader, d => struck_after(d, Blow::Stop, CHANGES);
+    "leader-terminated", "K7, W1", Leader, d => strike(d, Whom::Leader, Blow::Terminate, Moment::Now);
+    "standby-killed", "K7", Nothing, d => for_a_while(
+        d, Whom::Standby, What::Strike(Blow::Kill, Moment::Now), PAST_ALL);
+    "keepers-killed", "K15", All, d => strike(d, Whom::Keepers, Blow::Kill, Moment::Now);
+    "keepers-stopped", "no notice after a freeze; K7", All, d => for_a_while(
         d, Whom::Keepers, What::Strike(Blow::Stop, Moment::Now), (6_000, 14_000));
-    "leader-killed-again-and-again", "K15, K19", d => {
+    "leader-killed-again-and-again", "K15, K19", Leader, d => {
         let lasts = absence(d);
         again(d, 3, Whom::Leader, &What::Strike(Blow::Kill, Moment::Now), lasts)
     };
 
     // the webhook
-    "webhook-cut-off", "W9", d => of_webhook(d, What::Cut);
-    "webhook-stranded", "W10", d => of_webhook(d, What::Strand);
-    "webhook-watches-held-back", "W10", d => of_webhook(d, What::Rule(Rule::new(WATCHES, Deed::Hold)));
-    "webhook-answered-by-errors", "W9, E4", d => of_webhook(
+    "webhook-cut-off", "W9", Nothing, d => of_webhook(d, What::Cut);
+    "webhook-stranded", "W10", Nothing, d => of_webhook(d, What::Strand);
+    "webhook-watches-held-back", "W10", Nothing, d => of_webhook(d, What::Rule(Rule::new(WATCHES, Deed::Hold)));
+    "webhook-answered-by-errors", "W9, E4", Nothing, d => of_webhook(
         d, What::Rule(Rule::new(ALL_CALLS, refuse(StatusCode::INTERNAL_SERVER_ERROR))));
-    "webhook-watches-gone", "W9", d => of_webhook(d, What::Rule(Rule::new(WATCHES, Deed::Gone).times(20)));
-    "webhook-forbidden", "W9", d => of_webhook(
+    "webhook-watches-gone", "W9", Nothing, d => of_webhook(d, What::Rule(Rule::new(WATCHES, Deed::Gone).times(20)));
+    "webhook-forbidden", "W9", Nothing, d => of_webhook(
         d, What::Rule(Rule::new(ALL_CALLS, refuse(StatusCode::FORBIDDEN))));
-    "webhook-killed", "W2, E5", d => of_webhook(d, What::Strike(Blow::Kill, Moment::Now));
-    "webhook-stopped", "W6, E4", d => of_webhook(d, What::Strike(Blow::Stop, Moment::Now));
-    "webhook-terminated", "W1, E5", d => of_webhook(d, What::Strike(Blow::Terminate, Moment::Now));
+    "webhook-killed", "W2, E5", All, d => of_webhook(d, What::Strike(Blow::Kill, Moment::Now));
+    "webhook-stopped", "W6, E4", All, d => of_webhook(d, What::Strike(Blow::Stop, Moment::Now));
+    "webhook-terminated", "W1, E5", All, d => of_webhook(d, What::Strike(Blow::Terminate, Moment::Now));
 }
 
 #[cfg(test)]
@@ -326,12 +360,28 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::faults::rules::{PROMPTLY, TAKEOVER};
 
     #[test]
     fn there_are_at_least_44_kinds_each_with_a_name_of_its_own() {
         let names: BTreeSet<&str> = ALL.iter().map(|kind| kind.name).collect();
         assert_eq!(names.len(), ALL.len());
         assert!(names.len() >= 44, "{}", names.len());
+    }
+
+    /// Otherwise a keeper that does nothing while a fault lasts would not be late.
+    #[test]
+    fn a_fault_that_holds_up_nothing_outlasts_what_is_due_in_some_plans() {
+        for holds_up in [HoldsUp::Nothing, HoldsUp::Leader] {
+            let outlasts = |kind: &&Kind| {
+                let faults = kind.faults(&mut Draw::new(kind.name, 1));
+                faults.iter().any(|fault| fault.lasts > PROMPTLY + TAKEOVER)
+            };
+            assert!(
+                ALL.iter().filter(|kind| kind.holds_up == holds_up).any(|kind| outlasts(&kind)),
+                "{holds_up}"
+            );
+        }
     }
 
     #[test]

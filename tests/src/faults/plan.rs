@@ -1,6 +1,6 @@
 //! A plan from its start to its verdict.
 
-use std::{collections::HashMap, future::pending, panic::AssertUnwindSafe, time::Duration};
+use std::{collections::HashMap, future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use futures::{
@@ -19,9 +19,9 @@ use super::{
     Diary,
     draw::Draw,
     fault::{Blow, Fault, Moment, What, Whom, halt},
-    kinds::Kind,
+    kinds::{HoldsUp, Kind},
     observer::{Observer, Seen},
-    rules::{Evidence, RECOVERY},
+    rules::{Evidence, PROMPTLY, RECOVERY, TAKEOVER},
     scene::Scene,
     servers::Server,
     webhook,
@@ -29,7 +29,7 @@ use super::{
 use crate::{
     DEADLINE, World,
     audit::Trail,
-    proxy::{ApiProxy, Write},
+    proxy::{Active, ApiProxy, Write},
 };
 
 /// The time from the beginning of a plan until all of its script would have happened without a fault.
@@ -87,6 +87,9 @@ struct Past {
     changed: Timestamp,
     /// The end of the last fault.
     healed: Timestamp,
+    /// The time until which faults held up what was due, and the time for it from then on.
+    held_up_until: Timestamp,
+    within: Duration,
     /// The settings of clocks.
     clocks: Vec<(Timestamp, [i64; 2])>,
 }
@@ -113,8 +116,15 @@ async fn play_on_keepers(world: &World, kind: Kind, seed: u64, diary: &Diary) ->
         let (changed, set) = try_join!(scene.change(), try_join_all(commit))?;
         let healed = Timestamp::now();
         diary.note("all faults are over");
-        let clocks = [stage.clocks.clone(), set.concat()].concat();
-        let past = Past { changed, healed, clocks };
+        let struck = set.iter().map(|committed| committed.struck).max().unwrap_or(healed);
+        let (held_up_until, within) = match kind.holds_up {
+            HoldsUp::Nothing => (scene.begun, PROMPTLY),
+            HoldsUp::Leader => (healed.min(struck + SignedDuration::try_from(TAKEOVER)?), PROMPTLY),
+            HoldsUp::All => (healed, RECOVERY),
+        };
+        let mut clocks = stage.clocks.clone();
+        clocks.extend(set.into_iter().flat_map(|committed| committed.clocks));
+        let past = Past { changed, healed, held_up_until, within, clocks };
         stage.settle(&scene, &past).await?;
         Ok::<_, anyhow::Error>(past)
     };
@@ -194,8 +204,8 @@ impl Stage {
         Ok(self.servers.iter().filter(is_of).collect())
     }
 
-    /// Commits a fault from its beginning to its end. Returns the settings of clocks.
-    async fn commit(&self, scene: &Scene, fault: &Fault) -> Result<Vec<(Timestamp, [i64; 2])>> {
+    /// Commits a fault from its beginning to its end.
+    async fn commit(&self, scene: &Scene, fault: &Fault) -> Result<Committed> {
         scene.until(fault.at).await;
         let servers = self.of(fault.whom).await?;
         commit(&servers, fault, &self.diary).await
@@ -232,20 +242,25 @@ impl Stage {
 }
 
 fn evidence<'p>(scene: &'p Scene, past: &'p Past, seen: &'p Seen, writes: &'p [Write]) -> Evidence<'p> {
-    let Past { changed, healed, clocks } = past;
-    Evidence { actors: &scene.actors, seen, writes, clocks, changed: *changed, healed: *healed }
+    let Past { changed, held_up_until, within, clocks, .. } = past;
+    let (changed, held_up_until, within) = (*changed, *held_up_until, *within);
+    Evidence { actors: &scene.actors, seen, writes, clocks, changed, held_up_until, within }
 }
 
-/// Commits a fault now, until its end. Returns the settings of clocks.
-pub(super) async fn commit(
-    servers: &[&Server],
-    fault: &Fault,
-    diary: &Diary,
-) -> Result<Vec<(Timestamp, [i64; 2])>> {
+/// A fault that is over.
+pub(super) struct Committed {
+    /// The time at which it had begun.
+    struck: Timestamp,
+    /// The settings of clocks.
+    clocks: Vec<(Timestamp, [i64; 2])>,
+}
+
+/// Commits a fault now, until its end.
+pub(super) async fn commit(servers: &[&Server], fault: &Fault, diary: &Diary) -> Result<Committed> {
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
     diary.note(format!("fault for {:?} on {}: {:?}", fault.lasts, names.join(", "), fault.what));
     let proxies = || servers.iter().map(|server| &server.proxy);
-    let mut clocks = Vec::new();
+    let mut committed = Committed { struck: Timestamp::now(), clocks: Vec::new() };
     match &fault.what {
         What::Rule(rule) => {
             let active: Vec<_> = proxies().map(|proxy| proxy.add(rule.clone())).collect();
@@ -261,32 +276,41 @@ pub(super) async fn commit(
         What::Sever => proxies().for_each(ApiProxy::sever),
         What::Clocks(ahead) => {
             proxies().for_each(|proxy| proxy.set_clocks(*ahead));
-            clocks.push((Timestamp::now(), *ahead));
+            committed.clocks.push((Timestamp::now(), *ahead));
             sleep(fault.lasts).await;
         }
         What::Strike(blow, moment) => {
-            join_all(servers.iter().map(|server| strike(server, *blow, *moment, diary)))
-                .await
-                .into_iter()
-                .collect::<Result<()>>()?;
+            let struck = join_all(servers.iter().map(|server| strike(server, *blow, *moment, diary))).await;
+            let detained = struck.into_iter().collect::<Result<Vec<_>>>()?;
+            committed.struck = Timestamp::now();
             sleep(fault.lasts).await;
+            // a write of a process that was stopped arrives before that goes on
+            for (proxy, active) in proxies().zip(detained) {
+                active.iter().for_each(|active| proxy.lift(active));
+            }
             try_join_all(servers.iter().map(|server| server.recover(*blow))).await?;
         }
     }
     diary.note(format!("end of the fault on {}", names.join(", ")));
-    Ok(clocks)
+    Ok(committed)
 }
 
-/// Deals a blow at its moment.
-async fn strike(server: &Server, blow: Blow, moment: Moment, diary: &Diary) -> Result<()> {
-    let Some((rule, told)) = halt(moment) else { return server.strike(blow).await };
+/// Deals a blow at its moment. Returns the rule by which a request waits for the end of the fault.
+async fn strike(server: &Server, blow: Blow, moment: Moment, diary: &Diary) -> Result<Option<Arc<Active>>> {
+    let Some((rule, told)) = halt(blow, moment) else {
+        server.strike(blow).await?;
+        return Ok(None);
+    };
     let active = server.proxy.add(rule);
     if timeout(PATIENCE, told.notified()).await.is_err() {
         diary.note("no such request has come");
     }
     server.strike(blow).await?;
+    if blow == Blow::Stop {
+        return Ok(Some(active));
+    }
     server.proxy.lift(&active);
-    Ok(())
+    Ok(None)
 }
 
 #[cfg(test)]

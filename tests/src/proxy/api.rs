@@ -336,6 +336,15 @@ impl Connection {
                 active.lifted().await;
                 forwarded.send(&self.gate).await
             }
+            Deed::Detain(halted) => {
+                halted.notify_one();
+                let (rule, gate) = (Arc::clone(&active), self.gate.clone());
+                let sending = async move {
+                    rule.lifted().await;
+                    forwarded.send_now(gate).await
+                };
+                tokio::spawn(sending).await.map_err(|_| Severed)?
+            }
             Deed::HaltAfter(halted) => {
                 let answer = forwarded.send(&self.gate).await;
                 halted.notify_one();

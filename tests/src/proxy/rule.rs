@@ -51,8 +51,10 @@ pub enum Deed {
     Late(Duration),
     /// Answers so much later.
     Slow(Duration),
-    /// Tells, and sends the request on when the rule is lifted.
+    /// Tells, and sends the request on when the rule is lifted, unless the client has given up.
     HaltBefore(Arc<Notify>),
+    /// The same, also if the client has given up.
+    Detain(Arc<Notify>),
     /// Sends the request on, tells, and answers when the rule is lifted.
     HaltAfter(Arc<Notify>),
     /// Holds back the events of a watch until the rule is lifted.

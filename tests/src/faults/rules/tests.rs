@@ -67,7 +67,8 @@ struct Past {
     writes: Vec<Write>,
     clocks: Vec<(Timestamp, [i64; 2])>,
     changed: i64,
-    healed: i64,
+    held_up_until: i64,
+    within: Duration,
 }
 
 impl Past {
@@ -82,13 +83,13 @@ impl Past {
             write("keeper-0", paused, "patch", "deployments", "a", true),
         ];
         let actors = vec![actor("a", Fate::Paused(1))];
-        Self { actors, seen, writes, clocks: Vec::new(), changed: 0, healed: 0 }
+        Self { actors, seen, writes, clocks: Vec::new(), changed: 0, held_up_until: 0, within: RECOVERY }
     }
 
     fn violations(&self) -> Vec<String> {
-        let Self { actors, seen, writes, clocks, changed, healed } = self;
-        let (changed, healed) = (at(*changed), at(*healed));
-        Evidence { actors, seen, writes, clocks, changed, healed }.violations()
+        let Self { actors, seen, writes, clocks, changed, held_up_until, within } = self;
+        let (changed, held_up_until, within) = (at(*changed), at(*held_up_until), *within);
+        Evidence { actors, seen, writes, clocks, changed, held_up_until, within }.violations()
     }
 
     #[track_caller]
@@ -152,7 +153,16 @@ fn a_pause_is_early_by_the_clock_that_is_furthest_behind() {
 fn a_pause_is_late_a_minute_after_its_deadline_and_the_last_fault() {
     let mut past = Past::paused_at(75, 74);
     past.assert_broken("late: pause 1 of a");
-    past.healed = 20;
+    past.held_up_until = 20;
+    assert_eq!(past.violations(), [""; 0]);
+}
+
+#[test]
+fn a_pause_that_waits_for_the_end_of_a_fault_that_holds_up_nothing_is_late() {
+    let mut past = Past::paused_at(50, 49);
+    past.within = PROMPTLY;
+    past.assert_broken("late: pause 1 of a after 40s");
+    past.held_up_until = 25;
     assert_eq!(past.violations(), [""; 0]);
 }
 
