@@ -4,6 +4,13 @@
 //! What a search covers: crashes and restarts, writes that arrive late, in another order or never, lost answers, reads
 //! that are old when they arrive, clocks that drift apart, a user who resumes, pauses and recreates the owner or deletes
 //! the Lease. `make model` searches further than `cargo test`.
+//!
+//! What it assumes, so that no search can find a fault in it:
+//!
+//! - A keeper checks its lead and sends a write in one step. In a process time may pass between them.
+//! - Keepers know the API server's time exactly. Their own clocks, which drift apart, are for the Lease alone.
+//! - Every read shows what the API server had when it was made. There are no watches, and so none that is behind.
+//! - There is one ceiling, which stays, and one owner at a time. No events are written.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed helper is a failed test")]
 
@@ -87,6 +94,15 @@ fn all_that_is_overdue_is_handled_after_faults_within_a_short_search() {
     let healed = Protocol { healed_at: 1, drift: 0, ..Protocol::within(14, faults) };
     let found = assert_holds(healed, Order::Long, 100_000);
     assert!(EXAMPLES.iter().all(|name| found.examples.contains(name)), "only {:?}", found.examples);
+}
+
+/// An owner that a user has created again has no record either.
+#[test]
+fn a_new_owner_is_no_example_of_a_return() {
+    let faults = Faults { crashes: 0, losses: 0, acts: 3 };
+    let never_returns = Protocol { drift: 0, ..Protocol::within(1, faults) };
+    let Found { examples, .. } = search(never_returns, Order::Short, 100_000);
+    assert!(!examples.contains(&EXAMPLES[1]), "{examples:?}");
 }
 
 #[test]

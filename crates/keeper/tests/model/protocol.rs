@@ -114,6 +114,7 @@ impl Model for Protocol {
             lease_writes: Messages::NONE,
             owner_writes: Messages::NONE,
             faults: self.faults,
+            has_returned: false,
             broken: None,
         }]
     }
@@ -228,9 +229,7 @@ impl Model for Protocol {
             Property::sometimes(EXAMPLES[0], |_, state: &State| {
                 state.owner.suspended && state.owner.record.is_some()
             }),
-            Property::sometimes(EXAMPLES[1], |_, state: &State| {
-                state.owner.record.is_none() && state.owner.version > 2 && !state.owner.set_by_user
-            }),
+            Property::sometimes(EXAMPLES[1], |_, state: &State| state.has_returned),
             Property::sometimes(EXAMPLES[2], |protocol: &Self, state: &State| {
                 state.now > protocol.healed_at.saturating_add(RECOVERY)
             }),

@@ -20,6 +20,8 @@ pub struct State {
     pub lease_writes: Messages<LeaseWrite>,
     pub owner_writes: Messages<OwnerWrite>,
     pub faults: Faults,
+    /// A return has been applied: an owner without a record may be a new one as well.
+    pub has_returned: bool,
     /// The first rule that was broken.
     pub broken: Option<Rule>,
 }

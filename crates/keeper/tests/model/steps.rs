@@ -179,6 +179,7 @@ impl State {
                 WriteKind::Pause { .. } if before.suspended => self.break_rule(Rule::PausedTwice),
                 WriteKind::Pause { .. } if !self.is_overdue() => self.break_rule(Rule::PausedEarly),
                 WriteKind::Return if before.suspended && !after.suspended => {
+                    self.has_returned = true;
                     if before.set_by_user {
                         self.break_rule(Rule::UndidUser);
                     }
