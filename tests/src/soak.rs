@@ -46,6 +46,8 @@ pub struct Soak {
 pub struct Report {
     /// The reviews that were answered.
     pub reviews: usize,
+    /// The reviews that were to be asked in the time.
+    pub expected: usize,
     /// The rotations of the certificate.
     pub rotations: u32,
     /// The restarts of replicas.
@@ -54,6 +56,13 @@ pub struct Report {
     pub kills: u32,
     /// The owners that were paused.
     pub owners: usize,
+}
+
+impl Report {
+    /// True if hardly a review was left out: the load asks less where the machine is too slow for it.
+    pub fn has_kept_its_rate(&self) -> bool {
+        self.reviews.saturating_mul(100) >= self.expected.saturating_mul(95)
+    }
 }
 
 impl Soak {
@@ -93,7 +102,7 @@ impl Soak {
         }
         line("owners paused once", owners, format!("must be {owners}, none twice"));
         line("rotations, restarts, kills", format!("{rotations}, {restarts}, {kills}"), "");
-        Ok(Report { reviews: latencies.count(), rotations, restarts, kills, owners })
+        Ok(Report { reviews: latencies.count(), expected, rotations, restarts, kills, owners })
     }
 }
 
@@ -155,4 +164,16 @@ async fn await_webhook(world: &World) -> Result<()> {
 /// The file of a certificate or key below a directory that rotates.
 fn file(directory: &Path, name: &str) -> String {
     directory.join(name).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_soak_that_asked_less_than_it_should_has_not_kept_its_rate() {
+        let report =
+            |reviews| Report { reviews, expected: 1_000, rotations: 1, restarts: 1, kills: 1, owners: 1 };
+        assert!(report(950).has_kept_its_rate() && !report(949).has_kept_its_rate());
+    }
 }

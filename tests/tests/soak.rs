@@ -40,5 +40,7 @@ async fn nothing_is_lost_in_a_long_soak() -> anyhow::Result<()> {
         restarts: seconds(20),
         kills: seconds(30),
     };
-    soak.run("soak").await.map(drop)
+    let report = soak.run("soak").await?;
+    assert!(report.has_kept_its_rate(), "{report:?}");
+    Ok(())
 }
