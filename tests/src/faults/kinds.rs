@@ -351,7 +351,7 @@ kinds! {
     "webhook-forbidden", "W9", Nothing, d => of_webhook(
         d, What::Rule(Rule::new(ALL_CALLS, refuse(StatusCode::FORBIDDEN))));
     "webhook-killed", "W2, E5", All, d => of_webhook(d, What::Strike(Blow::Kill, Moment::Now));
-    "webhook-stopped", "W6, E4", All, d => of_webhook(d, What::Strike(Blow::Stop, Moment::Now));
+    "webhook-stopped", "a webhook that stands still; E4", All, d => of_webhook(d, What::Strike(Blow::Stop, Moment::Now));
     "webhook-terminated", "W1, E5", All, d => of_webhook(d, What::Strike(Blow::Terminate, Moment::Now));
 }
 
