@@ -9,6 +9,7 @@
 
 mod added;
 mod balancer;
+mod handshakes;
 mod lifecycle;
 mod load;
 mod rendered;

@@ -9,6 +9,7 @@ use tenure_testbed::{Process, RELEASE_NAMESPACE};
 use tokio::{select, time::interval};
 
 use crate::{
+    handshakes::{Handshakes, Results},
     load::{Load, Outcome},
     world::{SECRET, V2, V3, World, stop},
 };
@@ -18,7 +19,8 @@ const REPLICAS: usize = 2;
 /// The lives of certificates in a test, and its end.
 struct Plan {
     flags: [&'static str; 4],
-    /// So many certificates and authorities must have signed or been served, after the first.
+    /// So many certificates and authorities must have been in the Secret, and so many certificates been served, after
+    /// the first.
     leaves: usize,
     authorities: usize,
     rate: u32,
@@ -30,6 +32,7 @@ struct Plan {
 /// What was seen.
 struct Seen {
     outcome: Outcome,
+    handshakes: Results,
     leaves: usize,
     authorities: usize,
     restarts: usize,
@@ -43,9 +46,13 @@ async fn rotate(world: &World, plan: &Plan, mut replicas: Vec<Process>) -> Seen 
     let restart = plan.restarts.unwrap_or(Duration::from_hours(24));
     let mut next_restart = tokio::time::interval_at(tokio::time::Instant::now() + restart, restart);
     let mut looks = interval(Duration::from_millis(250));
+    let handshakes = Handshakes::start(world);
     let secrets = Api::<Secret>::namespaced(world.cluster.client().unwrap(), RELEASE_NAMESPACE);
     let all = async {
-        while leaves.len() <= plan.leaves || authorities.len() <= plan.authorities {
+        while leaves.len() <= plan.leaves
+            || authorities.len() <= plan.authorities
+            || handshakes.served() <= plan.leaves
+        {
             select! {
                 _ = looks.tick() => {
                     // a read that fails beside so many writes is made again; only the writes count
@@ -67,11 +74,13 @@ async fn rotate(world: &World, plan: &Plan, mut replicas: Vec<Process>) -> Seen 
     };
     let in_time = tokio::time::timeout(plan.deadline, all).await;
     let outcome = load.end().await;
-    assert!(in_time.is_ok(), "{} and {} after {:?}", leaves.len(), authorities.len(), plan.deadline);
+    let handshakes = handshakes.end().await;
+    let counts = (leaves.len(), handshakes.served.len(), authorities.len());
+    assert!(in_time.is_ok(), "only {counts:?} after {:?}; failed: {:?}", plan.deadline, handshakes.failed);
     for replica in replicas {
         stop(replica).await;
     }
-    Seen { outcome, leaves: leaves.len() - 1, authorities: authorities.len() - 1, restarts }
+    Seen { outcome, handshakes, leaves: leaves.len() - 1, authorities: authorities.len() - 1, restarts }
 }
 
 async fn started(world: &World, flags: &[&str]) -> Vec<Process> {
@@ -89,6 +98,7 @@ fn assert_none_failed(seen: &Seen) {
     let Outcome { writes, failures } = &seen.outcome;
     let some: Vec<_> = failures.iter().take(5).collect();
     assert!(failures.is_empty(), "{} of {writes} failed: {some:#?}", failures.len());
+    assert!(seen.handshakes.refused.is_empty(), "not trusted: {:#?}", seen.handshakes.refused);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,8 +151,9 @@ async fn no_write_of_500_a_second_fails_in_a_hundred_rotations() {
         let begin = tokio::time::Instant::now();
         let seen = rotate(&world, &plan, replicas).await;
         println!(
-            "{} certificates, {} authorities and {} restarts in {:.0?}: {} writes, {} failed",
-            seen.leaves,
+            "{} certificates, {} served, {} authorities and {} restarts in {:.0?}: {} writes, {} failed",
+            seen.leaves + 1,
+            seen.handshakes.served.len(),
             seen.authorities,
             seen.restarts,
             begin.elapsed(),
@@ -150,5 +161,6 @@ async fn no_write_of_500_a_second_fails_in_a_hundred_rotations() {
             seen.outcome.failures.len(),
         );
         assert_none_failed(&seen);
+        assert!(seen.handshakes.failed.is_empty(), "{:#?}", seen.handshakes.failed);
     }
 }

@@ -24,6 +24,8 @@ const DRAIN: &str = "1s";
 /// An API server and a release.
 pub struct World {
     pub cluster: Cluster,
+    /// The port of the address.
+    pub port: u16,
     /// The values of the release, for `helm`.
     values: String,
     backends: Vec<Backend>,
@@ -40,7 +42,7 @@ impl World {
         let backend = |_| Backend { port: free_port().unwrap(), admin: free_port().unwrap() };
         let backends: Vec<_> = (0..replicas).map(backend).collect();
         let balancer = Balancer::start(port, backends.clone());
-        Self { cluster, values, backends, _balancer: balancer }
+        Self { cluster, port, values, backends, _balancer: balancer }
     }
 
     /// Runs `helm <verb> tenure` of the chart.
