@@ -6,6 +6,7 @@
 
 mod absences;
 mod asker;
+mod commit;
 mod diary;
 mod draw;
 pub mod fault;

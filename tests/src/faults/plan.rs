@@ -1,6 +1,6 @@
 //! A plan from its start to its verdict.
 
-use std::{collections::HashMap, future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::HashMap, future::pending, panic::AssertUnwindSafe, time::Duration};
 
 use anyhow::Result;
 use futures::{
@@ -17,8 +17,9 @@ use tokio::{
 
 use super::{
     Diary,
+    commit::{Committed, commit},
     draw::Draw,
-    fault::{Blow, Fault, Moment, What, Whom, halt},
+    fault::{Fault, What, Whom},
     kinds::{HoldsUp, Kind},
     observer::{Observer, Seen},
     rules::{Evidence, PROMPTLY, RECOVERY, TAKEOVER},
@@ -26,11 +27,7 @@ use super::{
     servers::Server,
     webhook,
 };
-use crate::{
-    DEADLINE, World,
-    audit::Trail,
-    proxy::{Active, ApiProxy, Write},
-};
+use crate::{DEADLINE, World, audit::Trail, proxy::Write};
 
 /// The time from the beginning of a plan until all of its script would have happened without a fault.
 const SCRIPT: Duration = Duration::from_secs(32);
@@ -40,9 +37,6 @@ const SAVED: Duration = Duration::from_secs(20);
 
 /// The time in which a second event or pause would come.
 const AFTERWARDS: Duration = Duration::from_secs(3);
-
-/// The longest wait for the request at which a blow is to come.
-const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The result of a plan.
 #[derive(Debug)]
@@ -245,72 +239,6 @@ fn evidence<'p>(scene: &'p Scene, past: &'p Past, seen: &'p Seen, writes: &'p [W
     let Past { changed, held_up_until, within, clocks, .. } = past;
     let (changed, held_up_until, within) = (*changed, *held_up_until, *within);
     Evidence { actors: &scene.actors, seen, writes, clocks, changed, held_up_until, within }
-}
-
-/// A fault that is over.
-pub(super) struct Committed {
-    /// The time at which it had begun.
-    struck: Timestamp,
-    /// The settings of clocks.
-    clocks: Vec<(Timestamp, [i64; 2])>,
-}
-
-/// Commits a fault now, until its end.
-pub(super) async fn commit(servers: &[&Server], fault: &Fault, diary: &Diary) -> Result<Committed> {
-    let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-    diary.note(format!("fault for {:?} on {}: {:?}", fault.lasts, names.join(", "), fault.what));
-    let proxies = || servers.iter().map(|server| &server.proxy);
-    let mut committed = Committed { struck: Timestamp::now(), clocks: Vec::new() };
-    match &fault.what {
-        What::Rule(rule) => {
-            let active: Vec<_> = proxies().map(|proxy| proxy.add(rule.clone())).collect();
-            sleep(fault.lasts).await;
-            proxies().zip(&active).for_each(|(proxy, active)| proxy.lift(active));
-        }
-        What::Cut => {
-            proxies().for_each(ApiProxy::cut);
-            sleep(fault.lasts).await;
-            proxies().for_each(ApiProxy::heal);
-        }
-        What::Strand => proxies().for_each(ApiProxy::strand),
-        What::Sever => proxies().for_each(ApiProxy::sever),
-        What::Clocks(ahead) => {
-            proxies().for_each(|proxy| proxy.set_clocks(*ahead));
-            committed.clocks.push((Timestamp::now(), *ahead));
-            sleep(fault.lasts).await;
-        }
-        What::Strike(blow, moment) => {
-            let struck = join_all(servers.iter().map(|server| strike(server, *blow, *moment, diary))).await;
-            let detained = struck.into_iter().collect::<Result<Vec<_>>>()?;
-            committed.struck = Timestamp::now();
-            sleep(fault.lasts).await;
-            // a write of a process that was stopped arrives before that goes on
-            for (proxy, active) in proxies().zip(detained) {
-                active.iter().for_each(|active| proxy.lift(active));
-            }
-            try_join_all(servers.iter().map(|server| server.recover(*blow))).await?;
-        }
-    }
-    diary.note(format!("end of the fault on {}", names.join(", ")));
-    Ok(committed)
-}
-
-/// Deals a blow at its moment. Returns the rule by which a request waits for the end of the fault.
-async fn strike(server: &Server, blow: Blow, moment: Moment, diary: &Diary) -> Result<Option<Arc<Active>>> {
-    let Some((rule, told)) = halt(blow, moment) else {
-        server.strike(blow).await?;
-        return Ok(None);
-    };
-    let active = server.proxy.add(rule);
-    if timeout(PATIENCE, told.notified()).await.is_err() {
-        diary.note("no such request has come");
-    }
-    server.strike(blow).await?;
-    if blow == Blow::Stop {
-        return Ok(Some(active));
-    }
-    server.proxy.lift(&active);
-    Ok(None)
 }
 
 #[cfg(test)]

@@ -6,12 +6,7 @@ use tenure_testbed::{eventually, free_port};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Diary,
-    asker::Asker,
-    draw::Draw,
-    kinds::Kind,
-    plan::{Outcome, commit},
-    rules::RECOVERY,
+    Diary, asker::Asker, commit::commit, draw::Draw, kinds::Kind, plan::Outcome, rules::RECOVERY,
     servers::Server,
 };
 use crate::{DEADLINE, World};

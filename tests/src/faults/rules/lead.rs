@@ -30,7 +30,7 @@ impl Evidence<'_> {
             match holder(lease).as_deref() {
                 Some("") => released = released.max(Some(lease.sent)),
                 Some(holder) if holder == write.by && lease.is_done() => {
-                    renewed = renewed.max(Some(lease.sent))
+                    renewed = renewed.max(Some(lease.sent));
                 }
                 _ => {}
             }

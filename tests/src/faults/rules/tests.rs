@@ -1,5 +1,6 @@
 use http::{Method, StatusCode};
 use serde_json::json;
+use tenure_policy::pause::{MAX_DURATION_EXCEEDED, RUN_ENDED};
 use tenure_types::paused::RequeueState;
 
 use super::*;
