@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Handshakes {
     stop: CancellationToken,
     results: Arc<Mutex<Results>>,
-    handshakes: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
 /// The results of handshakes.
@@ -57,7 +57,7 @@ impl Handshakes {
         let (stop, results) = (CancellationToken::new(), Arc::<Mutex<Results>>::default());
         let configurations = Api::all(world.cluster.client().unwrap());
         let (stopped, found, port) = (stop.clone(), Arc::clone(&results), world.port);
-        let handshakes = tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             let mut ticks = interval(BETWEEN);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             while !stopped.is_cancelled() {
@@ -65,7 +65,7 @@ impl Handshakes {
                 open_one(&configurations, port, &found).await;
             }
         });
-        Self { stop, results, handshakes }
+        Self { stop, results, task }
     }
 
     /// Counts the different certificates that were served so far.
@@ -76,7 +76,7 @@ impl Handshakes {
     /// Waits for the handshake that is under way.
     pub async fn end(self) -> Results {
         self.stop.cancel();
-        self.handshakes.await.unwrap();
+        self.task.await.unwrap();
         std::mem::take(&mut *self.results.lock().unwrap())
     }
 }
