@@ -161,8 +161,12 @@ fn the_refusal_of_an_object_names_field_and_value() {
 fn every_input_of_the_corpora_is_answered_in_time() {
     let mut faults = Vec::new();
     for parser in PARSERS {
-        let files = fs::read_dir(directory("corpus").join(parser.name));
-        for file in files.into_iter().flatten() {
+        let directory = directory("corpus").join(parser.name);
+        let mut files = fs::read_dir(&directory).into_iter().flatten().peekable();
+        if files.peek().is_none() {
+            faults.push(format!("{}: no input", directory.display()));
+        }
+        for file in files {
             let file = file.unwrap().path();
             if let Err(fault) = read(*parser, &fs::read(&file).unwrap()) {
                 faults.push(format!("{}: {fault}", file.display()));
