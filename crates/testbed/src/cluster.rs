@@ -237,7 +237,7 @@ impl Cluster {
 
     /// Takes a backup of etcd, with the API server stopped for a moment.
     pub async fn back_up(&self) -> Result<()> {
-        self.without_etcd(|data, backup| copy(data, backup)).await
+        self.without_etcd(copy).await
     }
 
     /// Puts the backup of etcd back: its data, and its revision.

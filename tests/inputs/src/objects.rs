@@ -12,6 +12,7 @@ use tenure_policy::{
     usage::UsageResources,
 };
 use tenure_types::{
+    ExtendedDuration,
     extension::Extension,
     room::PodWithRoom,
     runai::conversion::{to_v2, to_v3alpha1},
@@ -79,7 +80,7 @@ pub fn extension(input: &[u8]) -> Outcome {
         count: 0,
         total: SignedDuration::ZERO,
     };
-    let granted = read.granted().map(|granted| granted.to_signed());
+    let granted = read.granted().map(ExtendedDuration::to_signed);
     assert!(allowance.total(granted) <= max_total);
     let decision = extension::decide(&read, &RequestedRun::Going(run));
     if let Decision::Grant(time) = decision {

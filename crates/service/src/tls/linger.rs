@@ -64,13 +64,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { stream, until } = &mut *self;
-        let until = match until {
-            Some(until) => until,
-            None => {
-                ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
-                until.insert(Box::pin(sleep(LINGER)))
-            }
-        };
+        if until.is_none() {
+            ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
+        }
+        let until = until.get_or_insert_with(|| Box::pin(sleep(LINGER)));
         let mut bytes = [0; 1024];
         while until.as_mut().poll(cx).is_pending() {
             let mut unread = ReadBuf::new(&mut bytes);
