@@ -659,7 +659,8 @@ proptest! {
         let patched = patched(&response, &new);
         prop_assert_eq!(without_stamp(&patched), without_stamp(&new));
         if let Some(stamp) = stamp_of(&patched) {
-            prop_assert!(age(stamp) >= 0);
+            // clocks may differ by a minute
+            prop_assert!(age(stamp) >= -60);
         }
         prop_assert_eq!(ask(&patched), json!({"uid": UID, "allowed": true}));
     }
