@@ -216,7 +216,10 @@ impl<C: Command> Changer<C> {
 /// True if the object was changed, or replaced by a namesake, since it was read. Another uid in a patch draws 409, or
 /// 422 if it is taken for an attempt to change the uid.
 fn is_stale(error: &kube::Error) -> bool {
-    says(error, &[409], "") || says(error, &[422], "metadata.uid")
+    let kube::Error::Api(status) = error else { return false };
+    // messages begin with the object's name, which may read like a field
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 409 || (status.code == 422 && causes.any(|cause| cause.field == "metadata.uid"))
 }
 
 /// The served schema has no such field.
