@@ -34,14 +34,15 @@ const LINES: usize = 100;
 /// Pages with tables of messages.
 const WITH_MESSAGES: [&str; 2] = ["troubleshooting.md", "upgrade.md"];
 
-/// Messages of Kubernetes, and one of a policy that the chart puts together.
-const OF_OTHERS: [&str; 6] = [
+/// Messages of Kubernetes and Helm, and one of a policy that the chart puts together.
+const OF_OTHERS: [&str; 7] = [
     "conflict with \"kubectl\"",
     "failed calling webhook \"runai-queues.tenure.dev\"",
     "x509: certificate signed by unknown authority",
     "conversion webhook for scheduling.run.ai/v3alpha1, Kind=Queue failed",
     "unknown field \"spec.maxDuration\"",
     "once the pod is bound to a node",
+    "pre-delete hooks failed",
 ];
 
 fn pages() -> impl Iterator<Item = (Page, usize)> {
