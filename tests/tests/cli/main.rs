@@ -297,8 +297,9 @@ impl Watching {
         Self { child, lines, stderr }
     }
 
+    /// The next line. A watch rests for nine times as long as a look takes, and that depends on what else runs.
     async fn line(&mut self) -> String {
-        timeout(DEADLINE, self.lines.next_line()).await.unwrap().unwrap().unwrap()
+        timeout(DEADLINE * 5, self.lines.next_line()).await.unwrap().unwrap().unwrap()
     }
 
     async fn await_line(&mut self, end: &str) {
