@@ -1,9 +1,11 @@
 //! A control plane from its start to its end.
 
+mod backup;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
@@ -235,26 +237,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes a backup of etcd, with the API server stopped for a moment.
-    pub async fn back_up(&self) -> Result<()> {
-        self.without_etcd(copy).await
-    }
-
-    /// Puts the backup of etcd back: its data, and its revision.
-    pub async fn restore(&self) -> Result<()> {
-        self.without_etcd(|data, backup| copy(backup, data)).await
-    }
-
-    /// Stops the API server and etcd, does something with the directories of the data and of the backup, and starts both again.
-    async fn without_etcd(&self, act: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<()> {
-        self.stop_api_server().await?;
-        let mut process = self.etcd_process.lock().await;
-        process.kill()?;
-        act(&self.directory.join("etcd"), &self.directory.join("etcd-backup"))?;
-        *process = self.etcd.start().await?;
-        self.start_api_server().await
-    }
-
     /// Restarts kube-scheduler with a changed `KubeSchedulerConfiguration`, and waits until it is ready.
     pub async fn configure_scheduler(&self, change: impl FnOnce(&mut Value)) -> Result<()> {
         let scheduler = self.scheduler.as_ref().context("this control plane has no kube-scheduler")?;
@@ -303,17 +285,6 @@ async fn start_controllers(plan: &Plan<'_>, url: &str, config: &Config) -> Resul
     ready(&mut kwok, async || nodes::can_run_pods(client.clone()).await).await?;
     let scheduler = Scheduler { process: Mutex::new(scheduler), server, file };
     Ok((vec![kwok, manager], scheduler))
-}
-
-/// Copies a directory in place of another.
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    if to.exists() {
-        fs::remove_dir_all(to)?;
-    }
-    let status = std::process::Command::new("cp").arg("-a").args([from, to]).status();
-    let status = status.context("cannot run cp")?;
-    ensure!(status.success(), "cannot copy {} to {}", from.display(), to.display());
-    Ok(())
 }
 
 async fn read(kubeconfig: &Path) -> Result<Config> {

@@ -14,18 +14,19 @@ use tenure_index::{BatchCoverage, DuePod, Task};
 use tenure_policy::{
     config::Config,
     owners::{OwnerTable, PauseRule},
-    pause::{self, Alone, OwnerObject, PauseCandidate, PausePlan, PausedObject, ResumeCondition, Reversals},
+    pause::{self, Alone, OwnerObject, PauseCandidate, PausePlan, PausedObject, ResumeCondition},
     requeue::Backoff,
 };
 use tenure_service::call::{ApiError, persist};
 use tenure_types::{
-    paused::{ExceededCeiling, GivenNotice, OwedPause, PausedRecord},
+    paused::PausedRecord,
     projection::{Pod, WholeObject},
 };
 
 use super::{ActionResult, Conflicts, Done, Failure, Pauser, TRIES, cause, describe, is_last, json, known};
 use crate::{events::EventRecord, recent::earlier};
 
+use ended::Ended;
 use told::not_paused_again;
 pub use told::told_of_pause;
 
@@ -38,17 +39,6 @@ enum Attempt {
     Finished,
     /// Each of its pauses was undone, and it isn't paused another time. The event says so.
     Undone(Box<EventRecord>),
-}
-
-/// The part of a pause's record about the run that it ends, and about pauses before it.
-struct Ended {
-    ceiling: Option<ExceededCeiling>,
-    reversals: Reversals,
-    /// The pauses whose events may not have been written.
-    earlier: Vec<OwedPause>,
-    unannounced: bool,
-    /// A notice whose event may not have been written.
-    noticed: Option<GivenNotice>,
 }
 
 /// The parts of a pause that is about to be written.

@@ -8,12 +8,23 @@ use tenure_policy::{
     pause::{self, Announcement, OwnerObject, Reversals},
 };
 use tenure_types::{
-    paused::{ExceededCeiling, GivenNotice},
+    paused::{ExceededCeiling, GivenNotice, OwedPause},
     projection::Pod,
 };
 
-use super::{super::Pauser, Ended};
+use super::super::Pauser;
 use crate::recent::EVENT_REPAIR;
+
+/// The part of a pause's record about the run that it ends, and about pauses before it.
+pub(super) struct Ended {
+    pub(super) ceiling: Option<ExceededCeiling>,
+    pub(super) reversals: Reversals,
+    /// The pauses whose events may not have been written.
+    pub(super) earlier: Vec<OwedPause>,
+    pub(super) unannounced: bool,
+    /// A notice whose event may not have been written.
+    pub(super) noticed: Option<GivenNotice>,
+}
 
 impl Pauser {
     /// Returns the part of the record about the run that a pause ends.
