@@ -5,11 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use anyhow::{Error, Result, anyhow, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::{
-    Api, Client,
-    api::ListParams,
-    core::{ObjectList, Request},
-};
+use kube::{Api, Client, api::ListParams};
 use serde_json::Value;
 use tenure_policy::{
     expiry::Family,
@@ -27,7 +23,7 @@ use crate::{
     input::Document,
     kinds::{ResourceKind, ResourceKinds},
     list::ended::ended,
-    pages::{Pages, objects, pages},
+    pages::{Pages, objects},
     server::{Clock, explain, is_forbidden},
     target::is_segment,
     tell::{warn, with_causes},
@@ -80,16 +76,8 @@ impl ClusterReader {
 
     /// The same without all but their metadata.
     fn metadata(&self, kind: &ResourceKind, namespace: Option<&str>) -> Pages<ObjectMeta> {
-        let (client, path) =
-            (self.client.clone(), kind.api(&self.client, namespace).resource_url().to_owned());
-        // as `Api::list_metadata` asks, which reads what a user may have forged
-        let pages = pages(None, move |params| {
-            let request =
-                Request::new(path.clone()).list_metadata(&params).map_err(kube::Error::BuildRequest);
-            let client = client.clone();
-            async move { client.request::<ObjectList<Owner>>(request?).await }
-        });
-        pages.map_ok(|page| page.into_iter().map(|object| object.metadata).collect()).boxed()
+        let pages = objects(kind.metadata_api(&self.client, namespace), None);
+        pages.map_ok(|page| page.into_iter().map(|object: Owner| object.metadata).collect()).boxed()
     }
 
     /// Pods of a namespace, or of all, page by page.
