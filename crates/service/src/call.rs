@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_replaced_by_another_if_its_uid_is_refused_whatever_its_name_is() {
+    fn an_object_is_replaced_by_another_only_if_its_uid_is_refused() {
         let immutable = "Deployment.apps \"web\" is invalid: metadata.uid: Invalid value: field is immutable";
         assert!(matches!(of(422, immutable, &["metadata.uid"]), ApiError::Stale(_)));
         let full = "Deployment.apps \"metadata.uid\" is invalid: metadata.annotations: Too long";

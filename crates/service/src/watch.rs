@@ -67,8 +67,7 @@ where
     Follower::new(store, synced, Need::Optional).follow(&api, &config).await;
 }
 
-/// A store for objects that may not decode, such as those that tenants write: such an object is logged and counts as
-/// absent.
+/// A store for objects that tenants write. One that can't be decoded is logged, and counts as absent.
 #[derive(Debug)]
 pub struct TolerantStore<S>(pub S);
 

@@ -227,9 +227,9 @@ impl PlacementIndex {
         pod.queue_with(gangs.queue_and_making(pod.memberships())).or_else(lent)
     }
 
-    /// The queue of the member of a group that was scheduled first of those that name one, so that it is always the
-    /// same. One that waits lends its queue to others that wait, and to no pod that runs: users may make such pods at any
-    /// time.
+    /// The queue that a member of a group gets from the others: that of the first scheduled member that names one, so that
+    /// it is always the same. A member that waits lends its queue to others that wait, and to no pod that runs: users may
+    /// make such pods at any time.
     fn lent<'i>(&'i self, pod: &PodRecord, group: Counted<'i>) -> Option<&'i str> {
         let waits = |of: &PodRecord| of.progress == Progress::Waiting;
         let members = group.members().iter().filter_map(|uid| Some((uid, self.reader.places.get(*uid)?)));

@@ -7,14 +7,11 @@ mod runai;
 mod tensorstack;
 mod volcano;
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{
-    Resource,
-    core::{ApiResource, DynamicResourceScope, GroupVersionKind},
-};
+use kube::core::{ApiResource, GroupVersionKind};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -190,35 +187,6 @@ pub struct PodGroup {
     /// The `status`, in the format of the kind.
     #[serde(default)]
     pub status: Value,
-}
-
-impl Resource for PodGroup {
-    type DynamicType = ApiResource;
-    type Scope = DynamicResourceScope;
-
-    fn kind(of: &ApiResource) -> Cow<'_, str> {
-        of.kind.as_str().into()
-    }
-
-    fn group(of: &ApiResource) -> Cow<'_, str> {
-        of.group.as_str().into()
-    }
-
-    fn version(of: &ApiResource) -> Cow<'_, str> {
-        of.version.as_str().into()
-    }
-
-    fn plural(of: &ApiResource) -> Cow<'_, str> {
-        of.plural.as_str().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
 }
 
 fn text(value: &Value) -> Option<String> {

@@ -15,7 +15,7 @@ use super::{
     Event, Namespace, Node, Owner, Pod, PodDisruptionBudget, RunaiQueueObject, RunaiQueueV2Object,
     TensorstackQueueObject, WholeObject,
 };
-use crate::{room::PodWithRoom, runai, tensorstack};
+use crate::{podgroup::PodGroup, room::PodWithRoom, runai, tensorstack};
 
 /// Implements `Resource` for a projection: it is the same resource as the type that it is a projection of.
 macro_rules! projection_of {
@@ -112,3 +112,4 @@ macro_rules! of_any_kind {
 
 of_any_kind!(Owner, metadata_only: true);
 of_any_kind!(WholeObject, metadata_only: false);
+of_any_kind!(PodGroup, metadata_only: false);

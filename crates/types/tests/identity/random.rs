@@ -23,7 +23,7 @@ const ANNOTATIONS: [&str; SPEC_ANNOTATIONS.len() + 5] = [
     keys::QUEUE_FROM_V3ALPHA1_ANNOTATION,
 ];
 
-/// Those that only v3alpha1 has, and both floors.
+/// The annotations of the fields that only v3alpha1 has, and of both floors.
 const SPEC: [&str; SPEC_ANNOTATIONS.len() + 2] = [
     "preemptMinRuntime",
     "reclaimMinRuntime",

@@ -182,7 +182,8 @@ impl Truster {
         }
     }
 
-    /// Returns the state of the bundle in the object. An object that doesn't have it gets it if `scope`, which is asked right before the write, covers it.
+    /// Returns the state of the bundle in the object. An object without it gets it if `scope` covers that: it is asked right
+    /// before the write.
     ///
     /// # Errors
     /// If the object can't be read or written now.
