@@ -132,6 +132,14 @@ fn long_rule(draw: &mut Draw, on: Match, deed: Deed) -> Vec<Fault> {
     for_a_while(draw, Whom::Keepers, What::Rule(Rule::new(on, deed)), (13_000, 18_000))
 }
 
+/// Watches of PodGroups that are held back once they have shown the gang. Earlier, a keeper may still wait for the end of a
+/// short watch that is to confirm what it knows, and acts on nothing when that end doesn't come.
+fn held_group_watches(draw: &mut Draw) -> Vec<Fault> {
+    let (at, lasts) = (draw.between(3_500, 6_000), draw.between(PAST_ALL.0, PAST_ALL.1));
+    let what = What::Rule(Rule::new(GROUP_WATCHES, Deed::Hold));
+    vec![Fault { at, lasts, whom: Whom::Keepers, what }]
+}
+
 /// A deed to a few requests of a kind, all of them within the fault.
 fn some(draw: &mut Draw, on: Match, deed: Deed) -> Vec<Fault> {
     let rule = Rule::new(on, deed).after(draw.below(3)).times(1 + draw.below(3));
@@ -253,8 +261,7 @@ kinds! {
     "queue-watch-held-back", "a ceiling that had gone", All, d => long_rule(d, QUEUE_WATCHES, Deed::Hold);
     "pod-watch-held-back", "a label that had gone; K2", All, d => long_rule(d, POD_WATCHES, Deed::Hold);
     "owner-watch-held-back", "K2", All, d => long_rule(d, OWNER_WATCHES, Deed::Hold);
-    "group-watch-held-back", "K2", Nothing, d => for_a_while(
-        d, Whom::Keepers, What::Rule(Rule::new(GROUP_WATCHES, Deed::Hold)), PAST_ALL);
+    "group-watch-held-back", "K2", Nothing, d => held_group_watches(d);
     "all-watches-held-back", "K2", All, d => long_rule(d, WATCHES, Deed::Hold);
     "queue-watch-half-open", "W10, a ceiling that had gone", All, d => for_a_while(
         d, Whom::Keepers, What::Rule(Rule::new(QUEUE_WATCHES, Deed::HalfOpen)), (100, 200));
