@@ -3,8 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::{Api, Resource, api::ListParams, core::Request};
 use serde::Deserialize;
+use tokio::time::timeout;
 
-use super::failure::Failure;
+use super::{PATIENCE, failure::Failure};
 
 /// A list, of which only the version is read: an object that can't be read must not hide it.
 #[derive(Deserialize)]
@@ -16,14 +17,16 @@ struct VersionedList {
 /// version that lies ahead shows none of the changes until then, and doesn't say so.
 ///
 /// # Errors
-/// If the API server doesn't answer, or if it is at an earlier version: etcd was restored from a backup.
+/// If the API server doesn't answer in time, or if it is at an earlier version: etcd was restored from a backup.
 pub(super) async fn look_back<K>(api: &Api<K>, watched: &str) -> Result<bool, Failure>
 where
     K: Resource + Clone,
 {
     let request = Request::new(api.resource_url()).list(&ListParams::default().limit(1));
     let request = request.map_err(|error| Failure::Begin(kube::Error::BuildRequest(error)))?;
-    let now = match api.clone().into_client().request::<VersionedList>(request).await {
+    // on a connection that has died the answer never comes
+    let answer = timeout(PATIENCE, api.clone().into_client().request::<VersionedList>(request)).await;
+    let now = match answer.map_err(|_| Failure::Silent)? {
         Ok(list) => list.metadata.resource_version.unwrap_or_default(),
         // the watch says what is wrong
         Err(kube::Error::Api(_)) => return Ok(false),

@@ -236,6 +236,22 @@ async fn a_version_that_cannot_be_asked_for_delays_no_watch() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_version_that_is_never_told_delays_a_watch_by_seconds_alone() {
+    let server = Server::new(vec![
+        Answer::List(&["a"]),
+        Answer::Watch(vec![(1_000, added("b"))], 1_000),
+        Answer::Watch(Vec::new(), 3_600_000),
+        Answer::At("7"),
+        Answer::Watch(Vec::new(), 1_000),
+        Answer::Watch(Vec::new(), 50_000),
+    ]);
+    let (freshness, _, _tasks) = followed(&server).await;
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(freshness.unconfirmed(None, BOUND), None);
+    assert_eq!(server.requests(), [None, Some(50), None, None, Some(1), Some(50)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_of_a_version_that_is_too_old_lists_again() {
     let server = Server::new(vec![
         Answer::List(&["a"]),
