@@ -132,10 +132,7 @@ impl ExtensionController {
                 format!("{MOST_PENDING} other requests for this workload wait for approval: no more may"),
             ),
             Decision::Await(message) => json!({"state": "Pending", "message": message}),
-            Decision::Grant(_) if !self.is_up_to_date(&run).await? => return Ok(()),
-            Decision::Grant(_) => json!({
-                "state": "Granted", "granted": extension.spec.duration, "by": KEEPER, "at": at(now), "message": null,
-            }),
+            Decision::Grant(_) => return self.grant(extension, &run).await,
             Decision::Deny(why) => deny(why),
             Decision::End if state == ExtensionState::Granted => {
                 let status = ExtensionStatus { state: Some(ExtensionState::Used), ..status_of(extension) };
@@ -146,6 +143,22 @@ impl ExtensionController {
             }
             Decision::End => json!({"state": "Expired", "by": KEEPER, "at": at(now), "message": message}),
         };
+        self.write(extension, &status).await
+    }
+
+    /// Grants an extension. Of several for a workload, only one is granted at a time, since each is judged by what those before
+    /// it were granted.
+    async fn grant(&self, extension: &Extension, run: &RequestedRun) -> Result<(), ApiError> {
+        let Some(_turn) = self.open.take_turn(extension) else { return Ok(()) };
+        if !self.is_up_to_date(run).await? {
+            return Ok(());
+        }
+        let is_granted = matches!(extension::decide(extension, &self.run_of(extension)), Decision::Grant(_));
+        if !is_granted {
+            return Ok(());
+        }
+        let (granted, at) = (&extension.spec.duration, at(self.clock.now()));
+        let status = json!({"state": "Granted", "granted": granted, "by": KEEPER, "at": at, "message": null});
         self.write(extension, &status).await
     }
 

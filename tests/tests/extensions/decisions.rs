@@ -1,5 +1,6 @@
 //! What is granted, by whom, and what is denied.
 
+use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tenure_testbed::eventually;
@@ -8,7 +9,7 @@ use tenure_tests::{
     workloads::{Namespace, runai_queue},
 };
 
-use crate::{announced, await_end, await_state, decision, extension, job, queue, world};
+use crate::{announced, await_end, await_state, decision, extension, is_waiting, job, queue, world};
 
 const ADMIN: &str = "admin";
 
@@ -82,6 +83,24 @@ async fn a_run_is_extended_up_to_a_total_at_once_and_up_to_another_by_approval()
     await_end(&namespace, &job, end + hours(2)).await;
     namespace.delete(&second).await;
     await_end(&namespace, &job, end + hours(1) + SignedDuration::from_mins(30)).await;
+}
+
+#[tokio::test]
+async fn of_several_requests_at_once_no_more_is_granted_without_approval_than_of_one_after_the_other() {
+    let namespace = Namespace::new(world().await).await;
+    namespace.apply(&queue("at-once", "1h", json!({"autoApprove": "2h", "maxTotal": "9h"}))).await;
+    let job = namespace.create(&job(&namespace, "train", "at-once")).await;
+    namespace.await_running(1).await;
+    let requests: Vec<_> = (0..6).map(|number| extension(&job, &format!("of-{number}"), "1h")).collect();
+    let requests = join_all(requests.iter().map(|request| namespace.create(request))).await;
+    let decided = async || {
+        let states = join_all(requests.iter().map(|request| namespace.field(request, "status"))).await;
+        let of = |state: &str| states.iter().filter(|status| status["state"] == state).count();
+        let waiting = states.iter().filter(|status| is_waiting(status, "Pending")).count();
+        Ok((of("Granted") + waiting == requests.len()).then(|| of("Granted")))
+    };
+    let granted = eventually("all requests to be decided", DEADLINE, decided).await.unwrap();
+    assert_eq!(granted, 2);
 }
 
 #[tokio::test]

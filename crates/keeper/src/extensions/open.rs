@@ -47,6 +47,21 @@ struct Opened {
     /// The namespace that had the last turn.
     last: String,
     pending: usize,
+    /// The workloads to which time is being granted, with their namespaces.
+    granting: HashSet<(String, String)>,
+}
+
+/// The turn of a workload to be granted time, until it is dropped.
+#[derive(Debug)]
+pub struct GrantTurn {
+    open: OpenExtensions,
+    workload: (String, String),
+}
+
+impl Drop for GrantTurn {
+    fn drop(&mut self) {
+        self.open.0.lock().granting.remove(&self.workload);
+    }
 }
 
 #[derive(Debug)]
@@ -118,6 +133,13 @@ impl OpenExtensions {
         namespace(&extension).clone_into(&mut open.last);
         open.insert(Open { is_handled: true, ..taken });
         Some((extension, slot))
+    }
+
+    /// Takes the turn of the workload of an extension; none while another extension of it has the turn.
+    pub fn take_turn(&self, extension: &Extension) -> Option<GrantTurn> {
+        let workload = (namespace(extension).to_owned(), extension.spec.target.uid.clone());
+        let is_free = self.0.lock().granting.insert(workload.clone());
+        is_free.then(|| GrantTurn { open: self.clone(), workload })
     }
 
     /// Gives an extension back that was taken, and that it took so long to look at. It is due again after a while or, if it
