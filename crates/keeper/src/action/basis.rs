@@ -9,8 +9,16 @@ use tenure_types::projection::Pod;
 use super::{ActionResult, Done, Pauser};
 
 impl Pauser {
+    /// Returns the result in place of a pause or a deletion that isn't due any more by what the watches have shown since it was
+    /// compared, or is [held back](Self::held_back). To be asked right before the write.
+    pub(super) fn called_off(&self, task: Task, due: &DuePod, pod: &Pod) -> Option<Done> {
+        let is_due = || task != Task::Expire || self.is_due_as_it_is(task, due, pod);
+        let changed = || put_off("what it rests on has just changed", BatchCoverage::First);
+        self.held_back(task, due).or_else(|| (!is_due()).then(changed))
+    }
+
     /// Returns the result in place of a pause or a deletion that isn't due by the clock that the last answer has set, or
-    /// must wait for the watches. To be asked right before the write.
+    /// must wait for the watches.
     pub(super) fn held_back(&self, task: Task, due: &DuePod) -> Option<Done> {
         if !matches!(task, Task::Expire | Task::Evict) {
             return None;

@@ -51,10 +51,10 @@ impl Pauser {
         // nothing is left afterwards that says what is owed
         if self.objects.would_delete_pod(&due.namespace, &due.name).await.is_ok() {
             self.events.tell_first(std::mem::take(&mut events)).await;
-            // that may have taken a moment
-            if let Some(done) = self.goes_on(task, due, pod).await? {
-                return Ok(done);
-            }
+        }
+        // that may have taken a while, above all if it failed
+        if let Some(done) = self.goes_on(task, due, pod).await? {
+            return Ok(done);
         }
         let ending = self.usage.ending(task, [due.uid], self.clock.now());
         match self.objects.delete_pod(&due.namespace, &due.name, uid).await {
@@ -76,10 +76,14 @@ impl Pauser {
 
     /// Returns the result in place of the end of a run that goes on, or must wait.
     async fn goes_on(&self, task: Task, due: &DuePod, pod: &Pod) -> Result<Option<Done>, ApiError> {
-        if let Some(done) = self.held_back(task, due) {
+        if let Some(done) = self.called_off(task, due, pod) {
             return Ok(Some(done));
         }
-        Ok(self.is_extended(task, due, pod).await?.then(Done::extended))
+        if self.is_extended(task, due, pod).await? {
+            return Ok(Some(Done::extended()));
+        }
+        // a list may have taken a while
+        Ok(self.called_off(task, due, pod))
     }
 
     /// Returns the events of the deletion of a pod. They have the time of the deadline, which is the same for each keeper
@@ -159,9 +163,9 @@ impl Pauser {
         }));
         if self.objects.would_delete_owner(&due.namespace, owner).await.is_ok() {
             self.events.tell_first(std::mem::take(&mut events)).await;
-            if let Some(done) = self.goes_on(Task::Expire, due, pod).await? {
-                return Ok(done);
-            }
+        }
+        if let Some(done) = self.goes_on(Task::Expire, due, pod).await? {
+            return Ok(done);
         }
         let ending = self.ending_below(Task::Expire, known);
         match self.objects.delete_owner(&due.namespace, owner, resource_version).await {

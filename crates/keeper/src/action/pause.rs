@@ -142,7 +142,7 @@ impl Pauser {
             let why = "its queue doesn't wait for pods to be ready any more";
             return Ok(Attempt::Done(Done::nothing(why, BatchCoverage::All)));
         };
-        if let Some(done) = self.held_back(why.0, due) {
+        if let Some(done) = self.called_off(why.0, due, why.1) {
             return Ok(Attempt::Done(done));
         }
         let ending = self.ending_below(why.0, &known);
@@ -164,7 +164,7 @@ impl Pauser {
         if !is_retry && let Some(attempt) = self.take_turn(why, due).await? {
             return Ok(attempt);
         }
-        if let Some(done) = self.held_back(why.0, due) {
+        if let Some(done) = self.called_off(why.0, due, why.1) {
             return Ok(Attempt::Done(done));
         }
         let noticed = self.ended(why, due, OwnerObject(object)).noticed;
@@ -183,6 +183,9 @@ impl Pauser {
             // each write takes its turn
             if number > 0 {
                 self.await_turn().await;
+                if let Some(done) = self.called_off(why.0, due, why.1) {
+                    return Ok(done);
+                }
             }
             match self.apply(plan, due, (owner, ended), rule, object).await {
                 Err(Failure::Pause { source: ApiError::UnknownField(_), .. }) => {}

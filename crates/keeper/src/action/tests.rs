@@ -41,6 +41,8 @@ struct State {
     /// The time that a list of extensions takes, and the times at which one began.
     listing: Duration,
     listed: Vec<Instant>,
+    /// The time that the dry run of a deletion takes.
+    dry_run: Duration,
     /// The time at which the Deployment was last read, and the times from there to each of its patches.
     read: Option<Instant>,
     gaps: Vec<Duration>,
@@ -67,7 +69,8 @@ impl Server {
             (SET, object("apps/v1", "ReplicaSet", "web-1", of("Deployment", "web"), replicas)),
             (POD, pod),
         ];
-        let (refused, refusals, reads, changes, listing, listed, read, gaps) = Default::default();
+        let (refused, refusals, reads, changes, listing, listed, dry_run) = Default::default();
+        let (read, gaps) = Default::default();
         let objects = objects.into();
         Self(Arc::new(Mutex::new(State {
             objects,
@@ -77,6 +80,7 @@ impl Server {
             changes,
             listing,
             listed,
+            dry_run,
             read,
             gaps,
         })))
@@ -112,7 +116,7 @@ impl Server {
             async move {
                 let (parts, body) = request.into_parts();
                 let body = body.collect_bytes().await.unwrap();
-                let takes = server.0.lock().note(&parts.method, parts.uri.path());
+                let takes = server.0.lock().note(&parts.method, &parts.uri);
                 tokio::time::sleep(takes).await;
                 let (status, body) = server.0.lock().answer(&parts.method, &parts.uri, &body);
                 let response = Response::builder().status(status).header("content-type", "application/json");
@@ -125,7 +129,11 @@ impl Server {
 
 impl State {
     /// Notes a request; returns the time that it takes.
-    fn note(&mut self, method: &Method, path: &str) -> Duration {
+    fn note(&mut self, method: &Method, uri: &Uri) -> Duration {
+        let path = uri.path();
+        if is_dry_run(uri) {
+            return self.dry_run;
+        }
         if path.ends_with("/extensions") {
             self.listed.push(Instant::now());
             return self.listing;
@@ -161,9 +169,7 @@ impl State {
         }
         match *method {
             Method::PATCH => json_patch::merge(state, &serde_json::from_slice(body).unwrap()),
-            Method::DELETE if uri.query().is_some_and(|query| query.contains("dryRun=All")) => {
-                return (200, state.clone());
-            }
+            Method::DELETE if is_dry_run(uri) => return (200, state.clone()),
             Method::DELETE if state["kind"] != "Pod" => {
                 let options: Value = serde_json::from_slice(body).unwrap();
                 let (conditions, metadata) = (&options["preconditions"], &state["metadata"]);
@@ -179,6 +185,10 @@ impl State {
         self.changes.push(format!("{method} {object}"));
         (200, state.clone())
     }
+}
+
+fn is_dry_run(uri: &Uri) -> bool {
+    uri.query().is_some_and(|query| query.contains("dryRun=All"))
 }
 
 /// Returns an object or, of a list, the item whose name the query selects.
@@ -464,6 +474,21 @@ async fn by_a_queue_that_has_changed_since_it_was_judged_nothing_is_paused() {
     pauser.queues.forget();
     pauser.cluster.with(|index| index.apply_tensorstack("demo", &serde_json::from_value(demo).unwrap()));
     assert_eq!(act(&pauser, &server, 0).await, saw("paused Deployment", &["PATCH deployments/web"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_queue_is_lengthened_while_a_dry_run_hangs_goes_on() {
+    let server = Server::new();
+    server.merge(POD, &json!({"metadata": {"ownerReferences": null}}));
+    server.0.lock().dry_run = Duration::from_mins(1);
+    let pauser = pauser(&server);
+    let lengthened = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let longer = serde_json::from_value(json!({"maxDuration": "9000h"})).unwrap();
+        pauser.cluster.with(|index| index.apply_tensorstack("demo", &longer));
+    };
+    let (acted, ()) = tokio::join!(act(&pauser, &server, 0), lengthened);
+    assert_eq!(acted, saw("put off: what it rests on has just changed", &[]));
 }
 
 #[tokio::test(start_paused = true)]
