@@ -17,7 +17,10 @@ use kube::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_policy::kueue::Lookup;
-use tenure_service::call::{ApiError, call};
+use tenure_service::{
+    call::{ApiError, call},
+    pages::PageSize,
+};
 use tenure_types::{
     extension::Extension,
     keys,
@@ -32,9 +35,6 @@ use owners::could_exist;
 
 /// The most Workloads of one job that are listed: there is one, but any user may create others.
 const MOST_WORKLOADS: u32 = 500;
-
-/// The extensions that are listed at a time: any user may create many.
-const EXTENSIONS_A_PAGE: u32 = 500;
 
 /// The longest time for which Kueue goes unseen when it is installed later.
 const KUEUE_IS_LOOKED_FOR_AFTER: Duration = Duration::from_secs(10);
@@ -162,18 +162,20 @@ impl ObjectClient {
     /// The granted extensions of a namespace; none where the cluster doesn't have the kind.
     pub async fn granted_extensions(&self, namespace: &str) -> Result<Vec<Extension>, ApiError> {
         let api: Api<Tolerant<Extension>> = Api::namespaced(self.client.clone(), namespace);
-        let (mut granted, mut token) = (Vec::new(), None);
+        let (mut granted, mut page, mut pages) = (Vec::new(), ListParams::default(), PageSize::default());
         loop {
-            let mut page = ListParams::default().limit(EXTENSIONS_A_PAGE);
-            page.continue_token = token;
-            let list = match call(api.list(&page)).await {
+            page.limit = Some(pages.objects());
+            let (mut is_too_large, list) = (false, api.list(&page));
+            let list = async { list.await.inspect_err(|error| is_too_large = pages.shrink_after(error)) };
+            let list = match call(list).await {
+                Err(_) if is_too_large => continue,
                 Err(ApiError::NotFound) => return Ok(granted),
                 list => list?,
             };
             let readable = list.items.into_iter().filter_map(|guard| guard.0.ok());
             granted.extend(readable.filter(|extension| extension.granted().is_some()).map(slim));
-            token = list.metadata.continue_.filter(|token| !token.is_empty());
-            if token.is_none() {
+            page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
+            if page.continue_token.is_none() {
                 return Ok(granted);
             }
         }
