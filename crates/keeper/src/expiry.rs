@@ -47,6 +47,7 @@ impl ExpiryController {
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
         let lost = || {
             self.cluster.with(CeilingIndex::release_all);
+            self.metrics.in_flight(0);
             self.cluster.outbox.interrupted();
         };
         lead.work(shutdown, async || self.work(shutdown).await, lost).await;

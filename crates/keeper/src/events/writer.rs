@@ -69,7 +69,10 @@ impl EventWriter {
     async fn write(&self, waiting: WaitingEvent, slot: TakenSlot) {
         self.limit.until_ready().await;
         let result = slot.watch(self.events.write(&waiting.event, self.clock.now())).await;
-        self.left.end(&waiting.event);
+        // the event of a deletion that a lost lead has stopped is kept until this keeper leads again
+        if !matches!(result, Err(ApiError::NotLeading)) {
+            self.left.end(&waiting.event);
+        }
         let settled = self.queue.settle(waiting, &result);
         if matches!(settled, Settled::Again) {
             slot.trouble();

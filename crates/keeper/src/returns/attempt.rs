@@ -134,6 +134,9 @@ impl Requeuer {
             // it may have been applied all the same
             Err(error) if error.is_open() => {
                 let found: WholeObject = persist(async || self.objects.get(namespace, owner).await).await?;
+                if found.metadata.uid.as_deref() != Some(&owner.uid) {
+                    return Err(ApiError::NotFound);
+                }
                 let record = pause::record_on(&found.metadata);
                 let is_done = match back {
                     Return::Deactivate => record.as_ref().is_some_and(pause::is_deactivation),
