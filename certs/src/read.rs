@@ -20,6 +20,8 @@ pub struct Certificate {
     pub validity: Validity,
     /// The DNS names and IP addresses of a server, sorted.
     pub names: Vec<String>,
+    /// True if it may sign others.
+    pub is_authority: bool,
     /// The distinguished name of its owner, DER.
     pub subject: Vec<u8>,
     /// The distinguished name of the authority that signed it, DER.
@@ -54,6 +56,7 @@ impl Certificate {
         Some(Self {
             validity: Validity { from: time(validity.not_before)?, until: time(validity.not_after)? },
             names,
+            is_authority: x509.is_ca(),
             subject: x509.subject().as_raw().to_owned(),
             issuer: x509.issuer().as_raw().to_owned(),
             public_key: x509.public_key().raw.to_owned(),

@@ -43,7 +43,11 @@ impl Held {
         let pair = |[certificate, key]: [&str; 2]| {
             Some(Pair { certificate: text(certificate)?, key: text(key)? }).filter(Pair::matches)
         };
-        let authority = |keys| pair(keys).filter(|pair| Authority::from_pair(pair).is_ok());
+        // nothing trusts what another certificate has signed
+        let may_sign = |pair: &Pair| {
+            Certificate::read(pair.certificate.as_bytes()).is_some_and(|read| read.is_authority)
+        };
+        let authority = |keys| pair(keys).filter(|pair| may_sign(pair) && Authority::from_pair(pair).is_ok());
         let certificates = |key| text(key).map(|pem| blocks(&pem)).unwrap_or_default();
         let mut held = Self {
             current: authority(CURRENT),
@@ -83,8 +87,9 @@ impl Held {
 
     /// Returns the authorities that are to be trusted, PEM.
     pub fn bundle(&self) -> String {
-        let signing = self.current.iter().chain(&self.next).map(|pair| &*pair.certificate);
-        signing.chain(self.previous.iter().map(String::as_str)).collect()
+        // a file that an admin wrote may lack its last line break
+        let signing = self.current.iter().chain(&self.next).flat_map(|pair| blocks(&pair.certificate));
+        signing.chain(self.previous.iter().cloned()).collect()
     }
 
     /// Returns what steps depend on. The certificate to serve should have these names.

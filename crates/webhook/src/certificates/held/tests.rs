@@ -88,6 +88,24 @@ fn a_pair_whose_key_is_of_another_certificate_or_none_counts_as_missing() {
 }
 
 #[test]
+fn an_authority_that_may_not_sign_counts_as_missing() {
+    let mut data = after(&Held::default(), RenewalStep::Begin, 0).data();
+    for (from, to) in [("tls.crt", "ca.crt"), ("tls.key", "ca.key")] {
+        let file = data[from].clone();
+        data.insert(to.into(), file);
+    }
+    assert_eq!(Held::of(&data).authority(), None);
+}
+
+#[test]
+fn authorities_are_trusted_one_by_one_where_a_file_has_no_last_line_break() {
+    let first = after(&Held::default(), RenewalStep::Begin, 0);
+    let mut data = after(&first, RenewalStep::AddNext, 400).data();
+    data.get_mut("ca.crt").unwrap().0.pop_if(|last| *last == b'\n').unwrap();
+    assert_eq!(count(&Held::of(&data).bundle()), 2);
+}
+
+#[test]
 fn an_authority_that_can_no_longer_sign_is_trusted_until_it_has_ended() {
     let first = after(&Held::default(), RenewalStep::Begin, 0);
     let both = after(&first, RenewalStep::AddNext, 400);
