@@ -88,7 +88,12 @@ async fn apply(
     let bytes = tokio::fs::read(file).await.with_context(flag)?;
     let mut patch: Value = serde_json::from_slice(&bytes).with_context(flag)?;
     let definition = serde_json::to_value(definitions.get(DEFINITION).await?)?;
-    if restores && lost_its_conversion(&definition) {
+    let is_lost = lost_its_conversion(&definition);
+    ensure!(
+        restores || !is_lost,
+        "its conversion was turned off, as an uninstall does: to turn it on again, restart the webhook (kubectl rollout restart)"
+    );
+    if is_lost {
         let conversion =
             json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": REVIEW_VERSIONS}});
         merge(&mut patch, &json!({"spec": {"conversion": conversion}}));
