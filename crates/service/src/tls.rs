@@ -29,6 +29,7 @@ use tracing::info;
 use crate::{
     address::ListenAddress,
     callers::{AnyClient, ClientCa, ClientChain},
+    open_files,
     readiness::ProcessReadiness,
     validity::CertificateEnds,
 };
@@ -107,6 +108,7 @@ impl TlsArgs {
         readiness: ProcessReadiness,
         shutdown: CancellationToken,
     ) -> anyhow::Result<()> {
+        open_files::raise();
         let Self { listen, tls_cert_file, tls_key_file, tls_reload_interval, drain_delay } = self;
         let clients: Arc<dyn ClientCertVerifier> =
             if authorities.is_empty() { Arc::new(NoClientAuth) } else { AnyClient::new() };
