@@ -65,7 +65,7 @@ fn replicas(objects: &[Value]) -> Option<u64> {
 #[tokio::test]
 async fn each_set_of_values_makes_what_it_needs_and_the_api_server_accepts_it() {
     let rights = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"];
-    let elects = ["Lease", "Role", "RoleBinding"];
+    let elects = ["Role", "RoleBinding"];
     let cluster = shared().await;
     let (mut documents, mut objects) = (Vec::new(), 0);
     for (name, values, more) in [

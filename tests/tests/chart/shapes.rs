@@ -72,8 +72,7 @@ impl Shape {
             ("ValidatingAdmissionPolicyBinding", 4),
             ("ConfigMap", 1 + own),
             ("FlowSchema", 2),
-            // which an uninstall removes, and the right to it
-            ("Lease", 1 + own),
+            ("Lease", own),
             ("Role", 1 + own),
             ("RoleBinding", 1 + own),
             ("Deployment", 1 + usize::from(self.in_cluster)),
