@@ -89,7 +89,7 @@ impl UsageArgs {
         let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), namespace);
         let map = maps.get_opt(name).await.map_err(explain)?.ok_or_else(|| {
             anyhow!(
-                "there is no ConfigMap {name} in namespace {namespace}: install the chart with usage.enabled=true, or name the right one with --tenure-namespace and --usage-config-map"
+                "there is no ConfigMap {name} in namespace {namespace}: install the chart with usage.enabled=true and without keeper.dryRun, or name the right one with --tenure-namespace and --usage-config-map"
             )
         })?;
         let text = map.data.as_ref().and_then(|data| data.get(USAGE_KEY));
