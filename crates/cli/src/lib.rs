@@ -1,4 +1,4 @@
-//! The kubectl plugin: which workloads are in a queue and when their time is over, and how one that was paused goes on.
+//! The kubectl plugin: lists workloads with the ends of their runs, resumes and extends them, and explains decisions.
 
 mod activate;
 mod age;

@@ -185,8 +185,8 @@ impl<R: Reader> ClusterModel<R> {
         }
     }
 
-    /// Adds or updates a Workload of Kueue's; says whether it is or was paused, since others change all the time. What it is
-    /// of owns it, and isn't above it: it bears no copy of a record.
+    /// Adds or updates a Kueue Workload. Returns true if it is or was paused: all others change often and don't matter.
+    /// Its job owns it, but copies no annotations to it, so a record on it is its own.
     pub fn apply_workload(&mut self, source: u16, metadata: &ObjectMeta) -> bool {
         let Some(uid) = metadata.uid.as_deref().map(Uid::of) else { return false };
         let root = kueue::known_as(metadata).map_or(uid, |of| Uid::of(&of.uid));

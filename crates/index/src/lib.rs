@@ -1,5 +1,6 @@
-//! The cluster as seen: compact records of queues and pods, and when each pod's ceiling is reached. Plain
-//! synchronous code, so that it is tested without a server.
+//! One model of the cluster, [`ClusterModel`], with two readers: [`CeilingIndex`], the deadlines that the keeper acts
+//! on, and [`PlacementIndex`], the pods by node from which the webhook answers. [`UsageLedger`] counts what runs have
+//! used. Plain synchronous code, so that it is tested without a server.
 
 mod ceilings;
 mod cluster;

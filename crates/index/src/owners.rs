@@ -33,7 +33,7 @@ pub struct OwnerRecord {
     pub controller: Option<Controller>,
     /// The workload's own ceiling.
     pub own: Option<Box<Own>>,
-    /// Which of the watches has seen it.
+    /// The number of the watch that has seen it.
     pub source: u16,
 }
 

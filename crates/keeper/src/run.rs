@@ -39,7 +39,7 @@ use crate::{
     status::Statuses,
     stores::{GroupStore, watches},
 };
-use work::Parts;
+use work::Handles;
 
 /// The time for pauses in flight after a signal to end.
 const GRACE: Duration = Duration::from_secs(20);
@@ -65,13 +65,13 @@ impl Args {
         let (configure, config) = Configure::new(config, cluster.clone());
         let configured = reload.follow(move |config| configure.apply(config));
         let gate = FreshnessGate::new(&readiness, &lead, self.max_watch_staleness);
-        let parts = self.parts(client, (cluster.clone(), clock, gate), config, metrics);
-        UsageMetrics::register(registry, parts.usage.clone(), cluster.clone());
-        State::register(registry, cluster.clone(), parts.clock.clone(), lead.clone(), &parts.metrics);
+        let handles = self.handles(client, (cluster.clone(), clock, gate), config, metrics);
+        UsageMetrics::register(registry, handles.usage.clone(), cluster.clone());
+        State::register(registry, cluster.clone(), handles.clock.clone(), lead.clone(), &handles.metrics);
         let admin = self.admin.clone().serve(readiness.clone(), metrics_page).await?;
-        let followed = self.follow(&parts, &lead, &readiness);
-        let queues = self.queues(&parts);
-        let work = parts.work(scope, queues, self.runai_queue_version, self.threadiness);
+        let followed = self.follow(&handles, &lead, &readiness);
+        let queues = self.queues(&handles);
+        let work = handles.work(scope, queues, self.runai_queue_version, self.threadiness);
         let everything = async |shutdown: CancellationToken| {
             let known = async {
                 readiness.ready().await;
@@ -110,15 +110,15 @@ impl Args {
         Ok(Scope { priority_threshold, schedulers, exempt_namespaces })
     }
 
-    fn parts(
+    fn handles(
         &self,
         client: Client,
         (cluster, clock, gate): (ClusterState, ServerClock, FreshnessGate),
         config: Current,
         metrics: Metrics,
-    ) -> Parts {
+    ) -> Handles {
         let usage_namespace = self.leader.namespace().unwrap_or_else(|| client.default_namespace().into());
-        Parts {
+        Handles {
             client,
             gate,
             cluster,
@@ -135,19 +135,19 @@ impl Args {
         }
     }
 
-    fn queues(&self, parts: &Parts) -> QueueReader {
+    fn queues(&self, handles: &Handles) -> QueueReader {
         let namespace = self.t9k_system_namespace.clone();
-        QueueReader::new(parts.client.clone(), &parts.cluster, self.runai_queue_version, namespace)
+        QueueReader::new(handles.client.clone(), &handles.cluster, self.runai_queue_version, namespace)
     }
 
     /// Follows all objects and the kinds of owners, and measures the API server's clock. Never ends.
     fn follow(
         &self,
-        parts: &Parts,
+        handles: &Handles,
         lead: &Leadership,
         readiness: &ProcessReadiness,
     ) -> impl Future<Output = ()> + use<> {
-        let Parts { client, cluster, clock, config, metrics, statuses, extensions, .. } = parts;
+        let Handles { client, cluster, clock, config, metrics, statuses, extensions, .. } = handles;
         let synced = readiness.awaiting("the API server's clock");
         let measured = clock.clone().measure(client.clone(), synced);
         let watches = watches(

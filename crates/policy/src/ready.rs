@@ -104,7 +104,8 @@ struct Lacked {
 }
 
 impl RunMemory {
-    /// Records whether enough pods are ready, and whether enough are or were.
+    /// Records the readiness of the run: `is_ready` if enough pods are ready now, `was_ready` if enough are or
+    /// have been.
     pub fn note(&mut self, is_ready: bool, was_ready: bool) {
         self.was_ready |= is_ready || was_ready;
         if let Some(lacked) = self.lacked.as_mut().filter(|_| is_ready) {

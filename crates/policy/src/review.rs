@@ -24,7 +24,7 @@ use crate::{
 
 use object::{PriorityClass, annotated_spec, carried_spec, decode, in_v2, resource, spec, text, tolerations};
 
-/// A tree of values takes twenty times the memory of its JSON.
+/// The largest JSON, in bytes, that is read as a tree of values: a tree takes twenty times the memory of its JSON.
 const LARGEST_VALUE: usize = 256 * 1024;
 
 /// Stands for the whole object where a field is named.

@@ -39,7 +39,7 @@ pub struct Args {
     #[command(flatten, next_help_heading = "Cluster")]
     pub(crate) client: ClientArgs,
 
-    /// The namespace in which tensorstack queues count
+    /// The namespace in which queues of T9k count
     #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system", help_heading = "Cluster")]
     pub(crate) t9k_system_namespace: String,
 

@@ -1,4 +1,4 @@
-//! Which callers a route answers: with a certificate authority, only those that have a certificate of it.
+//! The callers that a route answers: with a certificate authority, only those that have a certificate of it.
 //!
 //! Nothing of another call is read but its headers: it takes no turn and no memory.
 

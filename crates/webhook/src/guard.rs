@@ -31,7 +31,7 @@ use crate::{
 pub use http::router;
 use subject::{PodRemoval, operation};
 
-/// Keeps schedulers and those who drain nodes from ending a pod's run too early. Clones are one.
+/// Keeps schedulers and drains from ending a pod's run too early. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Guard {
     /// All pods and what protects them.
@@ -93,7 +93,7 @@ impl Guard {
         Self { placement, queues, clock, readiness, permits, settings, told }
     }
 
-    /// Goes by other floors from now on, and guards against others.
+    /// Replaces the floors, and the users that it guards against.
     pub fn configure(&self, floors: Floors, guarded: Guarded) {
         *self.settings.write() = Settings { floors, guarded };
     }

@@ -35,10 +35,10 @@ pub const MAX_BODY_BYTES: usize = 7 * 1024 * 1024;
 /// turn, unread. So that many large bodies can't fill the memory, and those of ordinary size never wait.
 const LARGE_IN_FLIGHT: usize = 16 * MAX_BODY_BYTES;
 
-/// Ten times an ordinary review.
+/// The size from which a request waits its turn, in bytes: ten times an ordinary review.
 pub(crate) const LARGE_BYTES: u64 = 64 * 1024;
 
-/// For a client that doesn't send what it announced, and for a turn.
+/// The longest time for a request, its turn and its body included.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Context {

@@ -36,7 +36,7 @@ use crate::{
 pub use http::router;
 use lookup::Lookups;
 
-/// Whether owners are answered.
+/// The settings of answers to owners.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct OwnerArgs {
     /// Answer the creation of owners, such as Jobs, on POST /owners: those that ask for a longer run than the ceiling of

@@ -160,17 +160,17 @@ impl JsonPatch {
 }
 
 impl<'b> Outgoing<'b> {
-    /// Yes.
+    /// Admits the request.
     pub fn admit(request: &'b Request<'_>, warnings: Vec<String>) -> Self {
         Self::of(&request.uid, None, None, warnings)
     }
 
-    /// Yes, if it is changed so.
+    /// Admits the request, with a patch.
     pub fn patch(request: &'b Request<'_>, patch: Option<&Patch>, warnings: Vec<String>) -> Self {
         Self::of(&request.uid, None, patch.and_then(JsonPatch::of), warnings)
     }
 
-    /// No, as the API server itself would say it: 422 with a cause for each field.
+    /// Refuses the request as the API server would: 422 with a cause for each field.
     pub fn refuse(
         request: &'b Request<'_>,
         name: &str,
@@ -181,19 +181,19 @@ impl<'b> Outgoing<'b> {
         Self::of(&request.uid, Some(status), None, warnings)
     }
 
-    /// No, because a review of so many bytes isn't read.
+    /// Refuses a review that is too large to be read.
     pub fn too_large(uid: &'b str, bytes: u64) -> Self {
         Self::of(uid, Some(too_large(bytes)), None, Vec::new())
     }
 
-    /// Yes, because a review of so many bytes isn't read. `text` says what that means.
+    /// Admits a review that is too large to be read, with a warning. `text` says what that means.
     pub fn admit_unread(uid: &'b str, bytes: u64, text: &str) -> Self {
         let warning =
             format!("{text}: its review takes {bytes} bytes, and no more than {MAX_BODY_BYTES} are read");
         Self::of(uid, None, None, vec![warning])
     }
 
-    /// Not now, because of what protects a pod.
+    /// Refuses a deletion or eviction with 429: the pod is still protected.
     pub fn later(request: &'b Request<'_>, pod: &str, message: String, retry_after: i32) -> Self {
         Self::of(&request.uid, Some(too_early(pod, message, retry_after)), None, Vec::new())
     }

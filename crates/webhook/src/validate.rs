@@ -183,7 +183,7 @@ impl Validator {
         Findings { warnings, ..Findings::default() }
     }
 
-    /// Has something asked of all that is known of running workloads.
+    /// Calls `ask` with the known running workloads.
     fn knowing<T>(
         &self,
         queues: &Inheritance<'_>,

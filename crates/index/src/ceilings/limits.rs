@@ -80,7 +80,7 @@ pub fn ready_until(
         pod.started?;
     }
     let lacking =
-        if standing.is_grouped { lacking } else { NotReady::of(Shape::alone(), &[pod.standing()], None) };
+        if standing.is_grouped { lacking } else { NotReady::of(Shape::alone(), &[pod.live_pod()], None) };
     let (at, cause) = rules.deadline(lacking?)?;
     // pods may name any queue: counters have only queues that exist
     let queue = if limits.is_some() { queue.clone() } else { ArcStr::new() };

@@ -104,7 +104,7 @@ impl ManagedPod {
     }
 
     /// The pod as a part of its workload.
-    pub fn standing(&self) -> LivePod {
+    pub fn live_pod(&self) -> LivePod {
         let Clocks { created, started } = self.clocks();
         LivePod { subgroup: 0, created, scheduled: started, readiness: self.readiness.get() }
     }

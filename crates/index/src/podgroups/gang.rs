@@ -271,7 +271,7 @@ impl Gang {
         }
         // pods that were replaced took room before those that are there
         let start = in_time(self.shown.first_scheduled).into_iter().chain(self.start).min();
-        let pods: Vec<_> = live(&self.members, members).map(|pod| pod.standing(pod.number(shape))).collect();
+        let pods: Vec<_> = live(&self.members, members).map(|pod| pod.live_pod(pod.number(shape))).collect();
         NotReady::of(shape, &pods, start)
     }
 

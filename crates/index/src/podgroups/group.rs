@@ -10,7 +10,7 @@ use tenure_types::{
 
 use crate::{interner::Interner, names::Names, own::Bearer, times::Milliseconds};
 
-/// Which `PodGroup`. Pods name it, whether or not it is there.
+/// The kind, namespace and name of a `PodGroup`, which may not exist.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKey {
     pub kind: PodGroupKind,

@@ -77,7 +77,7 @@ impl Member {
     }
 
     /// The member as a part of its group, in the subgroup of this number.
-    pub fn standing(&self, subgroup: usize) -> LivePod {
+    pub fn live_pod(&self, subgroup: usize) -> LivePod {
         let readiness = self.readiness.get();
         LivePod { subgroup, created: self.created(), scheduled: self.scheduled(), readiness }
     }

@@ -70,7 +70,7 @@ pub struct Counted<'g> {
     group: &'g GroupRecord,
 }
 
-/// Which group, as long as nothing changes: cheaper to look up than its names.
+/// The identity of a group until the index changes: cheaper to look up than its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GangId(*const Gang);
 
@@ -133,7 +133,7 @@ impl Gangs {
         self.members.get(&uid).map(|member| Arc::clone(&member.of))
     }
 
-    /// Returns the facts about a pod that the groups add which it names.
+    /// Returns the facts that the groups of a pod add to it.
     pub fn of(&self, memberships: &[Membership]) -> OfGroups {
         let mut of = OfGroups::default();
         for (_, gang, group) in self.existing(memberships).rev() {

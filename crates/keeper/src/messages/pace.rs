@@ -1,4 +1,4 @@
-//! How fast messages are tried: several at a time, and after a failure one at a time, at growing intervals.
+//! The pace of messages: several at a time, and after a failure one at a time, at growing intervals.
 
 use std::{
     hash::{BuildHasher, RandomState},

@@ -1,4 +1,4 @@
-//! The work of the leader.
+//! Runs the controllers while this keeper leads.
 
 use futures::future::OptionFuture;
 use tenure_service::leadership::{Election, Leadership};
@@ -10,7 +10,7 @@ use crate::{
     stamps::Stamps, status::Reporter, terminations::Terminations,
 };
 
-/// The work of the leader.
+/// The controllers that run while this keeper leads.
 pub struct Work {
     pub expiry: ExpiryController,
     pub events: EventWriter,

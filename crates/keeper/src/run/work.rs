@@ -1,4 +1,4 @@
-//! The parts of the work of the leader.
+//! Builds the controllers of the leader from their shared handles.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -36,8 +36,8 @@ use crate::{
 /// The most events of one pause: the limit of events is so many times that of pauses.
 const EVENTS_PER_WRITE: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
 
-/// The handles that all parts of the leader's work share.
-pub struct Parts {
+/// The handles that the controllers of the leader share.
+pub struct Handles {
     pub client: Client,
     pub gate: FreshnessGate,
     pub cluster: ClusterState,
@@ -55,7 +55,7 @@ pub struct Parts {
     pub usage_record: (String, String),
 }
 
-impl Parts {
+impl Handles {
     /// Builds the work of the leader, each part of it with limits of its own, so that none holds up another.
     pub fn work(
         self,

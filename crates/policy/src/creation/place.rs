@@ -1,4 +1,4 @@
-//! What names the queue of a pod.
+//! The labels and annotations that name the queue of a pod.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

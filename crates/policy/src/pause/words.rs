@@ -207,7 +207,7 @@ pub enum AtEnd {
 }
 
 impl AtEnd {
-    /// What was done to a paused workload.
+    /// Returns the action on a paused workload.
     pub fn of(record: &PausedRecord, state: &RequeueState) -> Self {
         state.requeue_at.map_or(Self::Paused, |at| Self::Requeued(at.duration_since(record.at)))
     }
