@@ -200,6 +200,10 @@ impl UsageLedger {
 
     /// All that has stopped by the time of a version is counted, after a gap too.
     fn moved(&mut self, seen: SeenRun, at: SeenAt) {
+        // the next keeper must see this change again: its removal comes next, and needs what was known before
+        if self.live.get(&seen.uid).is_some_and(LiveRun::is_about_to_go) {
+            return;
+        }
         let before = self.counted_until().unwrap_or(Timestamp::MIN);
         let stopped = seen.run.and_then(|run| run.stopped).unwrap_or(Timestamp::MIN);
         let at = at.change.max(stopped).max(before).min(at.now);

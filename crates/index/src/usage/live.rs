@@ -116,6 +116,11 @@ impl LiveRun {
         self.terminating().is_some()
     }
 
+    /// True if its grace period was cut to nothing, as right before the pod is removed.
+    pub fn is_about_to_go(&self) -> bool {
+        self.terminating().is_some_and(|of| of.until <= of.asked && of.until < of.latest)
+    }
+
     /// Takes what has changed. What a `PodGroup` has said of the queue stays when that group is gone.
     pub fn update(&mut self, run: &PodRun, place: Option<RunPlace>) {
         self.started = run.started.as_millisecond();

@@ -548,6 +548,22 @@ fn play(steps: &[Step]) -> (UsageLedger, Model) {
     (keeper.ledger.unwrap(), model)
 }
 
+#[test]
+fn a_run_counts_to_its_end_though_a_keeper_is_killed_right_before_the_pod_is_removed() {
+    let steps = [
+        Step::Bind,
+        Step::Delete(0, 1),
+        Step::Wait(1),
+        Step::See(2),
+        Step::Remove(0),
+        Step::See(1),
+        Step::Save,
+        Step::Kill,
+    ];
+    let (ledger, _) = play(&steps);
+    assert_eq!(seconds(&ledger, "pod-1"), [(UsageEnd::Deleted, 3)]);
+}
+
 proptest! {
     #[test]
     fn each_run_counts_once_with_its_end_whatever_happens_to_keepers(steps in steps(false)) {
