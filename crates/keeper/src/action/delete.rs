@@ -49,11 +49,9 @@ impl Pauser {
         }
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         // nothing is left afterwards that says what is owed
-        if self.objects.would_delete_pod(&due.namespace, &due.name).await.is_ok() {
-            self.events.tell_first(std::mem::take(&mut events)).await;
-        }
-        // that may have taken a while, above all if it failed
-        if let Some(done) = self.goes_on(task, due, pod).await? {
+        let would_delete = self.objects.would_delete_pod(&due.namespace, &due.name).await;
+        let goes_on = self.goes_on_after(would_delete, &mut events, (task, due, pod)).await?;
+        if let Some(done) = goes_on {
             return Ok(done);
         }
         let ending = self.usage.ending(task, [due.uid], self.clock.now());
@@ -84,6 +82,22 @@ impl Pauser {
         }
         // a list may have taken a while
         Ok(self.called_off(task, due, pod))
+    }
+
+    /// Writes the events of a deletion that a dry run has allowed, and returns the result in place of the end of a run that goes
+    /// on: both may have taken a while, above all a dry run that failed.
+    async fn goes_on_after(
+        &self,
+        would_delete: Result<(), ApiError>,
+        events: &mut Vec<EventRecord>,
+        (task, due, pod): (Task, &DuePod, &Pod),
+    ) -> Result<Option<Done>, ApiError> {
+        if would_delete.is_err() {
+            // another writer may keep changing the owner: no list comes between its reading and the write
+            return Ok(self.called_off(task, due, pod));
+        }
+        self.events.tell_first(std::mem::take(events)).await;
+        self.goes_on(task, due, pod).await
     }
 
     /// Returns the events of the deletion of a pod. They have the time of the deadline, which is the same for each keeper
@@ -161,10 +175,9 @@ impl Pauser {
             end: Some(end),
             ..event("", pause::approaching(end, &due.queue, &known.object, AtEnd::OwnerDeleted))
         }));
-        if self.objects.would_delete_owner(&due.namespace, owner).await.is_ok() {
-            self.events.tell_first(std::mem::take(&mut events)).await;
-        }
-        if let Some(done) = self.goes_on(Task::Expire, due, pod).await? {
+        let would_delete = self.objects.would_delete_owner(&due.namespace, owner).await;
+        let goes_on = self.goes_on_after(would_delete, &mut events, (Task::Expire, due, pod)).await?;
+        if let Some(done) = goes_on {
             return Ok(done);
         }
         let ending = self.ending_below(Task::Expire, known);
