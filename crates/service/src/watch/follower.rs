@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use failure::{Failure, Trouble};
-use restored::look_back;
+use restored::{ask_for_version, look_back};
 
 use super::{Store, TIMEOUT_SECONDS};
 use crate::{freshness::WatchFreshness, log::with_causes, pages::PageSize, readiness::Awaited};
@@ -67,6 +67,8 @@ pub struct Follower<S, Key> {
     failures: u8,
     /// True if the last watch didn't end by its time: the API server may have been restored from a backup since.
     is_cut: bool,
+    /// True if the API server didn't have the kind at last.
+    is_missing: bool,
 }
 
 impl<S, Key: Eq + Hash> Follower<S, Key> {
@@ -82,6 +84,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
             trouble: Trouble::None,
             failures: 0,
             is_cut: false,
+            is_missing: false,
         }
     }
 
@@ -129,6 +132,10 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
         S: Store<K, Key = Key>,
     {
         let asked = Instant::now();
+        if self.is_missing {
+            // all acts wait for this answer, and a list may take any time
+            ask_for_version(api).await?;
+        }
         self.listed.clear();
         self.store.begin();
         let mut page = ListParams {
@@ -153,7 +160,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
             self.store.retain(&std::mem::take(&mut self.listed));
             self.synced.done();
             self.failures = 0;
-            self.is_cut = false;
+            (self.is_cut, self.is_missing) = (false, false);
             self.freshness.confirm(asked);
             self.works();
             return Ok(version);
@@ -276,6 +283,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
         S: Store<K, Key = Key>,
     {
         self.store.retain(&HashSet::new());
+        self.is_missing = true;
         self.synced.done();
         self.freshness.confirm(asked);
         let was = std::mem::replace(&mut self.trouble, Trouble::Missing);

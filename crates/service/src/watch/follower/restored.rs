@@ -1,4 +1,4 @@
-//! Etcd that was restored from a backup.
+//! The version of the API server, by which etcd that was restored from a backup is known.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::{Api, Resource, api::ListParams, core::Request};
@@ -13,24 +13,36 @@ struct VersionedList {
     metadata: ListMeta,
 }
 
-/// Looks at the API server's version before a watch goes on from one that it has seen; false if it wasn't told. A watch from a
-/// version that lies ahead shows none of the changes until then, and doesn't say so.
+/// Asks for the API server's version of a kind.
 ///
 /// # Errors
-/// If the API server doesn't answer in time, or if it is at an earlier version: etcd was restored from a backup.
-pub(super) async fn look_back<K>(api: &Api<K>, watched: &str) -> Result<bool, Failure>
+/// If the API server doesn't answer soon: on a connection that has died silently the answer never comes.
+pub(super) async fn ask_for_version<K>(api: &Api<K>) -> Result<String, Failure>
 where
     K: Resource + Clone,
 {
     let request = Request::new(api.resource_url()).list(&ListParams::default().limit(1));
     let request = request.map_err(|error| Failure::Begin(kube::Error::BuildRequest(error)))?;
-    // on a connection that has died the answer never comes
     let answer = timeout(PATIENCE, api.clone().into_client().request::<VersionedList>(request)).await;
-    let now = match answer.map_err(|_| Failure::Silent)? {
-        Ok(list) => list.metadata.resource_version.unwrap_or_default(),
+    let list = answer.map_err(|_| Failure::Silent)?.map_err(Failure::List)?;
+    Ok(list.metadata.resource_version.unwrap_or_default())
+}
+
+/// Looks at the API server's version before a watch goes on from one that it has seen; false if it wasn't told. A watch from a
+/// version that lies ahead shows none of the changes until then, and doesn't say so.
+///
+/// # Errors
+/// If the API server doesn't answer soon, or if it is at an earlier version: etcd was restored from a backup.
+pub(super) async fn look_back<K>(api: &Api<K>, watched: &str) -> Result<bool, Failure>
+where
+    K: Resource + Clone,
+{
+    let now = match ask_for_version(api).await {
+        Ok(now) => now,
         // the watch says what is wrong
-        Err(kube::Error::Api(_)) => return Ok(false),
-        Err(error) => return Err(Failure::Begin(error)),
+        Err(Failure::List(kube::Error::Api(_))) => return Ok(false),
+        Err(Failure::List(error)) => return Err(Failure::Begin(error)),
+        Err(failure) => return Err(failure),
     };
     // of one resource, versions can be compared as numbers
     match (now.parse::<u128>(), watched.parse::<u128>()) {

@@ -242,13 +242,13 @@ async fn a_version_that_is_never_told_delays_a_watch_by_seconds_alone() {
         Answer::Watch(vec![(1_000, added("b"))], 1_000),
         Answer::Watch(Vec::new(), 3_600_000),
         Answer::At("7"),
-        Answer::Watch(Vec::new(), 1_000),
+        Answer::Watch(Vec::new(), 3_000),
         Answer::Watch(Vec::new(), 50_000),
     ]);
     let (freshness, _, _tasks) = followed(&server).await;
-    sleep(Duration::from_secs(10)).await;
+    sleep(Duration::from_secs(12)).await;
     assert_eq!(freshness.unconfirmed(None, BOUND), None);
-    assert_eq!(server.requests(), [None, Some(50), None, None, Some(1), Some(50)]);
+    assert_eq!(server.requests(), [None, Some(50), None, None, Some(3), Some(50)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -270,6 +270,14 @@ async fn a_kind_that_the_api_server_does_not_have_is_confirmed_too() {
     let (freshness, _, _tasks) = followed(&server).await;
     sleep(Duration::from_mins(1)).await;
     assert!(confirmed(&freshness).await < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_missing_is_confirmed_within_seconds_although_a_connection_has_died() {
+    let server =
+        Server::new(vec![Answer::Status(404), Answer::Watch(Vec::new(), 3_600_000), Answer::Status(404)]);
+    let (freshness, _, _tasks) = followed(&server).await;
+    assert!(confirmed(&freshness).await < Duration::from_secs(6));
 }
 
 #[tokio::test(start_paused = true)]
