@@ -132,7 +132,7 @@ fn long_rule(draw: &mut Draw, on: Match, deed: Deed) -> Vec<Fault> {
     for_a_while(draw, Whom::Keepers, What::Rule(Rule::new(on, deed)), (13_000, 18_000))
 }
 
-/// Watches of PodGroups that are held back once they have shown the gang. Earlier, a keeper may still wait for the end of a
+/// Watches of `PodGroup`s that are held back once they have shown the gang. Earlier, a keeper may still wait for the end of a
 /// short watch that is to confirm what it knows, and acts on nothing when that end doesn't come.
 fn held_group_watches(draw: &mut Draw) -> Vec<Fault> {
     let (at, lasts) = (draw.between(3_500, 6_000), draw.between(PAST_ALL.0, PAST_ALL.1));
