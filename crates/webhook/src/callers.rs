@@ -1,4 +1,4 @@
-//! The callers that a route answers: with a certificate authority, only those that have a certificate of it.
+//! The callers that a route answers. If it has a certificate authority, they need a certificate of that authority.
 //!
 //! Nothing of another call is read but its headers: it takes no turn and no memory.
 

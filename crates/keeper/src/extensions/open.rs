@@ -48,14 +48,14 @@ struct Opened {
     last: String,
     pending: usize,
     /// The workloads to which time is being granted, with their namespaces.
-    granting: HashSet<(String, String)>,
+    granting: HashSet<(String, Uid)>,
 }
 
 /// The turn of a workload to be granted time, until it is dropped.
 #[derive(Debug)]
 pub struct GrantTurn {
     open: OpenExtensions,
-    workload: (String, String),
+    workload: (String, Uid),
 }
 
 impl Drop for GrantTurn {
@@ -137,7 +137,7 @@ impl OpenExtensions {
 
     /// Takes the turn of the workload of an extension; none while another extension of it has the turn.
     pub fn take_turn(&self, extension: &Extension) -> Option<GrantTurn> {
-        let workload = (namespace(extension).to_owned(), extension.spec.target.uid.clone());
+        let workload = (namespace(extension).to_owned(), target(extension));
         let is_free = self.0.lock().granting.insert(workload.clone());
         is_free.then(|| GrantTurn { open: self.clone(), workload })
     }
@@ -182,7 +182,7 @@ impl OpenExtensions {
         let open = self.0.lock();
         let of_namespace = open.due.get(namespace(extension)).into_iter().flatten();
         let others = of_namespace.filter_map(|(_, uid)| open.by_uid.get(uid)).filter(|other| {
-            other.extension.spec.target.uid == extension.spec.target.uid
+            target(&other.extension) == target(extension)
                 && other.extension.status.is_some()
                 && is_pending(&other.extension)
         });
@@ -220,6 +220,11 @@ impl OpenExtensions {
 
 fn uid(extension: &Extension) -> Uid {
     Uid::of(extension.metadata.uid.as_deref().unwrap_or_default())
+}
+
+/// The workload that an extension names. Users write its uid: capitals make it no other one.
+fn target(extension: &Extension) -> Uid {
+    Uid::of(&extension.spec.target.uid)
 }
 
 fn namespace(extension: &Extension) -> &str {

@@ -136,3 +136,15 @@ fn of_an_extension_only_what_decisions_need_is_kept() {
     large.metadata.finalizers = Some(vec!["x".repeat(100_000)]);
     assert_eq!(slim(large), pending("a", 0));
 }
+
+#[test]
+fn one_extension_of_a_workload_has_the_turn_however_its_uid_is_written() {
+    let open = OpenExtensions::default();
+    let of = |namespace: &str, uid: &str| extension(namespace, 0, uid, &Value::Null);
+    let uid = "0a1b2c3d-0000-4def-8123-456789abcdef";
+    let turn = open.take_turn(&of("a", uid));
+    assert!(turn.is_some() && open.take_turn(&of("a", &uid.to_uppercase())).is_none());
+    assert!(open.take_turn(&of("b", uid)).is_some(), "another namespace can't hold it up");
+    drop(turn);
+    assert!(open.take_turn(&of("a", uid)).is_some());
+}
