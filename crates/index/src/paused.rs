@@ -2,7 +2,10 @@
 
 mod owner;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    time::Duration,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -11,11 +14,13 @@ use tenure_policy::{
     pause::{self, Return},
 };
 
+use tenure_types::wait::Wait;
+
 use crate::{
     Uid,
     names::Names,
     owners::{Controller, OwnerRecords},
-    times::Wait,
+    times::end_of,
 };
 
 use owner::Early;
@@ -25,12 +30,11 @@ pub use owner::{Holder, Paused};
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(1);
 
 /// The wait before the next return of an owner whose last one was refused.
-const RETRY: Wait = Wait { first: SignedDuration::from_secs(5), last: SignedDuration::from_secs(40) };
+const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_secs(40) };
 
 /// The wait before the next look at an owner whose record can't be followed: it may have been corrected. Any tenant can write
 /// such records.
-const LOOK_AT_FOREIGN: Wait =
-    Wait { first: SignedDuration::from_mins(5), last: SignedDuration::from_mins(40) };
+const LOOK_AT_FOREIGN: Wait = Wait { first: Duration::from_mins(5), last: Duration::from_mins(40) };
 
 /// Owners that bear the record of a pause, by uid.
 #[derive(Debug, Default)]
@@ -187,7 +191,7 @@ impl PausedOwners {
     /// with each refusal.
     pub fn refuse_return(&mut self, uid: Uid, now: Timestamp) {
         self.change(uid, |paused| {
-            (paused.claimed, paused.not_before) = (false, RETRY.end(paused.refusals, now));
+            (paused.claimed, paused.not_before) = (false, end_of(RETRY, paused.refusals, now));
             paused.refusals = paused.refusals.saturating_add(1);
         });
     }
@@ -196,7 +200,7 @@ impl PausedOwners {
     /// time.
     pub fn leave_foreign(&mut self, uid: Uid, now: Timestamp) {
         self.change(uid, |paused| {
-            (paused.claimed, paused.not_before) = (false, LOOK_AT_FOREIGN.end(paused.foreign, now));
+            (paused.claimed, paused.not_before) = (false, end_of(LOOK_AT_FOREIGN, paused.foreign, now));
             paused.foreign = paused.foreign.saturating_add(1);
         });
     }

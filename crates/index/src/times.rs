@@ -2,12 +2,12 @@
 
 use std::num::NonZeroI64;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tenure_policy::{
     gang::{Progress, progress},
     ready::Readiness,
 };
-use tenure_types::projection;
+use tenure_types::{projection, wait::Wait};
 
 /// No time at all.
 pub const NEVER: i64 = i64::MAX;
@@ -47,19 +47,9 @@ pub fn milliseconds_up(at: Timestamp) -> i64 {
     milliseconds.saturating_add(i64::from(at.subsec_nanosecond() % 1_000_000 > 0))
 }
 
-/// The first and the longest time until something is tried again.
-#[derive(Clone, Copy, Debug)]
-pub struct Wait {
-    pub first: SignedDuration,
-    pub last: SignedDuration,
-}
-
-impl Wait {
-    /// When it may be tried again, after so many tries before this one: the time doubles with each.
-    pub fn end(self, tries: u8, now: Timestamp) -> Timestamp {
-        let wait = self.first.saturating_mul(1 << tries.min(8)).min(self.last);
-        now.checked_add(wait).unwrap_or(Timestamp::MAX)
-    }
+/// Returns the end of the wait that begins now, after one more try than `tries`.
+pub fn end_of(wait: Wait, tries: u8, now: Timestamp) -> Timestamp {
+    now.checked_add(wait.after(tries.into())).unwrap_or(Timestamp::MAX)
 }
 
 /// When a live pod was scheduled. One that is bound may not say since when.

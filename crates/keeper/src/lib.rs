@@ -8,7 +8,6 @@ mod config;
 mod events;
 mod expiry;
 mod extensions;
-mod gate;
 mod ledger;
 mod messages;
 mod metrics;
@@ -28,7 +27,7 @@ mod stores;
 mod terminations;
 mod usage;
 
-use tenure_service::limit;
+use tenure_service::{gate, limit};
 
 pub use args::Args;
 pub use usage::short_help;

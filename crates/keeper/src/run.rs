@@ -61,7 +61,8 @@ impl Args {
         let readiness = ProcessReadiness::with_max_staleness(self.max_watch_staleness);
         registry.register_collector(Box::new(readiness.freshness().clone()));
         let metrics = Metrics::register(registry);
-        let cluster = ClusterState::new(settings(&config, scope.clone(), RetryAfter(self.retry_after)));
+        let cluster =
+            ClusterState::new(settings(&config, scope.clone(), RetryAfter(self.retry_after.unsigned_abs())));
         let (configure, config) = Configure::new(config, cluster.clone());
         let configured = reload.follow(move |config| configure.apply(config));
         let gate = FreshnessGate::new(&readiness, &lead, self.max_watch_staleness);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kube::{core::Status, error::DiscoveryError};
+use tenure_types::wait::Wait;
 use thiserror::Error;
 use tokio::time::Instant;
 
@@ -13,8 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time for which [`persist`] tries.
 const PATIENCE: Duration = Duration::from_mins(1);
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-const LAST_WAIT: Duration = Duration::from_secs(5);
+const RETRY: Wait = Wait { first: Duration::from_millis(100), last: Duration::from_secs(5) };
 
 /// The cause of a failed call to the API server, by the action that it needs.
 #[derive(Debug, Error)]
@@ -126,18 +126,18 @@ fn owned(status: &Status) -> Option<Vec<String>> {
 /// that has just started forbids everything for a moment, so a refusal counts as no decision here.
 pub async fn persist<T>(attempt: impl AsyncFn() -> Result<T, ApiError>) -> Result<T, ApiError> {
     let patience = Instant::now() + PATIENCE;
-    let mut wait = FIRST_WAIT;
+    let mut failures = 0;
     loop {
         match attempt().await {
             Err(error)
                 if (error.is_open() || matches!(error, ApiError::Forbidden(_)))
                     && Instant::now() < patience =>
             {
-                tokio::time::sleep(wait).await;
+                tokio::time::sleep(RETRY.after(failures)).await;
             }
             result => return result,
         }
-        wait = (wait * 2).min(LAST_WAIT);
+        failures = failures.saturating_add(1);
     }
 }
 

@@ -11,6 +11,7 @@ pub mod clock;
 pub mod config;
 pub mod flags;
 pub mod freshness;
+pub mod gate;
 pub mod groups;
 pub mod leadership;
 pub mod limit;
@@ -24,6 +25,7 @@ pub mod shutdown;
 pub mod tls;
 pub mod validity;
 pub mod watch;
+pub mod work;
 
 /// Makes ring the process's provider of cryptography: the first line of every `main`. kube and axum-server would panic
 /// without one.

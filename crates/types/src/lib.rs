@@ -17,6 +17,7 @@ pub mod selector;
 pub mod tensorstack;
 pub mod tolerant;
 pub mod usage;
+pub mod wait;
 
 pub use duration::{
     DurationError, ExtendedDuration, GoDuration, Grammar, Points, TensorstackDuration, Written,

@@ -1,15 +1,18 @@
 //! Notices to the workloads of pods, of the end of their runs.
 
-use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tenure_types::wait::Wait;
 
 use super::{
     due::{DuePod, Outcome, Task},
     expiry::Ceiling,
     order::{Lane, Slot, Step, Tries},
 };
-use crate::times::{Milliseconds, NEVER, Wait, milliseconds_up};
+use crate::times::{Milliseconds, NEVER, milliseconds_up};
 
-const RETRY: Wait = Wait { first: SignedDuration::from_secs(10), last: SignedDuration::from_mins(10) };
+const RETRY: Wait = Wait { first: Duration::from_secs(10), last: Duration::from_mins(10) };
 
 /// The progress of a pod's notice. Most pods have none.
 #[derive(Debug, Default)]

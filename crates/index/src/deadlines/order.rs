@@ -1,23 +1,24 @@
 //! Pods in the order in which their tasks are due.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
+use tenure_types::wait::Wait;
 
 use super::due::Outcome;
 use crate::{
     Uid,
-    times::{NEVER, Wait, milliseconds_up},
+    times::{NEVER, end_of, milliseconds_up},
 };
 
 /// The wait before the second try to stop a pod, if the first didn't help. It doubles with each try, up to eight times
 /// as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RetryAfter(pub SignedDuration);
+pub struct RetryAfter(pub Duration);
 
 impl Default for RetryAfter {
     fn default() -> Self {
-        Self(SignedDuration::from_secs(5))
+        Self(Duration::from_secs(5))
     }
 }
 
@@ -204,7 +205,7 @@ impl Tries {
     }
 
     fn wait(&mut self, now: Timestamp, wait: Wait) {
-        self.wait_until(wait.end(self.in_vain.saturating_add(self.failed), now));
+        self.wait_until(end_of(wait, self.in_vain.saturating_add(self.failed), now));
     }
 
     fn wait_until(&mut self, at: Timestamp) {
@@ -275,7 +276,7 @@ mod tests {
 
     #[test]
     fn failed_tries_lengthen_the_wait_and_count_apart() {
-        let wait = Wait { first: SignedDuration::from_secs(5), last: SignedDuration::from_secs(40) };
+        let wait = Wait { first: Duration::from_secs(5), last: Duration::from_secs(40) };
         let mut tries = Tries::default();
         assert_eq!(tries.lane(), Lane::First);
         for seconds in [5, 10] {

@@ -1,20 +1,20 @@
 //! Starts that are to be written on `PodGroup`s, one at a time for each.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tenure_policy::start::LongestFormation;
-use tenure_types::podgroup::PodGroupKind;
+use tenure_types::{podgroup::PodGroupKind, wait::Wait};
 
 use super::{Gangs, gang::Gang, group::GroupKey};
 use crate::{
     CeilingIndex,
     cluster::Objects,
-    times::{Milliseconds, Wait, milliseconds_up},
+    times::{Milliseconds, end_of, milliseconds_up},
 };
 
 /// The wait before another try of a stamp that couldn't be written.
-const RETRY: Wait = Wait { first: SignedDuration::from_secs(5), last: SignedDuration::from_mins(5) };
+const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_mins(5) };
 
 /// The number of stamps on a group in one run without a pause between them: a user may remove each again.
 const WITHOUT_PAUSE: u8 = 3;
@@ -122,7 +122,7 @@ impl Stamp {
     }
 
     fn wait(&mut self, tries: u8, now: Timestamp) {
-        self.not_before = Milliseconds::new(RETRY.end(tries, now).as_millisecond());
+        self.not_before = Milliseconds::new(end_of(RETRY, tries, now).as_millisecond());
     }
 }
 

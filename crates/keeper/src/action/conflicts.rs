@@ -1,15 +1,15 @@
 //! Retries of changes that came too late.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    time::Duration,
-};
+use std::time::Duration;
+
+use tenure_service::work::jittered;
+use tenure_types::wait::Wait;
 
 /// An object that other writers keep changing is read at most so often.
 const READS: u32 = 4;
 
-/// The longest wait before the second read. It doubles with each.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// The waits before each further read.
+const RETRY: Wait = Wait { first: Duration::from_millis(100), last: Duration::from_secs(1) };
 
 /// The retries of a change that failed because the object was changed since it was read. Each reads the object again,
 /// after a while: two writers that try again at once get in each other's way each time.
@@ -31,11 +31,8 @@ impl Conflicts {
 
     /// Waits until the next try is to be made: at least half of the longest wait, and the rest by chance.
     pub async fn wait(&mut self) {
-        let half = FIRST_WAIT.saturating_mul(1 << self.retries.min(16)) / 2;
+        tokio::time::sleep(jittered(RETRY.after(self.retries))).await;
         self.retries = self.retries.saturating_add(1);
-        let nanos = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let random = RandomState::new().hash_one(self.retries) % nanos;
-        tokio::time::sleep(half + Duration::from_nanos(random)).await;
     }
 }
 
@@ -59,7 +56,7 @@ mod tests {
             }
             assert!(waits.len() == 3 && waits.is_sorted(), "{waits:?}");
             assert!(
-                waits[0] >= FIRST_WAIT / 2 && waits[2] <= FIRST_WAIT * 4 + Duration::from_millis(1),
+                waits[0] >= RETRY.first / 2 && waits[2] <= RETRY.first * 4 + Duration::from_millis(1),
                 "{waits:?}"
             );
             totals.insert(begun.elapsed());

@@ -13,6 +13,7 @@ use kube::{
     runtime::watcher,
 };
 use serde::de::DeserializeOwned;
+use tenure_types::wait::Wait;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
@@ -22,8 +23,7 @@ use restored::{ask_for_version, look_back};
 use super::{Store, TIMEOUT_SECONDS};
 use crate::{freshness::WatchFreshness, log::with_causes, pages::PageSize, readiness::Awaited};
 
-const FIRST_RETRY: Duration = Duration::from_millis(200);
-const LAST_RETRY: Duration = Duration::from_secs(5);
+const RETRY: Wait = Wait { first: Duration::from_millis(200), last: Duration::from_secs(5) };
 
 /// The length in seconds of a watch that is to confirm what is known: if the API server has nothing to add in this time,
 /// nothing is missing.
@@ -62,7 +62,8 @@ pub struct Follower<S, Key> {
     need: Need,
     listed: HashSet<Key>,
     pages: PageSize,
-    wait: Duration,
+    /// The failures since the watch last worked.
+    tries: u32,
     trouble: Trouble,
     failures: u8,
     /// True if the last watch didn't end by its time: the API server may have been restored from a backup since.
@@ -80,7 +81,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
             need,
             listed: HashSet::new(),
             pages: PageSize::default(),
-            wait: FIRST_RETRY,
+            tries: 0,
             trouble: Trouble::None,
             failures: 0,
             is_cut: false,
@@ -97,8 +98,8 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
         loop {
             self.follow(api, config).await;
             tokio::select! {
-                () = sleep(LAST_RETRY) => {}
-                () = self.freshness.doubted() => sleep(FIRST_RETRY).await,
+                () = sleep(RETRY.last) => {}
+                () = self.freshness.doubted() => sleep(RETRY.first).await,
             }
         }
     }
@@ -259,10 +260,10 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
         if asked.elapsed() < length.mul_f64(SHORTEST) {
             self.freshness.doubt();
             self.is_cut = true;
-            if asked.elapsed() < LAST_RETRY {
-                sleep(self.wait).await;
+            if asked.elapsed() < RETRY.last {
+                sleep(RETRY.after(self.tries)).await;
             }
-        } else if has_news && length < LAST_RETRY {
+        } else if has_news && length < RETRY.last {
             self.freshness.heard();
         } else {
             self.freshness.confirm(asked);
@@ -272,7 +273,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
 
     /// Notes that the watch works: a list has only begun with its first page, and may fail at each further one.
     fn works(&mut self) {
-        self.wait = FIRST_RETRY;
+        self.tries = 0;
         if std::mem::replace(&mut self.trouble, Trouble::None) != Trouble::None {
             info!(kind = self.synced.what(), "Watching again");
         }
@@ -307,8 +308,8 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
             warn!(kind = self.synced.what(), error, "Watch failed: trying again");
             self.trouble = Trouble::Other(error);
         }
-        sleep(self.wait).await;
-        self.wait = (self.wait * 2).min(LAST_RETRY);
+        sleep(RETRY.after(self.tries)).await;
+        self.tries = self.tries.saturating_add(1);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_service::{freshness::Freshness, leadership::Leadership, readiness::ProcessReadiness};
+use crate::{freshness::Freshness, leadership::Leadership, readiness::ProcessReadiness};
 use tracing::warn;
 
 /// The time between two requirements: the lead may be lost and taken again in the meantime.
@@ -15,7 +15,9 @@ const TOLD_AFTER: u32 = 10;
 /// and none is too stale. Clones share it.
 #[derive(Clone, Debug)]
 pub struct FreshnessGate {
+    /// The watches.
     pub freshness: Freshness,
+    /// The lead.
     pub lead: Leadership,
     /// The longest time without an answer.
     pub max_staleness: Duration,

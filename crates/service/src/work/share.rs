@@ -1,0 +1,181 @@
+//! The slots that namespaces have taken, their trouble and their failures.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+    time::Duration,
+};
+
+use tenure_types::wait::Wait;
+use tokio::time::Instant;
+
+use super::{Limits, Spread};
+
+/// The time for which a namespace counts as in trouble after a slow call.
+const TROUBLE: Duration = Duration::from_mins(1);
+
+/// The time after its last wait in which a namespace without a call counts as failing.
+const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
+
+/// More namespaces without calls are remembered only while they fail or are in trouble.
+const MOST_SHARES: usize = 128;
+
+/// The failures since the last success.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    failures: u32,
+    /// The time of the first of these failures.
+    since: Option<Instant>,
+    not_before: Option<Instant>,
+}
+
+impl Pace {
+    /// True if a call may begin. After a failure one at a time does.
+    fn may_begin(self, in_flight: usize, now: Instant) -> bool {
+        self.failures == 0 || (in_flight == 0 && self.not_before.is_none_or(|at| at <= now))
+    }
+
+    /// Counts a failure. Calls that were in flight at the same time fail for the same reason, and count once.
+    fn fail(&mut self, wait: Wait, now: Instant) {
+        if self.not_before.is_none_or(|at| at <= now) {
+            self.not_before = now.checked_add(jittered(wait.after(self.failures)));
+            self.failures = self.failures.saturating_add(1);
+        }
+        self.since.get_or_insert(now);
+    }
+}
+
+/// The share of a namespace.
+#[derive(Debug, Default)]
+struct Share {
+    taken: usize,
+    troubled_until: Option<Instant>,
+    pace: Pace,
+}
+
+impl Share {
+    /// True for a namespace in trouble: at the end of the time, until its last call has ended.
+    fn is_troubled(&self, now: Instant) -> bool {
+        self.troubled_until.is_some_and(|until| self.taken > 0 || until > now)
+    }
+
+    fn is_kept(&self, now: Instant) -> bool {
+        let is_failing = self.pace.not_before.is_some_and(|at| at + FORGOTTEN_AFTER > now);
+        self.taken > 0 || is_failing || self.is_troubled(now)
+    }
+}
+
+/// The shares of all namespaces.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    by_namespace: HashMap<String, Share>,
+    /// The calls in flight of namespaces without trouble.
+    fine: usize,
+    /// The calls in flight of namespaces in trouble.
+    troubled: usize,
+    pace: Pace,
+    rests_until: Option<Instant>,
+}
+
+impl Shares {
+    pub(super) const fn in_flight(&self) -> usize {
+        self.fine.saturating_add(self.troubled)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.by_namespace.len()
+    }
+
+    pub(super) fn is_troubled(&self, namespace: &str, now: Instant) -> bool {
+        self.by_namespace.get(namespace).is_some_and(|share| share.is_troubled(now))
+    }
+
+    pub(super) fn is_failing(&self, namespace: &str) -> bool {
+        self.failing_since(namespace).is_some()
+    }
+
+    /// Returns the time of the first failure since the last success.
+    pub(super) fn failing_since(&self, namespace: &str) -> Option<Instant> {
+        self.by_namespace.get(namespace)?.pace.since
+    }
+
+    /// True if a call may begin in some namespace.
+    pub(super) fn may_begin(&self, now: Instant) -> bool {
+        self.pace.may_begin(self.in_flight(), now) && self.rests_until.is_none_or(|until| until <= now)
+    }
+
+    /// True if a call may begin in a namespace.
+    pub(super) fn has_slot(&self, namespace: &str, limits: &Limits, now: Instant) -> bool {
+        let Some(share) = self.by_namespace.get(namespace) else { return self.fine < limits.at_once };
+        let pool = if share.is_troubled(now) { self.troubled } else { self.fine };
+        pool < limits.at_once && share.taken < limits.per_namespace && share.pace.may_begin(share.taken, now)
+    }
+
+    pub(super) fn begin(&mut self, namespace: &str, now: Instant) {
+        let share = self.by_namespace.entry(namespace.to_owned()).or_default();
+        share.troubled_until = share.troubled_until.filter(|_| share.is_troubled(now));
+        let pool = if share.troubled_until.is_some() { &mut self.troubled } else { &mut self.fine };
+        *pool = pool.saturating_add(1);
+        share.taken = share.taken.saturating_add(1);
+    }
+
+    /// Notes that a call of a namespace is slow.
+    pub(super) fn trouble(&mut self, namespace: &str, now: Instant) {
+        let Some(share) = self.by_namespace.get_mut(namespace) else { return };
+        if share.troubled_until.replace(now + TROUBLE).is_none() {
+            self.fine = self.fine.saturating_sub(share.taken);
+            self.troubled = self.troubled.saturating_add(share.taken);
+        }
+    }
+
+    /// Ends a call that succeeded, failed, or was given back.
+    pub(super) fn end(&mut self, namespace: &str, succeeded: Option<bool>, limits: &Limits, now: Instant) {
+        let Self { by_namespace, fine, troubled, pace, .. } = self;
+        let Some(share) = by_namespace.get_mut(namespace) else { return };
+        let pool = if share.troubled_until.is_some() { troubled } else { fine };
+        *pool = pool.saturating_sub(1);
+        share.taken = share.taken.saturating_sub(1);
+        match succeeded {
+            Some(true) => (share.pace, *pace) = Default::default(),
+            Some(false) if limits.spread == Spread::Namespace => share.pace.fail(limits.retry, now),
+            Some(false) if limits.spread == Spread::Queue => {
+                share.pace.fail(limits.retry, now);
+                pace.fail(limits.retry, now);
+            }
+            _ => {}
+        }
+        if !share.is_kept(now) {
+            by_namespace.remove(namespace);
+        }
+        if by_namespace.len() > MOST_SHARES {
+            by_namespace.retain(|_, share| share.is_kept(now));
+        }
+    }
+
+    pub(super) fn rest_until(&mut self, at: Instant) {
+        self.rests_until = self.rests_until.max(Some(at));
+    }
+
+    /// Forgets failures and trouble.
+    pub(super) fn reset(&mut self) {
+        (self.pace, self.rests_until) = Default::default();
+        for share in self.by_namespace.values_mut() {
+            share.pace = Pace::default();
+        }
+    }
+
+    /// Returns the ends of waits that are after a time.
+    pub(super) fn waits(&self, after: Option<Instant>) -> impl Iterator<Item = Instant> {
+        let of_namespaces = self.by_namespace.values().map(|share| share.pace.not_before);
+        let all = of_namespaces.chain([self.pace.not_before, self.rests_until]);
+        all.flatten().filter(move |at| Some(*at) > after)
+    }
+}
+
+/// Returns a time between half of this one and the whole: work that fails together isn't tried again together.
+pub fn jittered(wait: Duration) -> Duration {
+    let half = wait / 2;
+    let range = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX).max(1);
+    half + Duration::from_nanos(RandomState::new().hash_one(()) % range)
+}

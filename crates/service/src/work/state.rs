@@ -1,0 +1,344 @@
+//! The work of a queue, and its order.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
+
+use tokio::time::Instant;
+
+use super::{
+    Limits, Spread, Work,
+    lease::{End, Taken},
+    share::{Shares, jittered},
+};
+
+/// One turn in so many is for retries, where there are any.
+const TURNS_OF_RETRIES: u32 = 4;
+
+/// What takes turns.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Group {
+    Namespace(String),
+    Line(String),
+}
+
+impl Group {
+    fn of(work: &impl Work) -> Self {
+        work.line().map_or_else(|| Self::Namespace(work.namespace().to_owned()), Self::Line)
+    }
+}
+
+/// The place of work in its group: work that wasn't tried comes first, by rank, and then work that was, by its last try.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place<R> {
+    First(R, u64),
+    Again(u64),
+}
+
+/// The due work of a group.
+#[derive(Debug)]
+struct Due<W: Work> {
+    order: BTreeSet<(Place<W::Rank>, W::Key)>,
+    turns: u32,
+}
+
+impl<W: Work> Default for Due<W> {
+    fn default() -> Self {
+        Self { order: BTreeSet::new(), turns: 0 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Due,
+    /// Until this time.
+    Waits(Instant),
+    InFlight,
+}
+
+#[derive(Debug)]
+struct Entry<W: Work> {
+    work: Arc<W>,
+    group: Group,
+    place: Place<W::Rank>,
+    phase: Phase,
+    failures: u32,
+    since: Option<Instant>,
+    /// False for work in flight that isn't to be tried again.
+    is_wanted: bool,
+    /// True for work in flight that was added again meanwhile.
+    is_renewed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct State<W: Work> {
+    entries: HashMap<W::Key, Entry<W>>,
+    due: HashMap<Group, Due<W>>,
+    /// The groups with due work, that of the last turn last.
+    turns: VecDeque<Group>,
+    waits: BTreeSet<(Instant, W::Key)>,
+    /// The lines with a call in flight that isn't slow.
+    lines: HashSet<String>,
+    pub(super) shares: Shares,
+    in_flight: usize,
+    /// Numbers arrivals and tries.
+    count: u64,
+    /// The time of the last look for work that may begin.
+    looked: Option<Instant>,
+}
+
+impl<W: Work> Default for State<W> {
+    fn default() -> Self {
+        let (entries, due, turns, waits, lines, shares) = Default::default();
+        Self { entries, due, turns, waits, lines, shares, in_flight: 0, count: 0, looked: None }
+    }
+}
+
+impl<W: Work> State<W> {
+    pub(super) fn waiting(&self) -> usize {
+        self.entries.len().saturating_sub(self.in_flight)
+    }
+
+    pub(super) fn get(&self, key: &W::Key) -> Option<Arc<W>> {
+        self.entries.get(key).map(|entry| Arc::clone(&entry.work))
+    }
+
+    pub(super) fn push(&mut self, work: W, now: Instant) {
+        self.add(work, now, true);
+    }
+
+    /// Adds work. With `renews`, a call in flight for it is followed by another.
+    fn add(&mut self, work: W, now: Instant, renews: bool) {
+        let (key, group) = (work.key(), Group::of(&work));
+        let number = self.number();
+        let first = Place::First(work.rank(), number);
+        let work = Arc::new(work);
+        let Some(known) = self.entries.get_mut(&key) else {
+            let phase = Phase::Waits(now);
+            let (failures, since, is_wanted, is_renewed) = (0, None, true, false);
+            let entry = Entry { work, group, place: first, phase, failures, since, is_wanted, is_renewed };
+            self.entries.insert(key.clone(), entry);
+            self.set(&key, Phase::Due);
+            return;
+        };
+        (known.work, known.is_wanted) = (work, true);
+        known.is_renewed |= renews;
+        let phase = known.phase;
+        let place = match (&known.place, first) {
+            // it keeps its arrival
+            (Place::First(_, arrived), Place::First(rank, _)) => Place::First(rank, *arrived),
+            (again, _) => again.clone(),
+        };
+        self.set(&key, Phase::InFlight);
+        if let Some(known) = self.entries.get_mut(&key) {
+            (known.group, known.place) = (group, place);
+        }
+        self.set(&key, phase);
+    }
+
+    pub(super) fn replace(&mut self, all: impl IntoIterator<Item = W>, now: Instant) {
+        let mut wanted = HashSet::new();
+        for work in all {
+            wanted.insert(work.key());
+            self.add(work, now, false);
+        }
+        let gone = self.entries.keys().filter(|key| !wanted.contains(key)).cloned();
+        for key in gone.collect::<Vec<_>>() {
+            self.remove(&key);
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &W::Key) -> Option<Arc<W>> {
+        let entry = self.entries.get_mut(key)?;
+        if entry.phase == Phase::InFlight {
+            (entry.is_wanted, entry.is_renewed) = (false, false);
+            return Some(Arc::clone(&entry.work));
+        }
+        self.set(key, Phase::InFlight);
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.entries.remove(key).map(|entry| entry.work)
+    }
+
+    pub(super) fn clear(&mut self) -> Vec<Arc<W>> {
+        self.shares.reset();
+        let keys: Vec<W::Key> = self.entries.keys().cloned().collect();
+        let waits = |entry: &Entry<W>| entry.phase != Phase::InFlight;
+        let is_waiting = |key: &W::Key| self.entries.get(key).is_some_and(waits);
+        let (waiting, rest): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_waiting);
+        rest.iter().for_each(|key| drop(self.remove(key)));
+        waiting.iter().filter_map(|key| self.remove(key)).collect()
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.shares.reset();
+        for (_, key) in std::mem::take(&mut self.waits) {
+            self.set(&key, Phase::Due);
+        }
+    }
+
+    /// Drops work of the namespace that has most: the oldest that isn't precious, or else the latest.
+    pub(super) fn drop_one(&mut self) -> Option<Arc<W>> {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        let waiting = || self.entries.values().filter(|entry| entry.phase != Phase::InFlight);
+        for entry in waiting() {
+            let count = counts.entry(entry.work.namespace()).or_default();
+            *count = count.saturating_add(1);
+        }
+        let (most, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        let of_most = waiting().filter(|entry| entry.work.namespace() == most);
+        let spare =
+            of_most.clone().filter(|entry| !entry.work.is_precious()).min_by_key(|of| of.place.clone());
+        let dropped = spare.or_else(|| of_most.max_by_key(|of| of.place.clone()))?;
+        let key = dropped.work.key();
+        self.remove(&key)
+    }
+
+    /// Takes the next work that may begin.
+    pub(super) fn take(&mut self, limits: &Limits, now: Instant) -> Option<Taken<W>> {
+        self.looked = Some(now);
+        while let Some((at, key)) = self.waits.first().cloned()
+            && at <= now
+        {
+            self.set(&key, Phase::Due);
+        }
+        if !self.shares.may_begin(now) {
+            return None;
+        }
+        let mut turns = self.turns.iter().enumerate();
+        let (turn, key) = turns.find_map(|(turn, group)| Some((turn, self.next(group, limits, now)?)))?;
+        if let Some(group) = self.turns.remove(turn) {
+            if let Some(due) = self.due.get_mut(&group) {
+                due.turns = due.turns.wrapping_add(1);
+            }
+            self.turns.push_back(group);
+        }
+        self.begin(&key, now)
+    }
+
+    /// Returns the work of a group that may begin next.
+    fn next(&self, group: &Group, limits: &Limits, now: Instant) -> Option<W::Key> {
+        let due = self.due.get(group)?;
+        let is_retry = |place: &Place<W::Rank>| matches!(place, Place::Again(_));
+        let is_turn_of_retries = due.turns % TURNS_OF_RETRIES == TURNS_OF_RETRIES - 1;
+        let retries = due.order.iter().rev().take_while(|(place, _)| is_turn_of_retries && is_retry(place));
+        let oldest = retries.last();
+        let in_order = oldest.into_iter().chain(due.order.iter()).map(|(_, key)| key);
+        match group {
+            Group::Namespace(namespace) if !self.shares.has_slot(namespace, limits, now) => None,
+            Group::Namespace(_) => in_order.cloned().next(),
+            Group::Line(line) => {
+                let mut is_busy = self.lines.contains(line);
+                for key in in_order {
+                    let namespace = self.entries.get(key)?.work.namespace();
+                    let has_slot = self.shares.has_slot(namespace, limits, now);
+                    let is_in_line = !self.is_out_of_line(namespace, now);
+                    if has_slot && !(is_in_line && is_busy) {
+                        return Some(key.clone());
+                    }
+                    is_busy |= is_in_line;
+                }
+                None
+            }
+        }
+    }
+
+    /// True if the work of a namespace waits for no line, and no line for it.
+    fn is_out_of_line(&self, namespace: &str, now: Instant) -> bool {
+        self.shares.is_troubled(namespace, now) || self.shares.is_failing(namespace)
+    }
+
+    fn begin(&mut self, key: &W::Key, now: Instant) -> Option<Taken<W>> {
+        self.set(key, Phase::InFlight);
+        let number = self.number();
+        let entry = self.entries.get_mut(key)?;
+        entry.place = Place::Again(number);
+        let (work, failures) = (Arc::clone(&entry.work), entry.failures);
+        let since = *entry.since.get_or_insert(now);
+        let line = work.line().filter(|_| !self.is_out_of_line(work.namespace(), now));
+        self.lines.extend(line.clone());
+        self.shares.begin(work.namespace(), now);
+        Some(Taken { work, line, failures, since })
+    }
+
+    /// Lets a line go on.
+    pub(super) fn leave(&mut self, line: Option<String>) {
+        line.map(|line| self.lines.remove(&line));
+    }
+
+    /// Takes work back after a call.
+    pub(super) fn give_back(&mut self, work: &W, end: End, limits: &Limits, now: Instant) {
+        let succeeded = match end {
+            End::Dropped => None,
+            End::Done | End::Again(_) => Some(true),
+            End::Failed | End::GivenUp => Some(false),
+        };
+        self.shares.end(work.namespace(), succeeded, limits, now);
+        let key = work.key();
+        let Some(entry) = self.entries.get_mut(&key) else { return };
+        let is_over = matches!(end, End::Done | End::GivenUp) && !entry.is_renewed;
+        if is_over || !entry.is_wanted {
+            self.in_flight = self.in_flight.saturating_sub(1);
+            self.entries.remove(&key);
+            return;
+        }
+        let is_renewed = std::mem::take(&mut entry.is_renewed);
+        let wait = match end {
+            End::Again(after) if !is_renewed => Some(after),
+            End::Failed => {
+                let wait = limits.retry.after(entry.failures);
+                entry.failures = entry.failures.saturating_add(1);
+                Some(jittered(wait)).filter(|_| limits.spread == Spread::Work)
+            }
+            _ => None,
+        };
+        if succeeded == Some(true) {
+            (entry.failures, entry.since) = (0, None);
+        }
+        let phase = wait.and_then(|wait| now.checked_add(wait)).map_or(Phase::Due, Phase::Waits);
+        self.set(&key, phase);
+    }
+
+    /// Moves work to a phase, and to its place there.
+    fn set(&mut self, key: &W::Key, phase: Phase) {
+        let Self { entries, due, turns, waits, in_flight, .. } = self;
+        let Some(entry) = entries.get_mut(key) else { return };
+        match entry.phase {
+            Phase::Waits(at) => drop(waits.remove(&(at, key.clone()))),
+            Phase::InFlight => *in_flight = in_flight.saturating_sub(1),
+            Phase::Due => {
+                if let Some(of_group) = due.get_mut(&entry.group) {
+                    of_group.order.remove(&(entry.place.clone(), key.clone()));
+                    if of_group.order.is_empty() {
+                        due.remove(&entry.group);
+                        turns.retain(|group| *group != entry.group);
+                    }
+                }
+            }
+        }
+        entry.phase = phase;
+        match phase {
+            Phase::Waits(at) => drop(waits.insert((at, key.clone()))),
+            Phase::InFlight => *in_flight = in_flight.saturating_add(1),
+            Phase::Due => {
+                let of_group = due.entry(entry.group.clone()).or_insert_with(|| {
+                    turns.push_back(entry.group.clone());
+                    Due::default()
+                });
+                of_group.order.insert((entry.place.clone(), key.clone()));
+            }
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.count = self.count.saturating_add(1);
+        self.count
+    }
+
+    /// Returns the end of the next wait. Where one ended before the last look, there was no slot.
+    pub(super) fn next_try(&self) -> Option<Instant> {
+        let of_work = self.waits.first().map(|(at, _)| *at);
+        let of_shares = if self.turns.is_empty() { None } else { self.shares.waits(self.looked).min() };
+        of_work.into_iter().chain(of_shares).min()
+    }
+}
