@@ -15,17 +15,14 @@ mod workload;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::core::v1::ObjectReference,
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_index::{BatchCoverage, DueBatch, DuePod, Task, Uid};
 use tenure_policy::{
     expiry::{Scope, exemption},
-    kueue,
-    pause::{Alone, PausedObject, ResumeCondition},
+    naming::{of_pod, reference},
+    pause::{Alone, ResumeCondition},
     ready::Readiness,
 };
 use tenure_service::{call::ApiError, clock::ServerClock};
@@ -210,33 +207,6 @@ fn is_ready_by_itself(pod: &Pod) -> bool {
     !is_grouped && Readiness::of(pod) == Readiness::Ready
 }
 
-/// Returns the object that users know of a paused owner: the job of a Workload of Kueue, else the owner itself.
-pub fn known(owner: &OwnerReference, metadata: &ObjectMeta) -> PausedObject {
-    let namespace = metadata.namespace.as_deref();
-    let of = kueue::known_as(metadata).filter(|_| kueue::is_workload(owner));
-    PausedObject {
-        object: reference(of.unwrap_or(owner), namespace),
-        workload: of.map(|_| owner.name.clone()),
-    }
-}
-
-/// Returns the reference by which events name an object. A cluster-scoped object has no namespace.
-pub fn reference(owner: &OwnerReference, namespace: Option<&str>) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(owner.api_version.clone()),
-        kind: Some(owner.kind.clone()),
-        name: Some(owner.name.clone()),
-        namespace: namespace.map(str::to_owned),
-        uid: Some(owner.uid.clone()),
-        ..ObjectReference::default()
-    }
-}
-
-/// An owner for people: `Deployment test (apps/v1)`.
-pub fn describe(owner: &OwnerReference) -> String {
-    format!("{} {} ({})", owner.kind, owner.name, owner.api_version)
-}
-
 fn json(object: &WholeObject) -> Value {
     object.value.clone()
 }
@@ -245,17 +215,6 @@ fn json(object: &WholeObject) -> Value {
 fn cause(due: &DuePod, pod: &Pod) -> EventCause {
     let pod = reference(&of_pod(pod), Some(&due.namespace));
     EventCause { pod: Some(pod), queue: due.queue.clone() }
-}
-
-/// Returns a reference to a pod, in the form of a reference to an owner.
-fn of_pod(pod: &Pod) -> OwnerReference {
-    OwnerReference {
-        api_version: "v1".into(),
-        kind: "Pod".into(),
-        name: pod.metadata.name.clone().unwrap_or_default(),
-        uid: pod.metadata.uid.clone().unwrap_or_default(),
-        ..OwnerReference::default()
-    }
 }
 
 #[cfg(test)]

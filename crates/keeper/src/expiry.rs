@@ -8,14 +8,14 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_index::{CeilingIndex, DueBatch, Task};
-use tenure_policy::pause::ResumeCondition;
+use tenure_policy::{naming::describe, pause::ResumeCondition};
 use tenure_service::{clock::ServerClock, leadership::Leadership, log::with_causes};
 use tenure_types::paused::RequeueState;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    action::{ActionResult, Failure, LATE_AFTER, Pauser, describe},
+    action::{ActionResult, Failure, LATE_AFTER, Pauser},
     cluster::ClusterState,
     events::EventRecord,
     gate::FreshnessGate,

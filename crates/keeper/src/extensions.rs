@@ -17,6 +17,7 @@ use tenure_index::Uid;
 use tenure_policy::{
     expiry::Family,
     extension::{self, Decision, RequestedRun},
+    naming::reference,
 };
 use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership, log::with_causes};
 use tenure_types::extension::{Extension, ExtensionState, ExtensionStatus, ExtensionTarget};
@@ -24,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    action::reference,
     api::ObjectClient,
     cluster::ClusterState,
     config::Current,

@@ -13,10 +13,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::core::ApiResource;
 use parking_lot::Mutex;
 use tenure_index::Uid;
-use tenure_policy::pause::{self, PausedObject};
+use tenure_policy::{
+    kueue::known,
+    pause::{self, PausedObject},
+};
 use tenure_types::paused::{OwedPause, PausedRecord, ReturnRecord};
-
-use crate::action::known;
 
 /// Events themselves are kept for an hour: written much later, one would come a second time.
 pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);

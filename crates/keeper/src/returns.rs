@@ -11,14 +11,17 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ApiResource;
 use tenure_index::{CeilingIndex, Paused, Uid};
-use tenure_policy::pause::{self, PausedObject, Return};
+use tenure_policy::{
+    naming::describe,
+    pause::{self, PausedObject, Return},
+};
 use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership, log::with_causes};
 use tenure_types::paused::{PausedRecord, RequeueState, ReturnRecord};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info};
 
 use crate::{
-    action::{describe, told_of_pause},
+    action::told_of_pause,
     api::ObjectClient,
     cluster::ClusterState,
     config::Current,

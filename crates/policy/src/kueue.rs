@@ -15,8 +15,9 @@ use tenure_types::{
 };
 
 use crate::{
+    naming,
     owners::{OwnerTable, group_of},
-    pause::OwnerObject,
+    pause::{OwnerObject, PausedObject},
 };
 
 pub use queues::{KueueQueue, Queues};
@@ -156,6 +157,16 @@ pub fn above<'m>(owner: &OwnerReference, metadata: &'m ObjectMeta) -> Option<&'m
 pub fn known_as(workload: &ObjectMeta) -> Option<&OwnerReference> {
     let of = workload.labels.as_ref()?.get(keys::KUEUE_JOB_UID_LABEL)?;
     workload.owner_references.iter().flatten().find(|owner| owner.uid == *of)
+}
+
+/// Returns the object that users know of a paused owner: the job of a Workload of Kueue, else the owner itself.
+pub fn known(owner: &OwnerReference, metadata: &ObjectMeta) -> PausedObject {
+    let namespace = metadata.namespace.as_deref();
+    let of = known_as(metadata).filter(|_| is_workload(owner));
+    PausedObject {
+        object: naming::reference(of.unwrap_or(owner), namespace),
+        workload: of.map(|_| owner.name.clone()),
+    }
 }
 
 #[cfg(test)]

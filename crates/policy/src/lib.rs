@@ -17,6 +17,7 @@ pub mod kai;
 pub mod kueue;
 pub mod limits;
 pub mod message;
+pub mod naming;
 pub mod notice;
 pub mod owners;
 pub mod pause;

@@ -6,12 +6,13 @@ use serde_json::Value;
 use tenure_index::{BatchCoverage, DueBatch, DuePod, Task, Uid};
 use tenure_policy::{
     config::Config,
+    naming::reference,
     notice::NoticePoints,
     pause::{self, Announcement, AtEnd, OwnerObject},
 };
 use tenure_service::call::{ApiError, persist};
 
-use super::{ActionResult, Conflicts, Done, Pauser, json, reference};
+use super::{ActionResult, Conflicts, Done, Pauser, json};
 use crate::{events::EventRecord, recent::EVENT_REPAIR};
 
 impl Pauser {

@@ -3,11 +3,14 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::json;
 use tenure_index::{BatchCoverage, DuePod, Task};
-use tenure_policy::pause::{self, Alone, AtEnd, OwnerObject, PausedObject};
+use tenure_policy::{
+    naming::{of_pod, reference},
+    pause::{self, Alone, AtEnd, OwnerObject, PausedObject},
+};
 use tenure_service::call::{ApiError, persist};
 use tenure_types::{paused::GivenNotice, projection::Pod};
 
-use super::{ActionResult, Done, Failure, Pauser, cause, of_pod, reference};
+use super::{ActionResult, Done, Failure, Pauser, cause};
 use crate::{
     events::{DELETING, EventRecord},
     ledger::EndingPods,

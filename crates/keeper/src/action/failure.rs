@@ -3,10 +3,9 @@
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_index::BatchCoverage;
+use tenure_policy::naming::describe;
 use tenure_service::call::ApiError;
 use thiserror::Error;
-
-use super::describe;
 
 /// After so long beyond the deadline of a pod a try is late. Nine tries from then on end within ten minutes of the deadline.
 pub const LATE_AFTER: SignedDuration = SignedDuration::from_mins(1);

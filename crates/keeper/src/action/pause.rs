@@ -13,6 +13,8 @@ use serde_json::Value;
 use tenure_index::{BatchCoverage, DuePod, Task};
 use tenure_policy::{
     config::Config,
+    kueue::known,
+    naming::describe,
     owners::{OwnerTable, PauseRule},
     pause::{self, Alone, OwnerObject, PauseCandidate, PausePlan, PausedObject, ResumeCondition},
     requeue::Backoff,
@@ -23,7 +25,7 @@ use tenure_types::{
     projection::{Pod, WholeObject},
 };
 
-use super::{ActionResult, Conflicts, Done, Failure, Pauser, TRIES, cause, describe, is_last, json, known};
+use super::{ActionResult, Conflicts, Done, Failure, Pauser, TRIES, cause, is_last, json};
 use crate::{events::EventRecord, recent::earlier};
 
 use ended::Ended;

@@ -7,6 +7,7 @@ use tenure_index::{DuePod, Task, Uid};
 use tenure_policy::{
     climb::{self, Action, Climb, OwnerLookup},
     config::Config,
+    naming::describe,
     owners::OwnerTable,
     pause::Alone,
 };
@@ -14,9 +15,7 @@ use tenure_service::call::ApiError;
 use tenure_types::projection::Pod;
 use tracing::warn;
 
-use super::{
-    EXEMPT_PODS, Failure, Pauser, READING_TRIES, TRIES, Target, describe, exempt::PausableOwners, is_last,
-};
+use super::{EXEMPT_PODS, Failure, Pauser, READING_TRIES, TRIES, Target, exempt::PausableOwners, is_last};
 
 impl Pauser {
     pub(super) async fn target(

@@ -5,6 +5,7 @@ use serde_json::Value;
 use tenure_index::{DuePod, Task, Uid};
 use tenure_policy::{
     kueue::{self, Lookup},
+    naming::describe,
     owners::OwnerTable,
     pause::OwnerObject,
 };
@@ -12,7 +13,7 @@ use tenure_service::log::with_causes;
 use tenure_types::projection::Pod;
 use tracing::warn;
 
-use super::{Failure, Pauser, READING_TRIES, describe, json};
+use super::{Failure, Pauser, READING_TRIES, json};
 
 impl Pauser {
     /// The Workload to pause in place of a topmost owner; none if there is none, for a task that pauses nothing, or if the

@@ -4,7 +4,11 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::Value;
 use tenure_index::Paused;
-use tenure_policy::pause::{self, OwnerObject, PausedObject, Return};
+use tenure_policy::{
+    kueue::known,
+    naming::describe,
+    pause::{self, OwnerObject, PausedObject, Return},
+};
 use tenure_service::call::{ApiError, persist};
 use tenure_types::{
     paused::{OwedPause, PausedRecord, RequeueState, ReturnRecord},
@@ -13,11 +17,7 @@ use tenure_types::{
 use tracing::warn;
 
 use super::Requeuer;
-use crate::{
-    action::{Conflicts, describe, known},
-    recent::earlier,
-    slots::TakenSlot,
-};
+use crate::{action::Conflicts, recent::earlier, slots::TakenSlot};
 
 /// The result of a try.
 pub enum Attempt {

@@ -3,6 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_index::{DuePod, Task};
 use tenure_policy::{
+    naming::describe,
     owners::OwnerTable,
     pause::{Alone, OwnerObject},
 };
@@ -10,7 +11,7 @@ use tenure_service::call::ApiError;
 use tenure_types::projection::Pod;
 use tracing::{info, warn};
 
-use super::super::{Done, Failure, Pauser, describe, json};
+use super::super::{Done, Failure, Pauser, json};
 use crate::events::EventRecord;
 
 impl Pauser {

@@ -3,13 +3,16 @@
 use jiff::Timestamp;
 use serde_json::Value;
 use tenure_index::DuePod;
-use tenure_policy::pause::{self, AtEnd, OwnerObject, PausedObject, Reversals, TOLD_REVERSALS};
+use tenure_policy::{
+    naming::reference,
+    pause::{self, AtEnd, OwnerObject, PausedObject, Reversals, TOLD_REVERSALS},
+};
 use tenure_types::{
     paused::{GivenNotice, PausedRecord, RequeueState},
     projection::{self, Pod},
 };
 
-use super::super::{Pauser, cause, json, reference};
+use super::super::{Pauser, cause, json};
 use crate::{
     events::{DELETING, EventCause, EventRecord},
     recent::OwedEvents,
