@@ -22,14 +22,13 @@ use tenure_service::{
     pages::PageSize,
 };
 use tenure_types::{
-    extension::Extension,
+    extension::{Extension, slim},
     keys,
     projection::{Owner, Pod, WholeObject},
     tolerant::Tolerant,
 };
 use tokio::time::Instant;
 
-use crate::extensions::slim;
 use kinds::{KindMap, KnownKinds};
 use owners::could_exist;
 

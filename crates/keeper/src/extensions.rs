@@ -37,7 +37,7 @@ use crate::{
     slots::{FairSlots, TakenSlot},
 };
 
-pub use open::{ExtensionStore, OpenExtensions, slim};
+pub use open::{ExtensionStore, OpenExtensions};
 
 use open::MOST_PENDING;
 use target::TargetState;

@@ -1,7 +1,7 @@
 //! `tenure.dev/v1alpha1`: the Extension, by which a user asks for more time for a workload.
 
 use k8s_openapi::jiff::Timestamp;
-use kube::{CustomResource, KubeSchema};
+use kube::{CustomResource, KubeSchema, core::ObjectMeta};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -139,6 +139,14 @@ impl Extension {
     }
 }
 
+/// Leaves out the metadata that no decision needs: its size is the user's choice.
+pub fn slim(extension: Extension) -> Extension {
+    let ObjectMeta { name, namespace, uid, resource_version, creation_timestamp, .. } = extension.metadata;
+    let metadata =
+        ObjectMeta { name, namespace, uid, resource_version, creation_timestamp, ..ObjectMeta::default() };
+    Extension { metadata, ..extension }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -172,5 +180,20 @@ mod tests {
             assert_eq!(granted(state, "1h"), None, "{state}");
         }
         assert_eq!(extension(&json!({"state": "Granted"})).granted(), None);
+    }
+
+    #[test]
+    fn of_an_extension_only_what_decisions_need_is_kept() {
+        let mut small = extension(&json!({"state": "Pending"}));
+        small.metadata = serde_json::from_value(json!({
+            "name": "a", "namespace": "team", "uid": "u", "resourceVersion": "1",
+            "creationTimestamp": "2026-01-02T03:04:05Z",
+        }))
+        .unwrap();
+        let mut large = small.clone();
+        let text = || Some([("key".to_owned(), "x".repeat(100_000))].into());
+        (large.metadata.annotations, large.metadata.labels) = (text(), text());
+        large.metadata.finalizers = Some(vec!["x".repeat(100_000)]);
+        assert_eq!(slim(large), small);
     }
 }

@@ -15,7 +15,7 @@ use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 use tenure_index::Uid;
 use tenure_service::watch::Store;
-use tenure_types::extension::{Extension, ExtensionState};
+use tenure_types::extension::{Extension, ExtensionState, slim};
 use tokio::time::Instant;
 
 use crate::{
@@ -281,14 +281,6 @@ impl Store<Extension> for ExtensionStore {
         drop(open);
         self.cluster.change(|index| index.retain_extensions(uids));
     }
-}
-
-/// Leaves out what no decision needs: its size is the user's choice.
-pub fn slim(extension: Extension) -> Extension {
-    let ObjectMeta { name, namespace, uid, resource_version, creation_timestamp, .. } = extension.metadata;
-    let metadata =
-        ObjectMeta { name, namespace, uid, resource_version, creation_timestamp, ..ObjectMeta::default() };
-    Extension { metadata, ..extension }
 }
 
 #[cfg(test)]

@@ -129,15 +129,6 @@ fn so_many_requests_for_a_workload_may_wait() {
 }
 
 #[test]
-fn of_an_extension_only_what_decisions_need_is_kept() {
-    let mut large = pending("a", 0);
-    let text = || Some([("key".to_owned(), "x".repeat(100_000))].into());
-    (large.metadata.annotations, large.metadata.labels) = (text(), text());
-    large.metadata.finalizers = Some(vec!["x".repeat(100_000)]);
-    assert_eq!(slim(large), pending("a", 0));
-}
-
-#[test]
 fn one_extension_of_a_workload_has_the_turn_however_its_uid_is_written() {
     let open = OpenExtensions::default();
     let of = |namespace: &str, uid: &str| extension(namespace, 0, uid, &Value::Null);
