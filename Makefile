@@ -90,7 +90,7 @@ forged-calls: ## Call the webhook without a certificate 1,000 times a second, fo
 	$(CARGO) test --release --locked --package tenure-tests --test extender_callers -- --ignored --nocapture
 
 .PHONY: figures
-figures: ## Print how long the code, its files and functions are, which names mean two things, and which words to avoid are left
+figures: ## Print how long the code, its files and functions are, which names mean two things, which files use each other in a circle, and which words to avoid are left
 	@tests/figures
 
 .PHONY: crds
