@@ -8,7 +8,6 @@ mod workload;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 
 use crate::{
     age::{self, until},
@@ -70,18 +69,6 @@ fn key((named, name): NamespacedName, namespace: &str) -> NamespacedName {
 /// `NAMESPACE/POD`
 fn shown(key: &NamespacedName) -> String {
     format!("{}/{}", key.0, key.1)
-}
-
-/// An object as commands name it.
-fn reference(owner: &OwnerReference, namespace: &str) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(owner.api_version.clone()),
-        kind: Some(owner.kind.clone()),
-        name: Some(owner.name.clone()),
-        namespace: Some(namespace.to_owned()),
-        uid: Some(owner.uid.clone()),
-        ..ObjectReference::default()
-    }
 }
 
 /// A heading and the sentences below it.

@@ -15,7 +15,7 @@ use tenure_policy::{
     config::Config,
     field::FieldError,
     inheritance::Inheritance,
-    owners::group_of,
+    naming::group_of,
     review::{Context, Reviewable},
 };
 

@@ -10,7 +10,8 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_policy::{
     climb::{DEPLOYMENT, POD_CONTROLLERS, REPLICA_SET},
-    owners::{OwnerTable, group_of},
+    naming::group_of,
+    owners::OwnerTable,
 };
 
 /// A hash of group and kind. It is never zero, so that an `Option` of it has the same size.

@@ -1,6 +1,5 @@
 //! The ceiling that applies in a tree of queues.
 
-use jiff::SignedDuration;
 use tenure_types::ExtendedDuration;
 
 use crate::{
@@ -26,11 +25,6 @@ pub fn nearest<'t>(
     field: fn(&RunaiQueue) -> Option<ExtendedDuration>,
 ) -> Option<(&'t str, ExtendedDuration)> {
     path.iter().find_map(|(name, queue)| Some((*name, field(queue)?)))
-}
-
-/// A duration as people write it: `2h 30m`.
-pub fn for_people(duration: SignedDuration) -> String {
-    humantime::format_duration(duration.unsigned_abs()).to_string()
 }
 
 /// The ceiling that applies to workloads of a leaf, and the queue that it comes from. A cycle that got stored

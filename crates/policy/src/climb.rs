@@ -9,10 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use tenure_types::projection::Pod;
 
-use crate::{
-    kueue,
-    owners::{OwnerTable, group_of},
-};
+use crate::{kueue, naming::group_of, owners::OwnerTable};
 
 /// The cluster's answer about an owner. A timeout or a server's error is no answer: ask again, decide nothing.
 #[derive(Clone, Debug, PartialEq)]

@@ -20,14 +20,14 @@ use tenure_types::{
 
 use crate::{
     admission::Findings,
-    ceiling::{self, for_people},
+    ceiling,
     expiry::Family,
     extension::Allowance,
     field::FieldError,
     floor::Floors,
     kueue::Queues,
     limits::Limits,
-    pause::command,
+    naming::{command, for_people},
     tree::QueueTree,
 };
 

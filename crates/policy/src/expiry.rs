@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::projection::Pod;
 
-use crate::{owners::group_of, start::whole_second};
+use crate::{naming::group_of, start::whole_second};
 
 /// The value of priority class `system-cluster-critical`: pods of this priority or a higher one are exempt,
 /// unless another threshold is configured.

@@ -7,7 +7,10 @@ use tenure_types::{
     extension::{Extension, ExtensionState},
 };
 
-use crate::{ceiling::for_people, pause::command, queue::RunaiQueue};
+use crate::{
+    naming::{command, for_people},
+    queue::RunaiQueue,
+};
 
 /// Reason of the event on a workload for which more time was asked.
 pub const EXTENSION_REQUESTED: &str = "ExtensionRequested";

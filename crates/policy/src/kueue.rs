@@ -6,6 +6,7 @@
 //! says that it is admitted.
 
 mod queues;
+mod workload;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::Value;
@@ -15,29 +16,15 @@ use tenure_types::{
 };
 
 use crate::{
-    naming,
-    owners::{OwnerTable, group_of},
-    pause::{OwnerObject, PausedObject},
+    naming::{self, PausedObject},
+    owners::OwnerTable,
+    pause::OwnerObject,
 };
 
 pub use queues::{KueueQueue, Queues};
-
-/// The API group of Workloads, `LocalQueues` and `ClusterQueues`.
-pub const GROUP: &str = "kueue.x-k8s.io";
-
-/// The kind that is paused.
-pub const WORKLOAD: &str = "Workload";
-
-/// The field that pauses it.
-pub(crate) const ACTIVE: &str = "spec.active";
-
-/// The version that Workloads are asked for in first.
-const VERSION: &str = "kueue.x-k8s.io/v1beta2";
-
-/// True for the kind of Kueue's Workloads, in any version.
-pub fn is_workload(owner: &OwnerReference) -> bool {
-    owner.kind == WORKLOAD && group_of(&owner.api_version) == GROUP
-}
+pub(crate) use workload::ACTIVE;
+use workload::VERSION;
+pub use workload::{GROUP, WORKLOAD, is_workload};
 
 /// A reference to a Workload.
 pub fn refer_to(workload: OwnerObject<'_>) -> OwnerReference {

@@ -1,7 +1,8 @@
-//! Names of objects: in references, in sentences, and in commands.
+//! Names of objects and durations: in references, in sentences, and in commands.
 
+use jiff::SignedDuration;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
-use tenure_types::projection::Pod;
+use tenure_types::{paused::PausedRecord, projection::Pod};
 
 /// Returns the reference by which events name an object. A cluster-scoped object has no namespace.
 pub fn reference(owner: &OwnerReference, namespace: Option<&str>) -> ObjectReference {
@@ -29,4 +30,41 @@ pub fn of_pod(pod: &Pod) -> OwnerReference {
 /// Returns an owner for people: `Deployment test (apps/v1)`.
 pub fn describe(owner: &OwnerReference) -> String {
     format!("{} {} ({})", owner.kind, owner.name, owner.api_version)
+}
+
+/// The names by which users know a paused object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PausedObject {
+    /// The object that gets the event: the paused object itself or, if that is a Kueue Workload, the object that it
+    /// belongs to.
+    pub object: ObjectReference,
+    /// The name of the Kueue Workload, if one is paused for the object.
+    pub workload: Option<String>,
+}
+
+impl PausedObject {
+    /// Returns the field that was set, with the Workload if that has it.
+    pub(crate) fn field(&self, record: &PausedRecord) -> String {
+        let of = self.workload.as_ref().map(|name| format!(" of its Workload {name}"));
+        format!("{}{}", record.field, of.unwrap_or_default())
+    }
+}
+
+/// Returns the group of an `apiVersion`; empty for the core group.
+pub fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// Returns a command of the kubectl plugin for an object: `kubectl tenure activate job.batch/train -n team`.
+pub fn command(verb: &str, object: &ObjectReference) -> String {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let (api_version, name) = (text(&object.api_version), text(&object.name));
+    let group = api_version.split_once('/').map_or_else(String::new, |(group, _)| format!(".{group}"));
+    let namespace = object.namespace.as_ref().map_or_else(String::new, |name| format!(" -n {name}"));
+    format!("kubectl tenure {verb} {}{group}/{name}{namespace}", text(&object.kind).to_lowercase())
+}
+
+/// A duration as people write it: `2h 30m`.
+pub fn for_people(duration: SignedDuration) -> String {
+    humantime::format_duration(duration.unsigned_abs()).to_string()
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_types::runai::v3alpha1::OnReversal;
 
-use crate::{field::FieldError, kueue};
+use crate::{field::FieldError, kueue, naming::group_of};
 
 /// The way to pause one kind: a field and the value that pauses.
 #[derive(Clone, Debug, PartialEq)]
@@ -221,11 +221,6 @@ impl PauseRule {
     fn is_for(&self, group: &str, kind: &str) -> bool {
         self.kind == kind && self.group == group
     }
-}
-
-/// Returns the group of an `apiVersion`; empty for the core group.
-pub fn group_of(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 #[cfg(test)]

@@ -18,10 +18,8 @@ use tenure_types::{
     paused::{PausedRecord, RequeueState},
 };
 
-use crate::{
-    expiry::Family,
-    owners::{PauseRule, group_of},
-};
+pub use crate::naming::PausedObject;
+use crate::{expiry::Family, naming::group_of, owners::PauseRule};
 pub use owed::{MOST_OWED, owed_on, with_owed};
 pub use owner::{Announcement, OwnerObject, is_inactive, record_on, requeue_state_on};
 pub use plan::{PauseCandidate, PausePlan, ResumeCondition};
@@ -32,9 +30,9 @@ pub use reasons::{
 };
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
 pub use words::{
-    Alone, AtEnd, DELETED_MESSAGE, PausedObject, RunEnd, approaching, came_back, command, deleted_in_words,
-    deleted_unready, dry_run, event_reason, held_up, in_words, message, own_ignored, own_invalid,
-    owner_deleted, owner_deleted_in_words, return_refused, reversed, undone,
+    Alone, AtEnd, DELETED_MESSAGE, RunEnd, approaching, came_back, deleted_in_words, deleted_unready,
+    dry_run, event_reason, held_up, in_words, message, own_ignored, own_invalid, owner_deleted,
+    owner_deleted_in_words, return_refused, reversed, undone,
 };
 
 /// The value of [`keys::ACTIVE_ANNOTATION`] while a workload is deactivated.

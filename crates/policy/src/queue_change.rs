@@ -9,9 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::{
-    ceiling::for_people,
     expiry::GraceOnChange,
     inheritance::{Effective, Inheritance},
+    naming::for_people,
     notice::NoticePoints,
     queue::RunaiQueue,
     runs::{AtLeast, Runs},

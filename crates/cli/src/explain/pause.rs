@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use tenure_policy::pause::{self, OwnerObject, PausedObject, Return};
+use tenure_policy::{
+    naming::command,
+    pause::{self, OwnerObject, PausedObject, Return},
+};
 use tenure_types::{keys::PAUSED_ANNOTATION, paused::ExceededCeiling, projection};
 
 use crate::{age::moment, change::shown, table::printable};
@@ -46,7 +49,7 @@ impl PauseReport {
         let metadata = projection::metadata(object);
         let returns = Return::of(&record, &metadata);
         let is_deactivated = pause::is_deactivation(&record) || pause::is_inactive(&metadata);
-        let command = pause::command(if is_deactivated { "activate" } else { "resume" }, &known.object);
+        let command = command(if is_deactivated { "activate" } else { "resume" }, &known.object);
         let state = OwnerObject(object).requeue_state();
         let message = match returns {
             Return::Reactivate => "It was activated, and comes back at once".to_owned(),

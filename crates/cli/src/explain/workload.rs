@@ -10,12 +10,13 @@ use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Scope, exemption},
     kueue,
-    owners::{OwnerTable, group_of},
+    naming::{group_of, reference},
+    owners::OwnerTable,
     pause::{OwnerObject, PausedObject},
 };
 use tenure_types::{podgroup::PodGroupKind, projection};
 
-use super::{paragraph, pause::PauseReport, pod, reference};
+use super::{paragraph, pause::PauseReport, pod};
 use crate::{
     change::shown,
     connect::ConnectArgs,
@@ -205,7 +206,7 @@ async fn pause(
     namespace: &str,
     Named { reference: of, object }: &Named,
 ) -> Result<Option<(Result<PauseReport, String>, Value)>> {
-    let known = PausedObject { object: reference(of, namespace), workload: None };
+    let known = PausedObject { object: reference(of, Some(namespace)), workload: None };
     let read = |object: &Value, known: &PausedObject| {
         let paused = PauseReport::read(object, known)?;
         let field = OwnerObject(object).record().map(|record| OwnerObject(object).at(&record.field).clone());

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 use serde_json::Value;
-use tenure_policy::owners::group_of;
+use tenure_policy::naming::group_of;
 
 /// Short names that kubectl takes, where a server isn't asked for them.
 const SHORT_NAMES: [(&str, &str); 4] =

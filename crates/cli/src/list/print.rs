@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::ValueEnum;
 use jiff::Timestamp;
-use tenure_policy::owners::group_of;
+use tenure_policy::naming::group_of;
 
 use super::row::{Row, WorkloadState};
 use crate::{

@@ -9,7 +9,7 @@ use tenure_index::Uid;
 use tenure_policy::{
     expiry::Family,
     floor::Floors,
-    owners::group_of,
+    naming::group_of,
     pause::{self, Return},
     requeue::Waiting,
     tree::QueueTree,

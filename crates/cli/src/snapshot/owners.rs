@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use tenure_index::Uid;
 use tenure_policy::{
     climb::{Action, FoundOwner, OwnerLookup},
-    owners::group_of,
+    naming::group_of,
 };
 use tenure_types::{
     keys::{MAX_DURATION_ANNOTATION, PAUSED_ANNOTATION},

@@ -2,9 +2,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
-    ceiling::{self, for_people},
+    ceiling,
     expiry::Family,
     gang::{Progress, Shape, progress},
+    naming::for_people,
     preemption::{Place, Workload},
     tree::QueueTree,
 };

@@ -1,9 +1,6 @@
 //! Where the kinds of owners have their pod templates, and the fields by which they ask for a time to run.
 
-use crate::{
-    kueue,
-    owners::{OwnerTable, group_of},
-};
+use crate::{kueue, naming::group_of, owners::OwnerTable};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 /// A path, as [`super::raw::walk`] takes it.

@@ -14,28 +14,13 @@ use super::{
     DEACTIVATED, DEACTIVATED_DUE_TO_LIMIT, EVICTED_DUE_TO_PODS_READY_TIMEOUT, MAX_DURATION_EXCEEDED,
     PODS_READY_TIMEOUT, Reversals, WORKLOAD_INACTIVE, reversal::described,
 };
-use crate::{ceiling::for_people, field::FieldError};
+use crate::{
+    field::FieldError,
+    naming::{PausedObject, command, for_people},
+};
 
 pub use run_end::RunEnd;
 use run_end::{DRY_RUN, ENDED_BY, ENDED_IN};
-
-/// The names by which users know a paused object.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PausedObject {
-    /// The object that gets the event: the paused object itself or, if that is a Kueue Workload, the object that it
-    /// belongs to.
-    pub object: ObjectReference,
-    /// The name of the Kueue Workload, if one is paused for the object.
-    pub workload: Option<String>,
-}
-
-impl PausedObject {
-    /// Returns the field that was set, with the Workload if that has it.
-    fn field(&self, record: &PausedRecord) -> String {
-        let of = self.workload.as_ref().map(|name| format!(" of its Workload {name}"));
-        format!("{}{}", record.field, of.unwrap_or_default())
-    }
-}
 
 /// The message of the event on a paused owner that has this state.
 pub fn message(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> String {
@@ -66,15 +51,6 @@ fn in_time(queue: &str) -> String {
 
 fn returns(RequeueState { count, requeue_at, .. }: &RequeueState) -> String {
     requeue_at.map_or_else(String::new, |at| format!(": return {count} is at {at:.0}"))
-}
-
-/// Returns a command of the kubectl plugin for an object: `kubectl tenure activate job.batch/train -n team`.
-pub fn command(verb: &str, object: &ObjectReference) -> String {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let (api_version, name) = (text(&object.api_version), text(&object.name));
-    let group = api_version.split_once('/').map_or_else(String::new, |(group, _)| format!(".{group}"));
-    let namespace = object.namespace.as_ref().map_or_else(String::new, |name| format!(" -n {name}"));
-    format!("kubectl tenure {verb} {}{group}/{name}{namespace}", text(&object.kind).to_lowercase())
 }
 
 /// Returns the reason of the event on a paused owner; none if a person has deactivated it, and needs no event.

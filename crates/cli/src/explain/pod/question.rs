@@ -5,11 +5,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use tenure_index::Standing;
 use tenure_policy::{
-    ceiling::for_people,
     climb::Action,
     expiry::{Exemption, Family, Scope, claimed, exemption, own_ceiling},
     floor::Floor,
     gang::{Progress, progress},
+    naming::{command, for_people, reference},
     pause,
     preemption::{PreemptionKind, protected_until},
     toleration::{ClassState, PreemptorClaim, Toleration, judge},
@@ -17,10 +17,7 @@ use tenure_policy::{
 };
 use tenure_types::{keys::MAX_DURATION_ANNOTATION, projection::Pod, runai::v3alpha1::OnReversal};
 
-use super::{
-    super::{reference, shown},
-    PodExplanation, Protection, Relation, Rules, Run, TolerationAnswer, Would,
-};
+use super::{super::shown, PodExplanation, Protection, Relation, Rules, Run, TolerationAnswer, Would};
 use crate::{
     age::go,
     floors::Sourced,
@@ -182,7 +179,7 @@ impl Question<'_> {
                 .map(|(owner, of_queue)| table.on_reversal(owner).unwrap_or(of_queue))
                 .filter(|on_reversal| *on_reversal == OnReversal::DeletePods),
             comes_back_after: paused.and(self.rules.slice_delay).map(for_people),
-            resume: paused.map(|_| pause::command("resume", &reference(known, namespace))),
+            resume: paused.map(|_| command("resume", &reference(known, Some(namespace)))),
         }
     }
 }
