@@ -27,6 +27,12 @@ pub fn nearest<'t>(
     path.iter().find_map(|(name, queue)| Some((*name, field(queue)?)))
 }
 
+/// Returns the queue on a path that allows the shortest total of extensions; the one nearest to the leaf if several do.
+pub fn least_extensions<'t>(path: &[(&'t str, &RunaiQueue)]) -> Option<&'t str> {
+    let totals = path.iter().filter_map(|(name, queue)| Some((*name, queue.allowance()?.max_total)));
+    totals.min_by_key(|(_, total)| *total).map(|(name, _)| name)
+}
+
 /// The ceiling that applies to workloads of a leaf, and the queue that it comes from. A cycle that got stored
 /// has none.
 pub fn effective<'t>(tree: &'t QueueTree, leaf: &str) -> Result<Option<(&'t str, ExtendedDuration)>, Cycle> {

@@ -7,10 +7,7 @@ use tenure_types::{
     extension::{Extension, ExtensionState},
 };
 
-use crate::{
-    naming::{command, for_people},
-    queue::RunaiQueue,
-};
+use crate::naming::{command, for_people};
 
 /// Reason of the event on a workload for which more time was asked.
 pub const EXTENSION_REQUESTED: &str = "ExtensionRequested";
@@ -35,22 +32,6 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Returns the least allowance of the queues on a path to the root that have a ceiling or an allowance. A queue that
-    /// has a ceiling and no allowance allows none.
-    pub fn of_path<'q>(path: impl Iterator<Item = &'q RunaiQueue>) -> Self {
-        path.filter_map(Self::of_queue).reduce(Self::least).unwrap_or_default()
-    }
-
-    /// Returns the first of the queues on a path that allow the shortest total, and that total.
-    pub fn shortest<'t>(path: &[(&'t str, &RunaiQueue)]) -> Option<(&'t str, SignedDuration)> {
-        let totals = path.iter().filter_map(|(name, queue)| Some((*name, Self::of_queue(queue)?.max_total)));
-        totals.min_by_key(|(_, total)| *total)
-    }
-
-    fn of_queue(queue: &RunaiQueue) -> Option<Self> {
-        queue.extensions.or_else(|| queue.ceiling.map(|_| Self::default()))
-    }
-
     /// The lesser of each.
     #[must_use]
     pub fn least(self, other: Self) -> Self {

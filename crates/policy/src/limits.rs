@@ -51,7 +51,11 @@ impl Limits {
             slice_delay: (action == MaxDurationAction::Requeue).then(delay),
             on_reversal: path.iter().find_map(|queue| queue.on_reversal).unwrap_or_default(),
             pods_ready: path.iter().find_map(|queue| queue.pods_ready.as_deref().copied()),
-            extensions: Allowance::of_path(path.iter().copied()),
+            extensions: path
+                .iter()
+                .filter_map(|queue| queue.allowance())
+                .reduce(Allowance::least)
+                .unwrap_or_default(),
             lacks_parent: path.last().is_some_and(|top| top.parent.is_some()),
         })
     }

@@ -56,6 +56,12 @@ pub struct RunaiQueue {
 }
 
 impl RunaiQueue {
+    /// Returns the extensions that the queue allows. A queue that has a ceiling and says nothing allows none. None: the
+    /// queue has no say.
+    pub fn allowance(&self) -> Option<Allowance> {
+        self.extensions.or_else(|| self.ceiling.map(|_| Allowance::default()))
+    }
+
     /// Reads a spec, and returns the errors that it has by itself. Checks that need other queues are in
     /// [`crate::admission`].
     pub fn read(spec: &v3alpha1::QueueSpec) -> (Self, Vec<FieldError>) {

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
-    ceiling::path,
+    ceiling::{least_extensions, path},
     expiry::Family,
-    extension::{Allowance, GoingRun, RequestedRun},
+    extension::{GoingRun, RequestedRun},
 };
 use tenure_types::{extension::Extension, projection};
 
@@ -95,7 +95,7 @@ impl CeilingIndex {
         };
         let limits = self.objects.limits(family, queue)?;
         let path = path(self.tree(), queue).unwrap_or_default();
-        let limited_by = Allowance::shortest(&path).map(|(name, _)| name.to_owned());
+        let limited_by = least_extensions(&path).map(str::to_owned);
         let times = self.objects.grants.of(workload, namespace, since).map(|grant| grant.time);
         let times: Vec<SignedDuration> = times.collect();
         Some(GoingRun {

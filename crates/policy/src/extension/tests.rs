@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::{ceiling::least_extensions, queue::RunaiQueue};
 
 fn hours(hours: i64) -> SignedDuration {
     SignedDuration::from_hours(hours)
@@ -14,22 +15,24 @@ fn queue(ceiling: &str, extensions: Option<Allowance>) -> RunaiQueue {
     RunaiQueue { ceiling: ceiling.parse().ok(), extensions, ..RunaiQueue::default() }
 }
 
+fn least(path: &[&RunaiQueue]) -> Allowance {
+    path.iter().filter_map(|queue| queue.allowance()).reduce(Allowance::least).unwrap_or_default()
+}
+
 #[test]
 fn the_least_allowance_of_each_queue_on_the_path_counts() {
-    let of = |path: &[RunaiQueue]| Allowance::of_path(path.iter());
     let (wide, narrow) = (allowance(2, 8, None), allowance(1, 9, Some(3)));
-    assert_eq!(of(&[queue("1h", Some(wide)), queue("2h", Some(narrow))]), allowance(1, 8, Some(3)));
-    assert_eq!(of(&[queue("", None), queue("2h", Some(narrow))]), narrow, "no ceiling, no say");
-    assert_eq!(of(&[queue("", Some(wide)), queue("2h", Some(narrow))]), allowance(1, 8, Some(3)));
-    assert_eq!(of(&[]), Allowance::default());
+    assert_eq!(least(&[&queue("1h", Some(wide)), &queue("2h", Some(narrow))]), allowance(1, 8, Some(3)));
+    assert_eq!(least(&[&queue("", None), &queue("2h", Some(narrow))]), narrow, "no ceiling, no say");
+    assert_eq!(least(&[&queue("", Some(wide)), &queue("2h", Some(narrow))]), allowance(1, 8, Some(3)));
+    assert_eq!(least(&[]), Allowance::default());
 }
 
 #[test]
 fn a_queue_with_a_ceiling_and_without_an_allowance_allows_none() {
     let (wide, none) = (queue("1h", Some(allowance(2, 8, None))), queue("9h", None));
-    assert!(Allowance::of_path([&wide, &none].into_iter()).is_none());
-    assert!(Allowance::of_path([&none, &wide].into_iter()).is_none());
-    assert_eq!(Allowance::shortest(&[("leaf", &wide), ("root", &none)]), Some(("root", hours(0))));
+    assert!(least(&[&wide, &none]).is_none() && least(&[&none, &wide]).is_none());
+    assert_eq!(least_extensions(&[("leaf", &wide), ("root", &none)]), Some("root"));
     assert!(allowance(1, 1, Some(0)).is_none() && !allowance(0, 1, None).is_none());
 }
 
