@@ -15,15 +15,14 @@ mod kueue;
 mod names;
 mod owners;
 mod pods_ready;
+mod problem;
 mod receivers;
 mod tenancy;
 mod tree;
 mod trusted;
 mod usage;
 
-use std::{collections::BTreeSet, fmt};
-
-use thiserror::Error;
+use std::collections::BTreeSet;
 
 use crate::{
     delegation::Bounds, expiry::GraceOnChange, floor::Floors, guard::Guarded, message::Receiver,
@@ -31,17 +30,17 @@ use crate::{
     start::LongestFormation, usage::UsageResources,
 };
 use fields::{Field, Problems};
-use tree::YamlNode;
+use tree::{YamlNode, set};
 
 pub use delegation::DELEGATION_BOUNDS;
 pub use fields::nearest;
 pub use file::ConfigFile;
-use file::shift;
 pub use floors::{LABEL_KEY, METHOD, POOLS, PREEMPT, RECLAIM};
 pub use guard::{EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, SCHEDULERS};
 pub use kai::Kai;
 pub use kai_sources::{ConfigMapKey, KAI_CONFIG_MAP, KAI_SHARDS, KaiSources};
 pub use kueue::{KUEUE_ENABLED, KUEUE_QUEUES, Kueue};
+pub use problem::{ConfigError, Problem};
 pub use tenancy::TENANCY_WRITERS;
 pub use usage::USAGE_RESOURCES;
 
@@ -144,33 +143,6 @@ pub struct Config {
     pub rows: usize,
 }
 
-/// An error or a remark about one place of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The line, from 1.
-    pub line: u64,
-    /// The field, its value, and the values that would be right.
-    pub text: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.text)
-    }
-}
-
-/// The reason why a file is refused: all its errors, in the order of its lines.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{}", joined(.problems))]
-pub struct ConfigError {
-    /// The problems; at least one.
-    pub problems: Vec<Problem>,
-}
-
-fn joined(problems: &[Problem]) -> String {
-    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-}
-
 impl Config {
     /// Reads the file of a server: Tenure's own, or KAI-Scheduler's, of which only the floors are used. An empty file
     /// means the defaults.
@@ -191,7 +163,7 @@ impl Config {
         if problems.0.is_empty() {
             Ok(Self { floors, set: written, ..Self::default() })
         } else {
-            Err(in_order(problems))
+            Err(problems.in_order())
         }
     }
 
@@ -253,18 +225,8 @@ impl Config {
                 set,
             }
         });
-        config.filter(|_| problems.0.is_empty()).ok_or_else(|| in_order(problems))
+        config.filter(|_| problems.0.is_empty()).ok_or_else(|| problems.in_order())
     }
-}
-
-fn in_order(Problems(mut problems): Problems) -> ConfigError {
-    problems.sort_by_key(|problem| problem.line);
-    ConfigError { problems }
-}
-
-/// The names that a map sets.
-fn set(map: &YamlNode, names: &[&'static str]) -> BTreeSet<&'static str> {
-    names.iter().copied().filter(|name| map.get(name).is_some_and(|value| !value.is_null())).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use tenure_types::{DurationError, ExtendedDuration};
 
 use super::{
-    Problem,
+    problem::{ConfigError, Problem},
     tree::{Entry, YamlNode, YamlValue},
 };
 use crate::{field::FieldError, notice::NoticePoints};
@@ -26,6 +26,13 @@ pub struct Problems(pub Vec<Problem>);
 impl Problems {
     pub fn add(&mut self, line: u64, text: impl Display) {
         self.0.push(Problem { line, text: text.to_string() });
+    }
+
+    /// Returns the error with all of them, in the order of the lines.
+    pub fn in_order(self) -> ConfigError {
+        let mut problems = self.0;
+        problems.sort_by_key(|problem| problem.line);
+        ConfigError { problems }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A file of Tenure's or of KAI-Scheduler's configuration, or a ConfigMap with one.
 
-use super::{Config, ConfigError, Kai, Problem, kai, tree::YamlNode};
+use super::{Config, ConfigError, Kai, kai, tree::YamlNode};
 use crate::floor::Floors;
 
 /// A file in either of the supported forms.
@@ -47,18 +47,5 @@ impl ConfigFile {
             Self::Tenure(config) => &config.floors,
             Self::Kai(kai) => &kai.floors,
         }
-    }
-}
-
-impl ConfigError {
-    pub(super) fn shifted(mut self, lines: u64) -> Self {
-        shift(&mut self.problems, lines);
-        self
-    }
-}
-
-pub(super) fn shift(problems: &mut [Problem], lines: u64) {
-    for problem in problems {
-        problem.line = problem.line.saturating_add(lines);
     }
 }

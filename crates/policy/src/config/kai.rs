@@ -9,11 +9,10 @@ use serde_json::Value;
 use tenure_types::ExtendedDuration;
 
 use super::{
-    ConfigError, Problem,
     fields::{DURATION, Problems, nearest},
     floors::{METHOD, PREEMPT, RECLAIM},
-    in_order, set, shift,
-    tree::{Entry, YamlNode, YamlValue},
+    problem::{ConfigError, Problem, shift},
+    tree::{Entry, YamlNode, YamlValue, set},
 };
 use crate::{
     field::FieldError,
@@ -64,7 +63,7 @@ impl Kai {
         for plugin in plugins {
             problems.add(plugin.line, "tiers: a second plugin minruntime, which isn't looked at here");
         }
-        kai.problems = in_order(problems).problems;
+        kai.problems = problems.in_order().problems;
         kai
     }
 

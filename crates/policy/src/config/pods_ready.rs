@@ -7,7 +7,6 @@ use tenure_types::{
 };
 
 use super::{
-    PODS_READY,
     fields::{DURATION, Field, Problems},
     tree::YamlNode,
 };
@@ -34,7 +33,7 @@ pub fn read(field: &Field<'_>, problems: &mut Problems) -> Option<PodsReady> {
         block_admission,
     };
     let mut errors = Vec::new();
-    wait_for_pods_ready(PODS_READY, &wait, &mut errors);
+    wait_for_pods_ready(&field.path, &wait, &mut errors);
     for error in errors {
         problems.add(line_of(field.node, &error.field), error);
     }

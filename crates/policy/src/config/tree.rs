@@ -1,6 +1,6 @@
 //! YAML as a tree in which every value knows its line.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use serde::{
     Deserialize, Deserializer,
@@ -9,7 +9,7 @@ use serde::{
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
-use super::{ConfigError, Problem};
+use super::problem::{ConfigError, Problem};
 
 /// The most values that aliases may stand for, all together: a few lines may not keep a server busy.
 const REPEATED: usize = 10_000;
@@ -191,6 +191,11 @@ impl<'de> Visitor<'de> for Trees {
         }
         Ok(YamlValue::Map(map))
     }
+}
+
+/// The names that a map sets.
+pub fn set(map: &YamlNode, names: &[&'static str]) -> BTreeSet<&'static str> {
+    names.iter().copied().filter(|name| map.get(name).is_some_and(|value| !value.is_null())).collect()
 }
 
 #[cfg(test)]
