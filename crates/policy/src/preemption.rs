@@ -21,17 +21,8 @@ mod ruling;
 
 use going::going;
 pub use going::{Going, Left, LeftOf};
-pub use place::Place;
+pub use place::{Place, PreemptionKind};
 pub use ruling::{Rule, Ruling, Verdict};
-
-/// The kind of a preemption: within a leaf queue, or across queues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PreemptionKind {
-    /// Preemptor and victim are in the same leaf queue.
-    Preempt,
-    /// Preemptor and victim are in different queues.
-    Reclaim,
-}
 
 /// A set of pods that starts and stops as one.
 #[derive(Clone, Debug)]

@@ -1,7 +1,15 @@
 //! The place of a workload in the tree of queues.
 
-use super::PreemptionKind;
 use crate::tree::{QueueId, QueueTree};
+
+/// The kind of a preemption: within a leaf queue, or across queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreemptionKind {
+    /// Preemptor and victim are in the same leaf queue.
+    Preempt,
+    /// Preemptor and victim are in different queues.
+    Reclaim,
+}
 
 /// The leaf queue that a workload names.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Left, PreemptionKind};
+use super::{going::Left, place::PreemptionKind};
 use crate::{floor::Floor, gang::Progress, toleration::Judgement};
 
 /// A rule that protects a victim.
