@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{PodField, Row, Shown, count, has_phase, undivided};
+use super::row::{PodField, Row, Shown, count, has_phase, undivided};
 use crate::keys;
 
 pub const ROW: Row = Row {

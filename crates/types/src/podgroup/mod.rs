@@ -3,17 +3,20 @@
 
 mod coscheduling;
 mod native;
+mod row;
 mod runai;
 mod tensorstack;
 mod volcano;
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, GroupVersionKind};
 use serde::Deserialize;
 use serde_json::Value;
+
+use row::Row;
+pub use row::{LONGEST_NAME, PodField, Shown};
 
 use crate::{
     keys,
@@ -35,32 +38,6 @@ pub enum PodGroupKind {
     Native,
 }
 
-/// The properties of a kind.
-struct Row {
-    group: &'static str,
-    /// The versions that have the fields read here, the preferred one first.
-    versions: &'static [&'static str],
-    /// The field of a pod that names its group.
-    named_by: PodField,
-    /// The field of a pod that names its subgroup.
-    subgroup: Option<PodField>,
-    /// True if `spec.queue` is a queue that Tenure knows.
-    names_queue: bool,
-    spec: fn(&Value) -> PodGroupSpec,
-    shown: fn(&Value) -> Shown,
-}
-
-/// A field of a pod that names a queue, a group or a subgroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PodField {
-    /// A label.
-    Label(&'static str),
-    /// An annotation.
-    Annotation(&'static str),
-    /// `spec.schedulingGroup.podGroupName`, which the API server never lets change.
-    SchedulingGroup,
-}
-
 impl PodField {
     /// All fields that name the queue, the group or the subgroup of a pod.
     pub fn all() -> BTreeSet<Self> {
@@ -77,34 +54,10 @@ impl PodField {
         let of_groups = rows.filter(|row| row.names_queue).map(|row| row.named_by);
         of_groups.chain(keys::QUEUE_LABELS.map(Self::Label)).collect()
     }
-
-    /// Returns the value in a pod; none if it is empty.
-    fn of(self, pod: &Pod) -> Option<&str> {
-        let value = match self {
-            Self::Label(key) => pod.label(key),
-            Self::Annotation(key) => pod.annotation(key),
-            Self::SchedulingGroup => pod.spec.scheduling_group.as_ref()?.pod_group_name.as_deref(),
-        };
-        value.filter(|name| !name.is_empty() && name.len() <= LONGEST_NAME)
-    }
 }
-
-/// The longest name of an object in Kubernetes. A longer one can't name anything, and would only take memory.
-pub const LONGEST_NAME: usize = 253;
 
 /// The most subgroups that count: more than any workload has.
 const MOST_SUBGROUPS: usize = 1_000;
-
-/// The start that the status of a `PodGroup` shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
-    /// The status shows no start, or that the group doesn't run.
-    Nothing,
-    /// The group runs, but the status doesn't show since when.
-    Running,
-    /// The group has run since this time.
-    Since(Timestamp),
-}
 
 impl PodGroupKind {
     /// All kinds. If a pod is in several groups, the group of the first kind counts for its workload.
@@ -187,39 +140,6 @@ pub struct PodGroup {
     /// The `status`, in the format of the kind.
     #[serde(default)]
     pub status: Value,
-}
-
-fn text(value: &Value) -> Option<String> {
-    value.as_str().filter(|text| text.len() <= LONGEST_NAME).map(str::to_owned)
-}
-
-fn count(value: &Value) -> Option<u32> {
-    u32::try_from(value.as_u64()?).ok()
-}
-
-/// The spec of a group that names no queue and has no subgroups.
-fn undivided(min_member: Option<u32>) -> PodGroupSpec {
-    PodGroupSpec { queue: None, min_member, min_sub_group: None, sub_groups: Vec::new() }
-}
-
-/// Reads a list of subgroups. An entry that can't be read is left out.
-fn sub_groups(list: &Value) -> Vec<SubGroup> {
-    let read = |item: &Value| SubGroup::deserialize(item).ok();
-    list.as_array().into_iter().flatten().filter_map(read).collect()
-}
-
-/// Returns the time since which a condition has been true.
-fn condition_since(status: &Value, type_: &str) -> Option<Timestamp> {
-    let mut conditions = status.get("conditions")?.as_array()?.iter();
-    let is_true = |of: &&Value| {
-        of.get("type").and_then(Value::as_str) == Some(type_)
-            && of.get("status").and_then(Value::as_str) == Some("True")
-    };
-    conditions.find(is_true)?.get("lastTransitionTime")?.as_str()?.parse().ok()
-}
-
-fn has_phase(status: &Value, phases: &[&str]) -> bool {
-    status.get("phase").and_then(Value::as_str).is_some_and(|phase| phases.contains(&phase))
 }
 
 #[cfg(test)]

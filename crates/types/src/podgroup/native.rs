@@ -1,6 +1,6 @@
 //! `scheduling.k8s.io`: `PodGroup` of Kubernetes itself, since 1.36. It names no queue: its pods do.
 
-use super::{PodField, Row, Shown, count, undivided};
+use super::row::{PodField, Row, Shown, count, undivided};
 
 pub const ROW: Row = Row {
     group: "scheduling.k8s.io",

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{PodField, Row, Shown, count, has_phase, sub_groups, text};
+use super::row::{PodField, Row, Shown, count, has_phase, sub_groups, text};
 use crate::{keys, projection::PodGroupSpec};
 
 pub const ROW: Row = Row {

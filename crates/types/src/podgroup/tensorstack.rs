@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{PodField, Row, Shown, condition_since, count, sub_groups, text};
+use super::row::{PodField, Row, Shown, condition_since, count, sub_groups, text};
 use crate::{keys, projection::PodGroupSpec};
 
 pub const ROW: Row = Row {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{PodField, Row, Shown, condition_since, count, has_phase};
+use super::row::{PodField, Row, Shown, condition_since, count, has_phase};
 use crate::{
     keys,
     projection::{PodGroupSpec, SubGroup},
