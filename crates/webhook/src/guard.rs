@@ -24,8 +24,7 @@ use tracing::{debug, info};
 
 use crate::{
     KnownQueues, Permits, Placement,
-    review::{Outgoing, Request},
-    validate::unknown,
+    review::{Outgoing, Request, unknown},
 };
 
 pub use http::router;

@@ -17,8 +17,8 @@ use tracing::info;
 
 use crate::{
     Metrics,
-    http::{MAX_BODY_BYTES, announced, json, reject},
-    review::Outgoing,
+    http::{announced, json, reject},
+    review::{MAX_BODY_BYTES, Outgoing},
 };
 
 /// The part of a body in which the uid is: an API server writes it behind the review's kind and version.

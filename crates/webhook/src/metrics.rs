@@ -7,7 +7,18 @@ use prometheus_client::{
 };
 use tenure_service::metrics::{registered, seconds};
 
-use crate::scheduler::NodeCounts;
+/// The number of an answer's nodes by result, for the metrics.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeCounts {
+    /// Nodes that remain with the offered victims.
+    pub kept: u64,
+    /// Nodes that remain with other victims.
+    pub instead: u64,
+    /// Nodes that were dropped because a victim is protected.
+    pub protected: u64,
+    /// Nodes that were dropped because a victim isn't known.
+    pub unknown: u64,
+}
 
 /// The webhook's metrics.
 #[derive(Clone, Debug)]

@@ -9,15 +9,15 @@ mod queue;
 use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
-use json_patch::Patch;
 use parking_lot::RwLock;
 use tenure_policy::pod_group::{Trust, TrustedWriters};
 use tenure_types::podgroup::PodGroupKind;
 
+use patch::Mutation;
+
 use crate::{
     metrics::MutationLabels,
-    review::{Outgoing, Request},
-    validate::unknown,
+    review::{Outgoing, Request, unknown},
 };
 
 /// Protects fields that only trusted writers may change: the start times and the queues of `PodGroup`s; and fields that
@@ -31,21 +31,6 @@ pub struct Mutator {
 struct Trusted {
     with_starts: TrustedWriters,
     with_queues: BTreeSet<String>,
-}
-
-/// The change of an object.
-#[derive(Debug)]
-struct Mutation {
-    /// The result in one word, for the metrics.
-    result: &'static str,
-    patch: Option<Patch>,
-    warnings: Vec<String>,
-}
-
-impl Mutation {
-    const fn admitted(warnings: Vec<String>) -> Self {
-        Self { result: "admitted", patch: None, warnings }
-    }
 }
 
 impl Mutator {

@@ -29,8 +29,8 @@ use tenure_policy::{
 use crate::{
     KnownQueues,
     metrics::ReviewResult,
-    review::{Outgoing, Request},
-    validate::{name_of, unknown},
+    review::{Outgoing, Request, unknown},
+    validate::name_of,
 };
 
 pub use http::router;

@@ -13,7 +13,8 @@ use serde_json::value::RawValue;
 use tenure_policy::field::FieldError;
 use thiserror::Error;
 
-use crate::http::MAX_BODY_BYTES;
+/// The largest review of objects that can be stored holds two of 3 MiB.
+pub const MAX_BODY_BYTES: usize = 7 * 1024 * 1024;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
@@ -119,6 +120,12 @@ impl<'b> Request<'b> {
             _ => Ok(request),
         })
     }
+}
+
+/// Returns the warning about an object of a kind that has no review.
+pub fn unknown(request: &Request<'_>) -> String {
+    let (group, kind) = (&request.kind.group, &request.kind.kind);
+    format!("tenure: nothing is known of kind {kind:?} of group {group:?}: not reviewed")
 }
 
 /// The answer.

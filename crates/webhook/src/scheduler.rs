@@ -23,7 +23,6 @@ use crate::{KnownQueues, Metrics, placement::Placement};
 pub use http::{MAX_PREEMPTION_BYTES, router};
 pub use kept::KeptCounter;
 pub use permits::{Permit, Permits};
-pub(crate) use question::NodeCounts;
 use recent_grants::RecentGrants;
 use waiters::Waiters;
 pub use wake::NominationNudger;

@@ -30,7 +30,7 @@ use tracing::debug;
 use crate::{
     KnownQueues,
     metrics::ReviewResult,
-    review::{Outgoing, Request},
+    review::{Outgoing, Request, unknown},
 };
 
 /// The longest wait of a review for objects that it looks up. The API server itself waits at least a second for the review.
@@ -193,11 +193,6 @@ impl Validator {
         self.queues
             .look_at_running(|running| ask(&Known { queues, running, notice, grace, now: Timestamp::now() }))
     }
-}
-
-pub fn unknown(request: &Request<'_>) -> String {
-    let (group, kind) = (&request.kind.group, &request.kind.kind);
-    format!("tenure: nothing is known of kind {kind:?} of group {group:?}: not reviewed")
 }
 
 /// A generated name is in the object and not in the request.

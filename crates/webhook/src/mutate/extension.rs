@@ -4,7 +4,7 @@ use json_patch::Patch;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Mutation, patch};
+use super::patch::{self, Mutation};
 use crate::review::Request;
 
 pub use tenure_types::extension::GROUP;

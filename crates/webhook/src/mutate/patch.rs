@@ -1,4 +1,4 @@
-//! JSON patches.
+//! Changes of objects, as JSON patches.
 
 use json_patch::{
     AddOperation, Patch, PatchOperation, RemoveOperation,
@@ -6,6 +6,21 @@ use json_patch::{
 };
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json, value::RawValue};
+
+/// The change of an object.
+#[derive(Debug)]
+pub struct Mutation {
+    /// The result in one word, for the metrics.
+    pub result: &'static str,
+    pub patch: Option<Patch>,
+    pub warnings: Vec<String>,
+}
+
+impl Mutation {
+    pub const fn admitted(warnings: Vec<String>) -> Self {
+        Self { result: "admitted", patch: None, warnings }
+    }
+}
 
 #[derive(Deserialize)]
 struct Object {

@@ -7,7 +7,7 @@ use tenure_policy::pod_group::{self, Reviewed, StampChange, Trust};
 use tenure_types::{keys::LAST_START_ANNOTATION, podgroup::PodGroupKind};
 use tracing::info;
 
-use super::{Mutation, patch};
+use super::patch::{self, Mutation};
 use crate::review::Request;
 
 /// The result of a write that the API server will refuse for its `resourceVersion`. Clients that write old values from

@@ -2,7 +2,7 @@
 
 use tenure_policy::queue_update::{self, Kept};
 
-use super::{Mutation, patch};
+use super::patch::{self, Mutation};
 use crate::review::Request;
 
 pub const GROUP: &str = "scheduling.run.ai";

@@ -19,6 +19,7 @@ use super::{
     recent_grants::SETTLED_AFTER,
     waiters::Waiter,
 };
+use crate::metrics::NodeCounts;
 
 /// The time after which a victim is known that the scheduler knows a moment earlier. One that stays unknown must not
 /// keep schedulers busy.
@@ -39,19 +40,6 @@ pub enum MalformedArgs {
     /// The object that wants room isn't a pod.
     #[error("the Pod of the ExtenderPreemptionArgs can't be read: it must be an object")]
     Pod,
-}
-
-/// The number of an answer's nodes by result, for the metrics.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NodeCounts {
-    /// Nodes that remain with the offered victims.
-    pub kept: u64,
-    /// Nodes that remain with other victims.
-    pub instead: u64,
-    /// Nodes that were dropped because a victim is protected.
-    pub protected: u64,
-    /// Nodes that were dropped because a victim isn't known.
-    pub unknown: u64,
 }
 
 /// The obstacle to a preemptor that ends first: its node and its end.

@@ -1,0 +1,79 @@
+//! The bounds of what requests take: bytes, memory and time.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::{self, DefaultBodyLimit, State},
+    http::StatusCode,
+    middleware::{self, Next},
+    response::Response,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower_http::timeout::TimeoutLayer;
+
+use super::announced;
+use crate::review::MAX_BODY_BYTES;
+
+/// Bytes of large requests that are read and reviewed at the same time, on all paths together; others of them wait their
+/// turn, unread. So that many large bodies can't fill the memory, and those of ordinary size never wait.
+const LARGE_IN_FLIGHT: usize = 16 * MAX_BODY_BYTES;
+
+/// The size from which a request waits its turn, in bytes: ten times an ordinary review.
+pub(crate) const LARGE_BYTES: u64 = 64 * 1024;
+
+/// The longest time for a request, its turn and its body included.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The turns of large requests. Clones share them: a process has one memory, however many paths lead into it.
+#[derive(Clone, Debug)]
+pub struct LargeBodies(Arc<Semaphore>);
+
+impl Default for LargeBodies {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(LARGE_IN_FLIGHT)))
+    }
+}
+
+impl LargeBodies {
+    /// Takes the turn of a body of an announced size. One of ordinary size needs none, and one whose size isn't announced
+    /// may be the largest.
+    async fn take(self, announced: Option<u64>) -> Option<Turn> {
+        if announced.is_some_and(|bytes| bytes <= LARGE_BYTES) {
+            return None;
+        }
+        let bytes = announced.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(MAX_BODY_BYTES);
+        // what is larger is refused before it is read
+        let bytes = u32::try_from(bytes.min(MAX_BODY_BYTES)).unwrap_or(u32::MAX);
+        // an error would mean that the semaphore was closed, which never happens
+        let turn = self.0.acquire_many_owned(bytes).await.ok()?;
+        Some(Turn(Arc::new(turn)))
+    }
+}
+
+/// The bounds of what reviews may take.
+pub(crate) trait Limited {
+    /// With a limit to how large a body is, how many bytes of large ones are read at the same time, and how long that
+    /// takes.
+    fn limited(self, large: &LargeBodies) -> Self;
+}
+
+impl Limited for Router {
+    fn limited(self, large: &LargeBodies) -> Self {
+        self.layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+            .layer(middleware::from_fn_with_state(large.clone(), take_turns))
+            .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, BODY_TIMEOUT))
+    }
+}
+
+/// The turn of a large request, for work that goes on when the caller leaves.
+#[derive(Clone, Debug)]
+pub(crate) struct Turn(#[expect(dead_code, reason = "it is held")] Arc<OwnedSemaphorePermit>);
+
+async fn take_turns(State(large): State<LargeBodies>, mut request: extract::Request, next: Next) -> Response {
+    let turn = large.take(announced(request.headers())).await;
+    request.extensions_mut().insert(turn.clone());
+    let response = next.run(request).await;
+    drop(turn);
+    response
+}
