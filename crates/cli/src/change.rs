@@ -22,11 +22,11 @@ use tenure_policy::{
 use tenure_types::projection::WholeObject;
 
 use crate::{
+    cluster::ClusterReader,
     connect::ConnectArgs,
     kinds::ResourceKind,
     output::print,
     server::{explain, is_forbidden},
-    snapshot::ClusterReader,
     target,
     tell::{Reported, complain, tell},
 };

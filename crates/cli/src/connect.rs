@@ -10,7 +10,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-use crate::{floors::duration, server::unreachable, snapshot::ClusterReader, target::is_segment};
+use crate::{cluster::ClusterReader, floors::duration, server::unreachable, target::is_segment};
 
 /// The namespace of objects that name none.
 pub const DEFAULT: &str = "default";

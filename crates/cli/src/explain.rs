@@ -3,18 +3,13 @@
 mod pause;
 mod pod;
 mod preemption;
+mod text;
 mod workload;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use jiff::Timestamp;
 
-use crate::{
-    age::{self, until},
-    connect::ConnectArgs,
-    snapshot::NamespacedName,
-    table::printable,
-};
+use crate::connect::ConnectArgs;
 
 /// Explain a workload, a pod or a decision, in sentences or as JSON
 ///
@@ -50,34 +45,4 @@ impl Explain {
             None => self.workload.run(connect).await,
         }
     }
-}
-
-/// A pod of the command line, `NAMESPACE/POD` or a name alone: then its namespace is empty.
-fn pod_name(text: &str) -> Result<NamespacedName, String> {
-    let (namespace, name) = text.split_once('/').unwrap_or(("", text));
-    if name.is_empty() || name.contains('/') || text.starts_with('/') {
-        return Err("must be NAMESPACE/POD".into());
-    }
-    Ok((namespace.into(), name.into()))
-}
-
-/// Returns a key with this namespace, if it names none.
-fn key((named, name): NamespacedName, namespace: &str) -> NamespacedName {
-    (if named.is_empty() { namespace.to_owned() } else { named }, name)
-}
-
-/// `NAMESPACE/POD`
-fn shown(key: &NamespacedName) -> String {
-    format!("{}/{}", key.0, key.1)
-}
-
-/// A heading and the sentences below it.
-fn paragraph(heading: &str, sentences: &[String]) -> String {
-    let sentences = sentences.iter().map(|sentence| format!("  - {}\n", printable(sentence)));
-    std::iter::once(format!("{}\n", printable(heading))).chain(sentences).collect()
-}
-
-/// To the second, and how long it is until then.
-fn moment(at: Timestamp, now: Timestamp) -> String {
-    format!("{} ({} from now)", age::moment(at), until(at, now))
 }

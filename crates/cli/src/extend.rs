@@ -19,12 +19,12 @@ use tenure_types::{
 
 use crate::{
     change::ObjectName,
+    cluster::ClusterReader,
     connect::ConnectArgs,
     extensions::{decided, explain_extension},
     floors::duration,
     output::print,
     server::explain,
-    snapshot::ClusterReader,
     table::printable,
     target,
     tell::tell,

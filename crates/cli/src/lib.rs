@@ -4,6 +4,7 @@ mod activate;
 mod age;
 mod args;
 mod change;
+mod cluster;
 mod completion;
 mod config;
 mod connect;

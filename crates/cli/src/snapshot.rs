@@ -41,7 +41,7 @@ use crate::{
     server::{explain, is_forbidden},
     tell::{warn, with_causes},
 };
-pub use cluster::{AT_ONCE, ClusterReader, LIVE, NotListed};
+pub use cluster::NotListed;
 pub use owners::{ClimbStep, KnownOwners, ListedOwner, found};
 pub use pods::NamedWorkload;
 pub use selected::Selected;
@@ -123,7 +123,7 @@ impl Snapshot {
         let (snapshot, source) = if filename.is_empty() {
             let cluster = connect.connect().await?;
             let mut snapshot = Self::new(&config, place, Timestamp::default());
-            cluster.explain(&wanted, &mut snapshot).await?;
+            snapshot.explain(&cluster, &wanted).await?;
             snapshot.now = now.unwrap_or_else(|| cluster.clock.now());
             snapshot.complete();
             (snapshot, SnapshotSource::Cluster(cluster))

@@ -11,10 +11,10 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::{
+    cluster::ClusterReader,
     connect::ConnectArgs,
     output::OutputArgs,
     server::explain,
-    snapshot::ClusterReader,
     table::Table,
     tell::{Reported, with_causes},
 };

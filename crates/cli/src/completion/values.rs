@@ -10,12 +10,12 @@ use tenure_policy::{config::Config, expiry::Family, owners::OwnerTable};
 use super::words::Completion;
 use crate::{
     args::Cli,
+    cluster::ClusterReader,
     connect::ConnectArgs,
     list::{
         gather::Gatherer,
         row::{Row, WorkloadState},
     },
-    snapshot::ClusterReader,
 };
 
 /// The longest time that people wait for a key to do something.

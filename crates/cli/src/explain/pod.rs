@@ -14,7 +14,7 @@ use tenure_index::{CeilingIndex, Standing};
 use tenure_policy::notice::NoticePoints;
 use tenure_types::runai::v3alpha1::OnReversal;
 
-use super::{key, pod_name};
+use super::text::{key, pod_name};
 use crate::{
     connect::ConnectArgs,
     floors::{FloorArgs, Sourced},

@@ -13,7 +13,7 @@ use tenure_policy::{
 };
 use tenure_types::projection::Pod;
 
-use super::{key, moment, paragraph, pod_name, shown};
+use super::text::{key, moment, paragraph, pod_name, shown};
 use crate::{
     connect::ConnectArgs,
     floors::FloorArgs,

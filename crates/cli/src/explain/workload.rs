@@ -16,7 +16,7 @@ use tenure_policy::{
 };
 use tenure_types::{podgroup::PodGroupKind, projection};
 
-use super::{paragraph, pause::PauseReport, pod};
+use super::{pause::PauseReport, pod, text::paragraph};
 use crate::{
     change::shown,
     connect::ConnectArgs,

@@ -1,6 +1,7 @@
 //! Pauses and deletions of the last hour, read from the keeper's events: after the deletion of a pod without an owner nothing
 //! else is left.
 
+use anyhow::{Error, anyhow};
 use futures::TryStreamExt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -14,9 +15,10 @@ use super::{
     row::name_of,
 };
 use crate::{
-    age::human,
+    age::{self, human},
+    cluster::ClusterReader,
     pages::objects,
-    snapshot::ClusterReader,
+    server::explain,
     table::{cell, table},
 };
 
@@ -95,6 +97,21 @@ pub async fn ended(cluster: &ClusterReader, namespace: Option<&str>) -> kube::Re
     ended.retain(|of| now.duration_since(of.at) <= OF_LATE);
     ended.sort_by(|one, other| (one.at, &one.workload).cmp(&(other.at, &other.workload)));
     Ok(ended)
+}
+
+/// Returns an error about an object; if it no longer exists, with Tenure's last action on it.
+pub async fn missing(cluster: &ClusterReader, namespace: &str, workload: &str, error: kube::Error) -> Error {
+    let is_gone = matches!(&error, kube::Error::Api(status) if status.code == 404);
+    let error = explain(error);
+    if !is_gone {
+        return error;
+    }
+    // without the right to read events, the error says nothing more
+    let ended = ended(cluster, Some(namespace)).await.unwrap_or_default();
+    match ended.into_iter().rfind(|of| of.workload == workload) {
+        Some(of) => anyhow!("{error}\n{} at {}: {}", of.action, age::moment(of.at), of.message),
+        None => error,
+    }
 }
 
 /// Returns the answer as a table, or as objects.

@@ -14,9 +14,10 @@ use tenure_types::{extension, selector::Selector};
 
 use super::{row::Row, view::View};
 use crate::{
+    cluster::{AT_ONCE, ClusterReader, LIVE},
     kinds::{ResourceKind, ResourceKinds},
     server::{explain, is_forbidden},
-    snapshot::{AT_ONCE, ClusterReader, LIVE, NotListed, Selected, Snapshot, found},
+    snapshot::{NotListed, Selected, Snapshot, found},
     tell::{warn, with_causes},
 };
 
@@ -104,7 +105,7 @@ impl Gatherer {
         let groups = kinds.pod_groups().map(|(_, kind)| (kind, namespace));
         let extensions = kinds.find(extension::GROUP, "Extension").map(|kind| (kind, namespace));
         let lists = runai.into_iter().chain(tensorstack).chain(groups).chain(extensions);
-        let not_listed = self.cluster.read(lists, self.owners(), &mut view.snapshot).await;
+        let not_listed = view.snapshot.list(&self.cluster, lists, self.owners()).await;
         self.tell_of(&not_listed, "what they say isn't shown");
         let pods = self.cluster.pods(self.namespace.as_deref(), Some(LIVE)).try_for_each(|page| {
             view.pods(&page);
@@ -157,7 +158,7 @@ impl Gatherer {
     pub async fn paused(&mut self) -> Result<(Vec<Row>, bool)> {
         let mut view = self.empty();
         let wanted = self.owners().count();
-        let mut not_listed = self.cluster.read(iter::empty(), self.owners(), &mut view.snapshot).await;
+        let mut not_listed = view.snapshot.list(&self.cluster, iter::empty(), self.owners()).await;
         if not_listed.len() == wanted && wanted > 0 {
             return Err(not_listed.swap_remove(0).error);
         }

@@ -11,8 +11,13 @@ use tenure_policy::{
 };
 use tenure_types::projection::Pod;
 
-use super::ClusterReader;
-use crate::{connect::DEFAULT, input::Document, list::row::name_of, target::Target};
+use crate::{
+    cluster::ClusterReader,
+    connect::DEFAULT,
+    input::Document,
+    list::{ended::missing, row::name_of},
+    target::Target,
+};
 
 /// The source of further objects.
 pub enum SnapshotSource {
@@ -61,7 +66,7 @@ impl SnapshotSource {
                 let reference = kind.reference(name);
                 match kind.api(&cluster.client, Some(namespace)).get(name).await {
                     Ok(found) => Ok(Named { reference, object: found.value }),
-                    Err(error) => Err(cluster.missing(namespace, &name_of(&reference), error).await),
+                    Err(error) => Err(missing(cluster, namespace, &name_of(&reference), error).await),
                 }
             }
         }

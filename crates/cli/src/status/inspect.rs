@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use tenure_policy::expiry::Family;
 
 use super::Check;
-use crate::snapshot::ClusterReader;
+use crate::cluster::ClusterReader;
 
 /// Labels that the chart gives its objects.
 const OURS: &str = "app.kubernetes.io/part-of=tenure";

@@ -10,13 +10,14 @@ use tenure_types::projection::Event;
 
 use super::{Check, inspect::Inspector};
 use crate::{
+    cluster::LIVE,
     list::{
         ended::BY_KEEPER,
         row::{Row, WorkloadState},
         view::View,
     },
     pages::objects,
-    snapshot::{LIVE, NotListed, Snapshot},
+    snapshot::{NotListed, Snapshot},
 };
 
 /// The time past a ceiling that is no problem: a pause takes a moment, and many of them wait for each other.
@@ -35,7 +36,7 @@ impl Inspector {
         let tensorstack = cluster.kinds.queues(Family::Tensorstack).map(|kind| (kind, Some(place.as_str())));
         let groups = cluster.kinds.pod_groups().map(|(_, kind)| (kind, None));
         let lists = runai.into_iter().chain(tensorstack).chain(groups);
-        let not_listed = cluster.read(lists, std::iter::empty(), &mut view.snapshot).await;
+        let not_listed = view.snapshot.list(cluster, lists, std::iter::empty()).await;
         if let Some(NotListed { kind, .. }) = not_listed.first() {
             let right = format!("list {}", kind.plural());
             let remedy = format!("ask an admin for the right to {right}");

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::{PodExplanation, Protection, Relation, TolerationAnswer, Would};
 use crate::{
     age,
-    explain::{moment, paragraph},
+    explain::text::{moment, paragraph},
     floors::Sourced,
 };
 

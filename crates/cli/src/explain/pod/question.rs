@@ -17,7 +17,7 @@ use tenure_policy::{
 };
 use tenure_types::{keys::MAX_DURATION_ANNOTATION, projection::Pod, runai::v3alpha1::OnReversal};
 
-use super::{super::shown, PodExplanation, Protection, Relation, Rules, Run, TolerationAnswer, Would};
+use super::{super::text::shown, PodExplanation, Protection, Relation, Rules, Run, TolerationAnswer, Would};
 use crate::{
     age::go,
     floors::Sourced,

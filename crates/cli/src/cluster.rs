@@ -1,0 +1,127 @@
+//! Reads objects from an API server.
+
+use anyhow::{Error, Result};
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::{Api, Client, api::ListParams};
+use serde_json::Value;
+use tenure_policy::kueue::{self, Lookup};
+use tenure_types::{
+    keys,
+    projection::{Owner, Pod, WholeObject},
+};
+
+use crate::{
+    input::Document,
+    kinds::{ResourceKind, ResourceKinds},
+    pages::{Pages, objects},
+    server::{Clock, explain, is_forbidden},
+    target::is_segment,
+    tell::{warn, with_causes},
+};
+
+/// Requests under way at once.
+pub const AT_ONCE: usize = 8;
+
+/// Selects pods that have not ended: there is nothing to say of the others, and old clusters are full of them.
+pub const LIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
+/// A cluster, with its kinds and its clock.
+pub struct ClusterReader {
+    pub client: Client,
+    /// The namespace that is asked for.
+    pub namespace: String,
+    pub kinds: ResourceKinds,
+    pub clock: Clock,
+}
+
+impl ClusterReader {
+    pub async fn discover(client: Client, namespace: String) -> kube::Result<Self> {
+        let kinds = ResourceKinds::discover(&client).await?;
+        let clock = Clock::of(&client).await;
+        Ok(Self { client, namespace, kinds, clock })
+    }
+
+    /// The objects of a kind in a namespace, or all of them, page by page.
+    pub fn documents(&self, kind: &ResourceKind, namespace: Option<&str>) -> Pages<Document> {
+        let pages = objects(kind.api(&self.client, namespace), None);
+        let kind = kind.clone();
+        let documents =
+            move |page: Vec<WholeObject>| page.into_iter().map(|object| document(&kind, object)).collect();
+        pages.map_ok(documents).boxed()
+    }
+
+    /// The same without all but their metadata.
+    pub fn metadata(&self, kind: &ResourceKind, namespace: Option<&str>) -> Pages<ObjectMeta> {
+        let pages = objects(kind.metadata_api(&self.client, namespace), None);
+        pages.map_ok(|page| page.into_iter().map(|object: Owner| object.metadata).collect()).boxed()
+    }
+
+    /// Pods of a namespace, or of all, page by page.
+    pub fn pods(&self, namespace: Option<&str>, fields: Option<&'static str>) -> Pages<Pod> {
+        let client = self.client.clone();
+        let api = match namespace {
+            Some(namespace) => Api::namespaced(client, namespace),
+            None => Api::all(client),
+        };
+        objects(api, fields)
+    }
+
+    /// An owner of something in a namespace; none if there is no such object, or no such kind.
+    pub async fn look_up(&self, namespace: &str, owner: &OwnerReference) -> kube::Result<Option<ObjectMeta>> {
+        let kind = self.kinds.version(&owner.api_version, &owner.kind).filter(|_| is_segment(&owner.name));
+        let Some(api) = kind.map(|kind| kind.metadata_api(&self.client, Some(namespace))) else {
+            return Ok(None);
+        };
+        Ok(api.get_opt(&owner.name).await?.map(|found| found.metadata))
+    }
+
+    /// Kueue's Workloads that are looked for; none where there is no Kueue, or where they may not be read.
+    pub async fn workloads(&self, namespace: &str, lookup: Lookup<'_>) -> Result<Vec<Value>> {
+        let Some(kind) = self.kinds.find(kueue::GROUP, kueue::WORKLOAD) else { return Ok(Vec::new()) };
+        let api = kind.api(&self.client, Some(namespace));
+        let found = match lookup {
+            Lookup::Named(name) if !is_segment(name) => return Ok(Vec::new()),
+            Lookup::Named(name) => api.get_opt(name).await.map(Vec::from_iter),
+            Lookup::Labelled(uid) => {
+                let labels = format!("{}={uid}", keys::KUEUE_JOB_UID_LABEL);
+                api.list(&ListParams::default().labels(&labels)).await.map(|list| list.items)
+            }
+        };
+        match found {
+            Ok(found) => Ok(found.into_iter().map(|object| object.value).collect()),
+            Err(error) if is_forbidden(&error) => {
+                warn(&format!("what Kueue runs isn't known: {}", with_causes(&cannot_list(kind, error))));
+                Ok(Vec::new())
+            }
+            Err(error) => Err(cannot_list(kind, error)),
+        }
+    }
+
+    /// All objects of a kind.
+    pub async fn list(&self, kind: &ResourceKind) -> Result<Vec<Document>> {
+        self.documents(kind, None).try_concat().await.map_err(|error| cannot_list(kind, error))
+    }
+
+    /// The names of the objects of a kind in a namespace, or of all of them.
+    pub async fn names(&self, kind: &ResourceKind, namespace: Option<&str>) -> Result<Vec<String>> {
+        let found =
+            self.metadata(kind, namespace).try_concat().await.map_err(|error| cannot_list(kind, error))?;
+        Ok(found.into_iter().filter_map(|metadata| metadata.name).collect())
+    }
+}
+
+/// Returns the error about a list.
+pub fn cannot_list(kind: &ResourceKind, error: kube::Error) -> Error {
+    explain(error).context(format!("can't list {}", kind.plural()))
+}
+
+/// Returns an item of a list as a document. Items don't name their own kind.
+fn document(kind: &ResourceKind, object: WholeObject) -> Document {
+    Document {
+        source: format!("{}/{}", kind.singular(), object.metadata.name.as_deref().unwrap_or_default()),
+        api_version: kind.resource.api_version.clone(),
+        kind: kind.resource.kind.clone(),
+        value: object.value,
+    }
+}
