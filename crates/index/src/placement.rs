@@ -16,15 +16,12 @@ use std::{
 };
 
 use arcstr::ArcStr;
-use jiff::Timestamp;
 use k8s_openapi::api::{
     scheduling::v1::PriorityClass,
     storage::v1::{CSINode, CSINodeDriver},
 };
 use kube::core::ObjectMeta;
-use tenure_policy::{
-    gang::Progress, guard::Reason, kueue, start::LongestFormation, toleration::ClassState, victims::Requests,
-};
+use tenure_policy::{kueue, start::LongestFormation, toleration::ClassState};
 use tenure_types::{
     projection::PodDisruptionBudget,
     room::{Needs, PodWithRoom},
@@ -33,17 +30,16 @@ use tenure_types::{
 use crate::{
     Uid,
     cluster::{ClusterModel, Moved, Reader},
-    podgroups::Membership,
     uid::UidMap,
 };
 
 pub use answer::{NodeVerdict, PreemptionRequest, Rejection, Taken};
-use budgets::{Budgets, PodLabels};
+use budgets::Budgets;
 pub use guard::{Guarding, Sought};
 pub use kept::KeptPod;
 pub use pending::Pending;
 use places::Places;
-use pods::Interned;
+use pods::{Interned, PodRecord};
 pub use preemptors::PendingPod;
 use preemptors::Schedulers;
 
@@ -82,36 +78,6 @@ impl Reader for Placements {
 
 /// The model of the webhook: everything that decides which pods may make room.
 pub type PlacementIndex = ClusterModel<Placements>;
-
-/// The record of a pod, with the facts that decisions need.
-#[derive(Clone, Debug)]
-struct PodRecord {
-    /// Its uid as the API server writes it, if that is an odd one: answers name it.
-    odd_uid: Option<Box<str>>,
-    namespace: ArcStr,
-    name: ArcStr,
-    node: Option<ArcStr>,
-    /// The node on which its scheduler makes room for it, as long as it waits.
-    nominated: Option<ArcStr>,
-    priority: i32,
-    /// It waits rather than preempt others.
-    never_preempts: bool,
-    class: Option<ArcStr>,
-    /// The queue of the run.ai family that it names itself.
-    queue: Option<ArcStr>,
-    scheduled: Option<Timestamp>,
-    progress: Progress,
-    requests: Arc<Requests>,
-    labels: Arc<PodLabels>,
-    /// The groups that it names. Gangs know them as well, but a lookup there takes time.
-    memberships: Option<Arc<[Membership]>>,
-    /// True if it needs nothing but room. Other needs are kept apart.
-    plain: bool,
-    /// True if its place is free once it is deleted: neither a kubelet nor a `DaemonSet` brings it back.
-    frees: bool,
-    /// The reason why the guard never keeps it, if there is one.
-    spared: Option<Reason>,
-}
 
 impl PlacementIndex {
     /// Sets the longest time that workloads may take to form.

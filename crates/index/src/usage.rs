@@ -9,12 +9,8 @@ mod live;
 mod record;
 mod relist;
 
-use arcstr::ArcStr;
 use jiff::Timestamp;
-use tenure_policy::{
-    expiry::Family,
-    usage::{EndNote, EndedRun, PodRun, SeenAt, UsageResources, UsageTotals, family_label},
-};
+use tenure_policy::usage::{EndNote, EndedRun, PodRun, SeenAt, UsageResources, UsageTotals, family_label};
 use tenure_types::{
     room::RunRequests,
     usage::{ResizedRun, UsageGap, UsageRecord},
@@ -22,29 +18,8 @@ use tenure_types::{
 
 use crate::{Uid, uid::UidMap};
 use live::LiveRun;
+pub use live::RunPlace;
 use relist::Relist;
-
-/// The queues of a run, and the end that its ceiling sets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RunPlace {
-    /// Its queue of the tensorstack family; empty if that doesn't exist.
-    pub tensorstack: Option<ArcStr>,
-    /// Its queue of the run.ai family; empty if that doesn't exist.
-    pub runai: Option<ArcStr>,
-    /// True if a `PodGroup` says so.
-    pub is_grouped: bool,
-    /// The time at which its ceiling is reached, if Tenure acts on it.
-    pub deadline: Option<Timestamp>,
-    /// The time by which it must be ready, if Tenure acts on it and it isn't. None for a pod of a `PodGroup`.
-    pub ready_until: Option<Timestamp>,
-}
-
-impl RunPlace {
-    fn queues(&self) -> impl Iterator<Item = (Family, &ArcStr)> {
-        let tensorstack = self.tensorstack.iter().map(|queue| (Family::Tensorstack, queue));
-        tensorstack.chain(self.runai.iter().map(|queue| (Family::Runai, queue)))
-    }
-}
 
 /// A pod as it was seen.
 #[derive(Debug)]

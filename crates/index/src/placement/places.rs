@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use arcstr::ArcStr;
 
-use super::PodRecord;
+use super::pods::PodRecord;
 use crate::{Uid, uid::UidMap};
 
 /// Pods by each key that they are looked up by.

@@ -2,9 +2,11 @@
 
 use std::{borrow::Cow, collections::HashSet, hash::Hash, sync::Arc};
 
+use arcstr::ArcStr;
+use jiff::Timestamp;
 use tenure_policy::{
     gang::{Progress, progress},
-    guard,
+    guard::{self, Reason},
     victims::Requests,
 };
 use tenure_types::{
@@ -12,7 +14,7 @@ use tenure_types::{
     room::{Needs, ResourceDemand},
 };
 
-use super::{PodRecord, budgets::PodLabels};
+use super::budgets::PodLabels;
 use crate::{Uid, interner::Interner, names::Names, podgroups::Membership};
 
 /// Values that many pods share.
@@ -61,6 +63,36 @@ impl Interned {
     pub fn needs(&mut self, needs: Needs) -> Arc<Needs> {
         self.needs.shared(needs)
     }
+}
+
+/// The record of a pod, with the facts that decisions need.
+#[derive(Clone, Debug)]
+pub struct PodRecord {
+    /// Its uid as the API server writes it, if that is an odd one: answers name it.
+    pub odd_uid: Option<Box<str>>,
+    pub namespace: ArcStr,
+    pub name: ArcStr,
+    pub node: Option<ArcStr>,
+    /// The node on which its scheduler makes room for it, as long as it waits.
+    pub nominated: Option<ArcStr>,
+    pub priority: i32,
+    /// It waits rather than preempt others.
+    pub never_preempts: bool,
+    pub class: Option<ArcStr>,
+    /// The queue of the run.ai family that it names itself.
+    pub queue: Option<ArcStr>,
+    pub scheduled: Option<Timestamp>,
+    pub progress: Progress,
+    pub requests: Arc<Requests>,
+    pub labels: Arc<PodLabels>,
+    /// The groups that it names. Gangs know them as well, but a lookup there takes time.
+    pub memberships: Option<Arc<[Membership]>>,
+    /// True if it needs nothing but room. Other needs are kept apart.
+    pub plain: bool,
+    /// True if its place is free once it is deleted: neither a kubelet nor a `DaemonSet` brings it back.
+    pub frees: bool,
+    /// The reason why the guard never keeps it, if there is one.
+    pub spared: Option<Reason>,
 }
 
 impl PodRecord {

@@ -4,15 +4,39 @@ use std::collections::BTreeMap;
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
-use tenure_policy::usage::{
-    DeletionTimes, EndEvidence, EndNote, EndedRun, PodRun, SeenAt, UsageResources, ended, millionths, used,
+use tenure_policy::{
+    expiry::Family,
+    usage::{
+        DeletionTimes, EndEvidence, EndNote, EndedRun, PodRun, SeenAt, UsageResources, ended, millionths,
+        used,
+    },
 };
 use tenure_types::{
     room::RunRequests,
     usage::{ResizedRun, ResizedUsage},
 };
 
-use super::RunPlace;
+/// The queues of a run, and the end that its ceiling sets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunPlace {
+    /// Its queue of the tensorstack family; empty if that doesn't exist.
+    pub tensorstack: Option<ArcStr>,
+    /// Its queue of the run.ai family; empty if that doesn't exist.
+    pub runai: Option<ArcStr>,
+    /// True if a `PodGroup` says so.
+    pub is_grouped: bool,
+    /// The time at which its ceiling is reached, if Tenure acts on it.
+    pub deadline: Option<Timestamp>,
+    /// The time by which it must be ready, if Tenure acts on it and it isn't. None for a pod of a `PodGroup`.
+    pub ready_until: Option<Timestamp>,
+}
+
+impl RunPlace {
+    pub(super) fn queues(&self) -> impl Iterator<Item = (Family, &ArcStr)> {
+        let tensorstack = self.tensorstack.iter().map(|queue| (Family::Tensorstack, queue));
+        tensorstack.chain(self.runai.iter().map(|queue| (Family::Runai, queue)))
+    }
+}
 
 /// What is kept of a run: little, since there are many. Times are in milliseconds since the epoch.
 #[derive(Clone, Debug)]
