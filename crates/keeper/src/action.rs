@@ -1,16 +1,13 @@
 //! Acts on pods that have expired or will expire: on their topmost owner, or on the pod itself.
+//!
+//! The facts of a case are [gathered](gather), [judged](tenure_policy::judge), brought up to date, judged again, and then the act is
+//! written.
 
-mod announce;
-mod basis;
 mod conflicts;
-mod delete;
-mod exempt;
-mod extended;
 mod failure;
-mod own;
-mod pause;
-mod target;
-mod workload;
+mod gather;
+mod kept;
+mod told;
 
 use std::sync::Arc;
 
@@ -18,47 +15,38 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tenure_index::{BatchCoverage, DueBatch, DuePod, Task, Uid};
+use tenure_index::{BatchCoverage, DueBatch};
 use tenure_policy::{
-    expiry::{Scope, exemption},
-    naming::{of_pod, reference},
-    pause::{Alone, ResumeCondition},
-    ready::Readiness,
+    expiry::Scope,
+    judge::{Act, Case, Notice, NoticeChange, OwnerDeletion, PodDeletion, Question, RunState, Task, judge},
+    kueue,
+    naming::{PausedObject, describe, of_pod, reference},
+    pause::{self, OwnerObject, Pause, ResumeCondition},
 };
-use tenure_service::{call::ApiError, clock::ServerClock};
-use tenure_types::{
-    podgroup::PodGroupKind,
-    projection::{Pod, WholeObject},
+use tenure_service::{
+    call::{ApiError, persist},
+    clock::ServerClock,
 };
+use tenure_types::{extension::Extension, paused::PausedRecord, projection::WholeObject};
+use tracing::warn;
 
 pub use conflicts::Conflicts;
-pub use exempt::ExemptOwners;
-pub use extended::ListedExtensions;
 pub use failure::{Failure, LATE_AFTER};
-pub use pause::told_of_pause;
+pub use kept::{ExemptOwners, ListedExtensions};
+pub use told::told_of_pause;
 
 use crate::{
-    api::ObjectClient,
+    api::{ObjectClient, WriteError},
     cluster::ClusterState,
     config::Current,
-    events::{EventCause, EventQueue, EventRecord},
+    events::{EventQueue, EventRecord},
     gate::FreshnessGate,
-    ledger::UsageBook,
+    ledger::{EndingPods, UsageBook},
     limit::WriteLimit,
     pod_notices::ToldWorkloads,
     queues::QueueReader,
+    recent::earlier,
 };
-
-/// After so many tries, some five minutes, the pod itself is deleted: its owners are held in deletion, can't be read or
-/// paused, are set back, or don't stop it.
-const TRIES: u8 = 9;
-
-/// After so many tries, an owner of a kind that can't be paused ends the chain if it can't be read: any user may name one in
-/// an API that is broken.
-const READING_TRIES: u8 = 3;
-
-/// The most pods exempt by priority that are looked at before an owner is paused. Any tenant may make more.
-const EXEMPT_PODS: usize = 64;
 
 /// Pauses owners, deletes pods, and announces the end of runs.
 pub struct Pauser {
@@ -117,13 +105,22 @@ pub enum ActionResult {
     Nothing(&'static str),
 }
 
+/// A case that is being worked on.
+struct Work<'b> {
+    batch: &'b DueBatch,
+    case: Case,
+    state: RunState,
+    /// The granted extensions of the namespace, listed a moment ago.
+    granted: Option<Arc<Vec<Extension>>>,
+}
+
 impl Done {
     const fn nothing(why: &'static str, served: BatchCoverage) -> Self {
         Self::without_events(ActionResult::Nothing(why), served)
     }
 
-    const fn extended() -> Self {
-        Self::without_events(ActionResult::Extended, BatchCoverage::All)
+    const fn put_off(why: &'static str, served: BatchCoverage) -> Self {
+        Self::without_events(ActionResult::PutOff(why), served)
     }
 
     const fn without_events(result: ActionResult, served: BatchCoverage) -> Self {
@@ -131,90 +128,321 @@ impl Done {
     }
 }
 
-/// The object to act on.
-enum Target {
-    /// The last of these owners; if that doesn't stop the pod, the one before.
-    Owners(Vec<OwnerReference>),
-    /// The pod itself.
-    Pod(Alone),
-    Nothing(&'static str),
-    /// Nothing, as long as its controller is the same.
-    Exempt,
-}
-
 impl Pauser {
-    /// Acts on a group.
-    pub async fn act(&self, group: &DueBatch) -> Result<Done, Failure> {
-        let due = &group.first;
-        if group.task == Task::Announce && due.deadline <= self.clock.now() {
-            return Ok(Done::nothing("its run has ended", BatchCoverage::All));
+    /// Acts on a group. An owner that other writers keep changing is read again a few times.
+    pub async fn act(&self, batch: &DueBatch) -> Result<Done, Failure> {
+        let mut work = self.begin(batch);
+        let mut conflicts = Conflicts::default();
+        loop {
+            match self.try_to_act(&mut work, conflicts.is_retry()).await {
+                // the status of a Job changes as its pods get ready: it is judged again by what the watches show then
+                Err(failure) if failure.is_stale() && batch.task == Task::Evict => {
+                    return Ok(Done::nothing("its owner has just changed", BatchCoverage::All));
+                }
+                Err(failure) if failure.is_stale() && conflicts.may_retry() => {
+                    conflicts.wait().await;
+                    (work.case.answers.object, work.case.answers.is_still_there) = (None, None);
+                }
+                Err(failure) if failure.is_gone() => {
+                    return Ok(Done::nothing("its owner is gone", BatchCoverage::All));
+                }
+                result => return result,
+            }
         }
-        let Some(pod) = self.still_there(due).await? else {
-            return Ok(Done::nothing("the pod is gone or exempt", BatchCoverage::Gone));
+    }
+
+    async fn try_to_act(&self, work: &mut Work<'_>, is_retry: bool) -> Result<Done, Failure> {
+        // another writer keeps changing the owner: as little as possible comes between its reading and the write
+        if is_retry {
+            self.take_turn(work).await?;
+        }
+        let act = self.gather(work).await?;
+        if act.is_done() && !is_retry {
+            self.take_turn(work).await?;
+        }
+        match act {
+            Act::Leave(why, coverage) => Ok(Done::nothing(why, coverage)),
+            Act::PutOff(why, coverage) => Ok(Done::put_off(why, coverage)),
+            Act::TooEarly => Ok(Done::without_events(ActionResult::TooEarly, BatchCoverage::All)),
+            Act::Extended => Ok(Done::without_events(ActionResult::Extended, BatchCoverage::All)),
+            Act::Exempt => Ok(Done::without_events(ActionResult::Exempt, BatchCoverage::First)),
+            Act::PausedBefore => Ok(Done::without_events(ActionResult::PausedBefore, BatchCoverage::All)),
+            Act::Forbidden(owner) => Err(Failure::ForbiddenOwner(owner)),
+            act => match self.judge_again(work, &act) {
+                Ok(Act::Pause(pause)) => self.pause(work, &pause).await,
+                Ok(Act::DeletePod(deletion)) => self.delete_pod(work, &deletion).await,
+                Ok(Act::DeleteOwner(deletion)) => self.delete_owner(work, &deletion).await,
+                Ok(Act::Announce(notice)) => self.announce(work, &notice).await,
+                Ok(_) => Ok(changed()),
+                Err(done) => Ok(done),
+            },
+        }
+    }
+
+    /// Brings a case up to date from the index and the clock, and judges it right before a write. An error is what is done in
+    /// place of another act.
+    fn judge_again(&self, work: &mut Work<'_>, act: &Act) -> Result<Act, Done> {
+        self.refresh(work);
+        match judge(&work.case, &work.state, self.clock.now()) {
+            Ok(again) if again.is_same(act) => Ok(again),
+            Ok(Act::TooEarly) => Err(Done::without_events(ActionResult::TooEarly, BatchCoverage::All)),
+            Ok(Act::Extended) => Err(Done::without_events(ActionResult::Extended, BatchCoverage::All)),
+            _ => Err(changed()),
+        }
+    }
+
+    /// Waits until the rate limit allows a write, and lists the extensions: a grant may not have come by the watch yet.
+    async fn take_turn(&self, work: &mut Work<'_>) -> Result<(), Failure> {
+        if work.batch.task.ends_run() {
+            self.await_turn().await;
+            work.granted = self.granted(work).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the rate limit allows a write. A dry run writes nothing.
+    async fn await_turn(&self) {
+        if !self.dry_run {
+            self.limit.until_ready().await;
+        }
+    }
+
+    /// Sets the field of the first rule that the served schema knows.
+    async fn pause(&self, work: &mut Work<'_>, pause: &Pause) -> Result<Done, Failure> {
+        let owner = &pause.owner;
+        let Some(found) = work.found().cloned() else { return Ok(changed()) };
+        let known = kueue::known(owner, &found.metadata);
+        let ending = self.ending_below(work.batch.task, &known);
+        let owed = earlier(&found.metadata, self.clock.now());
+        let (config, queue) = (Arc::clone(&work.case.config), work.batch.first.queue.clone());
+        let mut act = pause.clone();
+        for (number, rule) in config.table.rules(owner).enumerate() {
+            // each write takes its turn
+            if number > 0 {
+                self.await_turn().await;
+                match self.judge_again(work, &Act::Pause(Box::new(act))) {
+                    Ok(Act::Pause(again)) => act = *again,
+                    Ok(_) => return Ok(changed()),
+                    Err(done) => return Ok(done),
+                }
+            }
+            let object = OwnerObject(&found.value);
+            let record = pause::record(object, rule, (work.batch.first.family, &queue), act.clone());
+            let patch = pause::patch(object, rule, &record, &act.plan.until);
+            let patch = pause::with_owed(patch, object, &owed);
+            let is_done = |found: &WholeObject| OwnerObject(&found.value).record().as_ref() == Some(&record);
+            let returned = if self.dry_run {
+                Ok(applied(&found.value, &patch))
+            } else {
+                let written = self.objects.write(&work.batch.first.namespace, owner, &patch, is_done).await;
+                written.map(|written| written.value)
+            };
+            match returned {
+                Err(WriteError { source: ApiError::UnknownField(_), .. }) => {}
+                Err(WriteError { source, answers: false }) => return Err(Failure::Api(source)),
+                Err(WriteError { source, .. }) => {
+                    return Err(Failure::Pause { owner: owner.clone(), source });
+                }
+                Ok(returned) if !pause::took(OwnerObject(&returned), rule, &record) => {
+                    return Err(Failure::Dropped { owner: owner.clone(), field: rule.field.clone() });
+                }
+                Ok(returned) => {
+                    ending.succeeded();
+                    return Ok(self.paused(work, &act, &record, &known, &returned).await);
+                }
+            }
+        }
+        let fields: Vec<&str> = config.table.rules(owner).map(|rule| rule.field.as_str()).collect();
+        Err(Failure::NoField { owner: owner.clone(), fields: fields.join(", ") })
+    }
+
+    async fn paused(
+        &self,
+        work: &Work<'_>,
+        pause: &Pause,
+        record: &PausedRecord,
+        known: &PausedObject,
+        returned: &Value,
+    ) -> Done {
+        let state = OwnerObject(returned).requeue_state();
+        let mut events = told_of_pause(record, &state, known);
+        if !self.dry_run && !matches!(pause.plan.until, ResumeCondition::Requeued(_)) {
+            let cron_job = pause::cron_job_of(
+                &known.object,
+                &work.found().map(|of| of.metadata.clone()).unwrap_or_default(),
+            );
+            if let Some(cron_job) = cron_job
+                && let Ok(found) = self.objects.get(&work.batch.first.namespace, &cron_job).await
+            {
+                events.extend(told::held_up(&cron_job, &found, known, record.at));
+            }
+        }
+        self.cluster.outbox.telling(known, record.at);
+        told::caused_by(&mut events, &work.cause());
+        if self.dry_run {
+            told::of_dry_run(&mut events, Some(work.batch.first.deadline));
+        }
+        let (owner, reversals, until) = (pause.owner.clone(), record.reversals, pause.plan.until);
+        Done { result: ActionResult::Paused { owner, reversals, until }, events, served: BatchCoverage::All }
+    }
+
+    async fn delete_pod(&self, work: &mut Work<'_>, deletion: &PodDeletion) -> Result<Done, Failure> {
+        let deleted = |events| Done { result: ActionResult::Deleted, events, served: BatchCoverage::First };
+        let Some(pod) = work.pod().map(of_pod) else { return Ok(changed()) };
+        let mut events = told::of_pod_deletion(work.batch, &pod, deletion);
+        if self.dry_run {
+            told::of_dry_run(&mut events, None);
+            return Ok(deleted(events));
+        }
+        if let Some((owner, record, reversals)) = &deletion.undone {
+            let metadata = work.found().map(|found| found.metadata.clone()).unwrap_or_default();
+            let known = kueue::known(owner, &metadata);
+            events.push(told::not_paused_again(work.batch, &pod, record, reversals, &known));
+        }
+        match &deletion.alone {
+            pause::Alone::Outlives(_) | pause::Alone::Undone(_) => {
+                let (namespace, pod, alone) = (&work.batch.first.namespace, &pod.name, &deletion.alone);
+                warn!(%namespace, pod, ?alone, "Runs on though its owner was paused: deleting it");
+            }
+            _ => {}
+        }
+        let namespace = work.batch.first.namespace.clone();
+        let would_delete = self.objects.would_delete_pod(&namespace, &pod.name).await;
+        let act = Act::DeletePod(Box::new(deletion.clone()));
+        if let Some(done) = self.tell_first(work, &act, would_delete.is_ok(), events).await? {
+            return Ok(done);
+        }
+        let ending = self.usage.ending(work.batch.task, [work.batch.first.uid], self.clock.now());
+        match self.objects.delete_pod(&namespace, &pod.name, &pod.uid).await {
+            Err(ApiError::NotFound | ApiError::Stale(_)) => {
+                return Ok(Done::nothing("the pod is gone or another one", BatchCoverage::Gone));
+            }
+            // it may have been done all the same
+            Err(error) if error.is_open() => {
+                let rest =
+                    persist(async || self.pod(&work.batch.first).await).await.map_err(Failure::Delete)?;
+                if rest.is_some() {
+                    return Err(Failure::Delete(error));
+                }
+            }
+            result => result.map_err(Failure::Delete)?,
+        }
+        ending.succeeded();
+        Ok(deleted(Vec::new()))
+    }
+
+    async fn delete_owner(&self, work: &mut Work<'_>, deletion: &OwnerDeletion) -> Result<Done, Failure> {
+        let owner = &deletion.owner;
+        let deleted = |events| Done {
+            result: ActionResult::OwnerDeleted(owner.clone()),
+            events,
+            served: BatchCoverage::All,
         };
-        if group.task == Task::Evict && is_ready_by_itself(&pod) {
-            return Ok(Done::nothing("the pod is ready by now", BatchCoverage::First));
+        let Some(metadata) = work.found().map(|found| found.metadata.clone()) else { return Ok(changed()) };
+        let known = kueue::known(owner, &metadata);
+        let mut events = told::of_owner_deletion(work.batch, work.pod(), &known, deletion);
+        if self.dry_run {
+            told::of_dry_run(&mut events, None);
+            return Ok(deleted(events));
         }
-        if let Some(done) = self.held_back(group.task, due) {
+        let namespace = work.batch.first.namespace.clone();
+        let would_delete = self.objects.would_delete_owner(&namespace, owner).await;
+        let act = Act::DeleteOwner(Box::new(deletion.clone()));
+        if let Some(done) = self.tell_first(work, &act, would_delete.is_ok(), events).await? {
             return Ok(done);
         }
-        if let Some(done) = self.outdated(group.task, due, &pod).await? {
-            return Ok(done);
+        let ending = self.ending_below(Task::Expire, &known);
+        match self.objects.delete_owner(&namespace, owner, metadata.resource_version).await {
+            // it may have been done all the same; if that can't be read, the API server doesn't answer at all
+            Err(error) if error.is_open() => {
+                if !persist(async || self.is_going(&namespace, owner).await).await? {
+                    return Err(Failure::DeleteOwner { owner: owner.clone(), source: error });
+                }
+            }
+            result => result.map_err(|source| Failure::DeleteOwner { owner: owner.clone(), source })?,
         }
-        // a change in between must not part the climb from the pause
-        let config = self.config.get();
-        match (group.task, self.target(group.task, due, &pod, &config).await?) {
-            (_, Target::Nothing(why)) => Ok(Done::nothing(why, BatchCoverage::All)),
-            (_, Target::Exempt) => Ok(Done::without_events(ActionResult::Exempt, BatchCoverage::First)),
-            (task @ (Task::Expire | Task::Evict), Target::Owners(owners)) => {
-                self.pause(task, due, owners, &pod, &config).await
-            }
-            (task @ (Task::Expire | Task::Evict), Target::Pod(alone)) => {
-                self.delete(task, due, &pod, &alone).await
-            }
-            (Task::Announce | Task::Withdraw, Target::Owners(mut owners)) => {
-                let owner = owners.pop().unwrap_or_else(|| of_pod(&pod));
-                Ok(self.announce(group, &owner, BatchCoverage::All, &config).await?)
-            }
-            (Task::Announce | Task::Withdraw, Target::Pod(_)) => {
-                let alone = DueBatch { rest: Vec::new(), ..group.clone() };
-                Ok(self.announce(&alone, &of_pod(&pod), BatchCoverage::First, &config).await?)
-            }
-        }
+        ending.succeeded();
+        Ok(deleted(Vec::new()))
     }
 
-    /// The pod as it is now, if it is still the one that is meant.
-    async fn still_there(&self, due: &DuePod) -> Result<Option<Pod>, ApiError> {
-        match self.objects.pod(&due.namespace, &due.name).await {
-            Ok(pod) => {
-                let same = pod.metadata.uid.as_deref().is_some_and(|uid| Uid::of(uid) == due.uid);
-                Ok(Some(pod).filter(|pod| same && exemption(pod, &self.scope).is_none()))
-            }
-            Err(ApiError::NotFound) => Ok(None),
-            Err(error) => Err(error),
+    /// Writes the events of a deletion that a dry run has allowed: nothing is left afterwards to note them on. Both may take a
+    /// while, so that the case is judged again; after a dry run that failed, without another list, which would come between
+    /// the reading of an owner and the write.
+    async fn tell_first(
+        &self,
+        work: &mut Work<'_>,
+        act: &Act,
+        would_delete: bool,
+        events: Vec<EventRecord>,
+    ) -> Result<Option<Done>, Failure> {
+        if would_delete {
+            self.events.tell_first(events).await;
+            work.granted = self.granted(work).await?;
         }
+        Ok(self.judge_again(work, act).err())
+    }
+
+    /// Notes the end of a run on an owner, or on a pod that has no such owner.
+    async fn announce(&self, work: &Work<'_>, notice: &Notice) -> Result<Done, Failure> {
+        let Some(found) = work.found() else { return Ok(changed()) };
+        let (namespace, object) = (&work.batch.first.namespace, OwnerObject(&found.value));
+        let (patch, noted) = match notice.change {
+            NoticeChange::Keep => (None, None),
+            NoticeChange::Clear => (Some(pause::withdraw(object)), None),
+            NoticeChange::Set(noted) => (Some(pause::announce(object, noted)), Some(noted)),
+        };
+        let result = if patch.is_some() {
+            ActionResult::Announced { owner: notice.object.clone(), end: notice.end }
+        } else {
+            ActionResult::Nothing("it has been told")
+        };
+        if let Some(patch) = patch.filter(|_| !self.dry_run) {
+            self.announcements.until_ready().await;
+            // its event must be written if it was applied nevertheless
+            let is_done = |found: &WholeObject| OwnerObject(&found.value).announcement() == noted;
+            let written = self.objects.write(namespace, &notice.object, &patch, is_done).await;
+            written.map_err(ApiError::from)?;
+        }
+        self.show_on_pods(work, notice);
+        let at = reference(&notice.object, found.metadata.namespace.as_deref());
+        let last_point =
+            work.state.notice.last(notice.end, self.clock.now().max(work.batch.first.handed_out));
+        let dry_run_at = self.dry_run.then(|| last_point.unwrap_or(notice.end));
+        let events = told::of_notice(work.batch, at, notice, dry_run_at).into_iter().collect();
+        Ok(Done { result, events, served: notice.coverage })
+    }
+
+    /// Has the pods of an owner show the end that the owner was told, where that is turned on.
+    fn show_on_pods(&self, work: &Work<'_>, notice: &Notice) {
+        let is_pod = notice.object.api_version == "v1" && notice.object.kind == "Pod";
+        if !work.case.config.notice_on_pods || self.dry_run || is_pod {
+            return;
+        }
+        let (end, is_news) = match notice.change {
+            NoticeChange::Keep if work.batch.task == Task::Withdraw => return,
+            NoticeChange::Keep => (Some(notice.end), false),
+            NoticeChange::Clear => (None, true),
+            NoticeChange::Set(_) => (Some(notice.end), true),
+        };
+        let owner = (work.batch.first.namespace.as_str(), tenure_index::Uid::of(&notice.object.uid));
+        self.told.tell(owner, end, is_news, work.batch.pods());
+    }
+
+    /// Notes that the pods below an owner are being ended.
+    fn ending_below(&self, task: Task, owner: &PausedObject) -> EndingPods {
+        self.usage.ending_below(task, owner.object.uid.as_deref(), &self.cluster, self.clock.now())
     }
 }
 
-/// True if all tries have been made.
-fn is_last(task: Task, due: &DuePod) -> bool {
-    matches!(task, Task::Expire | Task::Evict) && due.attempts >= TRIES
+const fn changed() -> Done {
+    Done::put_off("what it rests on has just changed", BatchCoverage::First)
 }
 
-/// True if a pod is ready and a workload by itself: other workloads need more than one ready pod.
-fn is_ready_by_itself(pod: &Pod) -> bool {
-    let is_grouped = PodGroupKind::ALL.into_iter().any(|kind| kind.named_by(pod).is_some());
-    !is_grouped && Readiness::of(pod) == Readiness::Ready
-}
-
-fn json(object: &WholeObject) -> Value {
-    object.value.clone()
-}
-
-/// Returns the cause of an act on a pod, or on its owner.
-fn cause(due: &DuePod, pod: &Pod) -> EventCause {
-    let pod = reference(&of_pod(pod), Some(&due.namespace));
-    EventCause { pod: Some(pod), queue: due.queue.clone() }
+/// Returns an object as a merge patch would change it.
+fn applied(object: &Value, patch: &Value) -> Value {
+    let mut object = object.clone();
+    json_patch::merge(&mut object, patch);
+    object
 }
 
 #[cfg(test)]

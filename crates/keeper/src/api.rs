@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_policy::kueue::Lookup;
 use tenure_service::{
-    call::{ApiError, call},
+    call::{ApiError, call, persist},
     pages::PageSize,
 };
 use tenure_types::{
@@ -40,6 +40,20 @@ const KUEUE_IS_LOOKED_FOR_AFTER: Duration = Duration::from_secs(10);
 
 /// Name under which writes are recorded in `managedFields`.
 const FIELD_MANAGER: &str = "tenure-keeper";
+
+/// Why a write isn't known to be done.
+#[derive(Debug)]
+pub struct WriteError {
+    pub source: ApiError,
+    /// False if the API server doesn't answer at all.
+    pub answers: bool,
+}
+
+impl From<WriteError> for ApiError {
+    fn from(WriteError { source, .. }: WriteError) -> Self {
+        source
+    }
+}
 
 /// Reads objects of any kind, and writes them. Which resource a kind has is asked once and
 /// remembered, until one of its objects isn't found.
@@ -218,6 +232,26 @@ impl ObjectClient {
         };
         self.on(namespace, owner, async |api| call(api.patch(&owner.name, &how, &Patch::Merge(patch))).await)
             .await
+    }
+
+    /// Applies a merge patch. If the API server doesn't say whether it did, `is_done` tells from the object, as it is then.
+    pub async fn write(
+        &self,
+        namespace: &str,
+        owner: &OwnerReference,
+        patch: &Value,
+        is_done: impl Fn(&WholeObject) -> bool,
+    ) -> Result<WholeObject, WriteError> {
+        let failed = |source| WriteError { source, answers: true };
+        match self.merge(namespace, owner, patch).await {
+            Err(error) if error.is_open() => {
+                let found = persist(async || self.get(namespace, owner).await).await;
+                let found = found.map_err(|source| WriteError { answers: !source.is_open(), source })?;
+                let is_same = found.metadata.uid.as_deref() == Some(&owner.uid);
+                if is_same && is_done(&found) { Ok(found) } else { Err(failed(error)) }
+            }
+            result => result.map_err(failed),
+        }
     }
 
     /// Does something with the API of an owner's kind. If a remembered kind isn't found, it is looked up again: its

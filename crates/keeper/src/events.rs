@@ -183,6 +183,18 @@ fn is_same(found: &WholeObject, event: &Event) -> bool {
 }
 
 impl EventRecord {
+    /// Creates an event with no known cause.
+    pub fn new(
+        object: &ObjectReference,
+        reason: &'static str,
+        action: &'static str,
+        note: String,
+        at: Timestamp,
+    ) -> Self {
+        let (object, cause, request, end) = (object.clone(), None, None, None);
+        Self { object, reason, action, note, at, cause, request, end }
+    }
+
     /// The namespace of the event. That of a cluster-scoped object is in the default namespace.
     fn namespace(&self) -> &str {
         self.object.namespace.as_deref().unwrap_or("default")

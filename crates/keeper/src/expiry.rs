@@ -1,6 +1,7 @@
 //! Hands due pods to the [`Pauser`], and turns its results into events, metrics and a line of log.
 
 mod outcome;
+mod own;
 
 use std::time::Duration;
 
@@ -15,15 +16,18 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    action::{ActionResult, Failure, LATE_AFTER, Pauser},
+    action::{ActionResult, Failure, LATE_AFTER, Pauser, told_of_pause},
     cluster::ClusterState,
     events::EventRecord,
     gate::FreshnessGate,
     metrics::{ExpiryResult, Metrics},
+    recent::{OwedEvents, RecentPause},
+    returns::told_of_return,
     sleep,
     slots::{FairSlots, TakenSlot},
 };
 use outcome::outcome;
+use own::without_effect;
 
 /// The time between two looks for pauses whose event may not have been written.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
@@ -79,8 +83,8 @@ impl ExpiryController {
                 _ = looks.tick() => {
                     // what has no room stays owed: it would be dropped, or another in its place
                     if self.pauser.events.has_room() {
-                        self.pauser.events.repair(self.pauser.owed());
-                        self.pauser.events.extend(self.pauser.without_effect());
+                        self.pauser.events.repair(self.owed());
+                        self.pauser.events.extend(without_effect(&self.cluster, self.clock.now()));
                     }
                 }
                 () = self.slots.changed(), if open && is_fresh => {}
@@ -127,6 +131,22 @@ impl ExpiryController {
                 Vec::new()
             }
         }
+    }
+
+    /// Returns the events of recent pauses and returns that may not have been written. A dry run writes neither.
+    fn owed(&self) -> Vec<EventRecord> {
+        if self.pauser.dry_run {
+            return Vec::new();
+        }
+        let of = |owed: &OwedEvents| match owed {
+            OwedEvents::OfPause(RecentPause { known, pause }) => {
+                told_of_pause(&pause.record, &pause.state, known)
+            }
+            OwedEvents::OfReturn(RecentPause { known, pause }, returned) => {
+                vec![told_of_return(&pause.record, &pause.state, known, *returned)]
+            }
+        };
+        self.cluster.outbox.owed(self.clock.now()).iter().flat_map(of).collect()
     }
 
     fn fail(&self, group: &DueBatch, failure: &Failure, is_late: bool) {

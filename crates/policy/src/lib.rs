@@ -13,6 +13,7 @@ pub mod floor;
 pub mod gang;
 pub mod guard;
 pub mod inheritance;
+pub mod judge;
 pub mod kai;
 pub mod kueue;
 pub mod limits;

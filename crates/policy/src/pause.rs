@@ -22,7 +22,7 @@ pub use crate::naming::PausedObject;
 use crate::{expiry::Family, naming::group_of, owners::PauseRule};
 pub use owed::{MOST_OWED, owed_on, with_owed};
 pub use owner::{Announcement, OwnerObject, is_inactive, record_on, requeue_state_on};
-pub use plan::{PauseCandidate, PausePlan, ResumeCondition};
+pub use plan::{Pause, PauseCandidate, PausePlan, ResumeCondition};
 pub use reasons::{
     CRON_JOB_HELD_UP, DEACTIVATED, DEACTIVATED_DUE_TO_LIMIT, EVICTED_DUE_TO_PODS_READY_TIMEOUT,
     INVALID_MAX_DURATION, MAX_DURATION_APPROACHING, MAX_DURATION_EXCEEDED, MAX_DURATION_IGNORED,
@@ -82,29 +82,35 @@ impl Return {
     }
 }
 
-/// Creates the record of a pause at `at` by the rules of a queue, after the reversals of earlier pauses.
+/// Creates the record of a pause by the rules of a queue, which sets the field of a rule.
 pub fn record(
-    owner: OwnerObject<'_>,
+    object: OwnerObject<'_>,
     rule: &PauseRule,
-    reason: &str,
     (family, queue): (Family, &str),
-    at: Timestamp,
-    Reversals { count, full, by }: Reversals,
+    pause: Pause,
 ) -> PausedRecord {
+    let Pause {
+        owner: _,
+        plan: PausePlan { reason, at, until: _ },
+        ceiling,
+        reversals,
+        unannounced,
+        noticed,
+    } = pause;
     PausedRecord {
         reason: reason.into(),
         at,
         queue: queue.into(),
         queue_group: Some(family.group().into()),
-        ceiling: None,
+        ceiling,
         field: rule.field.clone(),
         value: rule.value.clone(),
-        previous_value: owner.field(rule).clone(),
-        reversals: count,
-        full_reversals: full,
-        reversed_by: by,
-        unannounced: false,
-        noticed: None,
+        previous_value: object.field(rule).clone(),
+        reversals: reversals.count,
+        full_reversals: reversals.full,
+        reversed_by: reversals.by,
+        unannounced,
+        noticed,
     }
 }
 

@@ -8,10 +8,10 @@ use tenure_policy::{
     expiry::Family,
     extension::{GoingRun, RequestedRun},
 };
-use tenure_types::{extension::Extension, projection};
+use tenure_types::extension::Extension;
 
 use super::{CeilingIndex, Standing, limits};
-use crate::{Uid, deadlines::ManagedPod, grants::Grants};
+use crate::{Uid, deadlines::ManagedPod};
 
 impl CeilingIndex {
     /// Adds or updates an extension. Only one that is granted counts.
@@ -106,21 +106,6 @@ impl CeilingIndex {
             count: times.len().try_into().unwrap_or(u32::MAX),
             total: times.into_iter().fold(SignedDuration::ZERO, SignedDuration::saturating_add),
         })
-    }
-
-    /// True if runs of a pod's workload may get more time, so that a grant may be on its way.
-    pub fn may_be_extended(&mut self, pod: &projection::Pod) -> bool {
-        let queue = self.standing(pod).and_then(|standing| standing.runai);
-        let limits = queue.and_then(|queue| self.objects.limits(Family::Runai, &queue));
-        limits.is_some_and(|limits| !limits.extensions.is_none())
-    }
-
-    /// Computes the end of a pod's run by these extensions, all of its namespace, in place of the known ones.
-    pub fn end_with(&mut self, pod: &projection::Pod, extensions: &[Extension]) -> Option<Timestamp> {
-        let known = std::mem::replace(&mut self.objects.grants, Grants::listed(extensions));
-        let standing = self.standing(pod);
-        self.objects.grants = known;
-        Some(standing?.expires?.0)
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::expiry::Family;
-use tenure_types::projection;
 
 use super::{CeilingIndex, Standing};
 
@@ -49,13 +48,11 @@ impl CeilingIndex {
     }
 
     /// True if a queue of a pod, or one on its way to the root, has been missing for a moment only.
-    pub fn awaits_queue(&mut self, pod: &projection::Pod, now: Timestamp) -> bool {
-        self.reschedule();
+    pub(super) fn awaits_queue(&self, standing: &Standing, now: Timestamp) -> bool {
         if self.reader.missing.since.is_empty() {
             return false;
         }
-        let Some(standing) = self.standing(pod) else { return false };
-        self.names_on_paths(&standing).into_iter().any(|key| {
+        self.names_on_paths(standing).into_iter().any(|key| {
             let since = self.reader.missing.since.get(&key);
             since.is_some_and(|since| now.duration_since(*since) <= MOMENT)
         })
@@ -77,6 +74,8 @@ impl CeilingIndex {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+
+    use tenure_types::projection;
 
     use super::*;
     use crate::ceilings::Settings;
@@ -140,25 +139,29 @@ mod tests {
         assert_eq!(index.next_expiry(), Some(at(412)));
     }
 
+    fn awaits(index: &mut CeilingIndex, now: Timestamp) -> bool {
+        index.run_state(&pod(), (Family::Runai, "leaf"), None, None, now).awaits_queue
+    }
+
     #[test]
     fn by_a_tree_that_lacks_a_queue_nothing_is_done_for_a_moment() {
         let (mut index, root, leaf) = world("0s");
-        assert!(!index.awaits_queue(&pod(), at(1)));
+        assert!(!awaits(&mut index, at(1)));
         for (missing, spec) in [("root", &root), ("leaf", &leaf)] {
             delete(&mut index, 200, missing);
-            assert!(index.awaits_queue(&pod(), at(260)), "{missing}");
+            assert!(awaits(&mut index, at(260)), "{missing}");
             // another change doesn't begin the moment again
             put(&mut index, 250, "other", &json!({"maxDuration": "1h"}));
-            assert!(!index.awaits_queue(&pod(), at(261)), "{missing}");
+            assert!(!awaits(&mut index, at(261)), "{missing}");
             put(&mut index, 261, missing, spec);
             delete(&mut index, 262, "other");
-            assert!(!index.awaits_queue(&pod(), at(262)), "{missing}");
+            assert!(!awaits(&mut index, at(262)), "{missing}");
         }
         let moved = json!({"parentQueue": "not yet"});
         put(&mut index, 300, "leaf", &moved);
-        assert!(index.awaits_queue(&pod(), at(360)) && !index.awaits_queue(&pod(), at(361)));
+        assert!(awaits(&mut index, at(360)) && !awaits(&mut index, at(361)));
         put(&mut index, 400, "other", &json!({}));
-        assert!(!index.awaits_queue(&pod(), at(400)), "it has been missing since 300");
+        assert!(!awaits(&mut index, at(400)), "it has been missing since 300");
         assert!(!index.reader.missing.since.contains_key(&(Family::Runai, "other".to_owned())));
     }
 }

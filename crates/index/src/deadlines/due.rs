@@ -3,22 +3,10 @@
 use std::num::NonZeroU32;
 
 use jiff::Timestamp;
-use tenure_policy::{expiry::Family, ready::Cause};
+pub use tenure_policy::judge::{BatchCoverage, Task};
+use tenure_policy::{expiry::Family, judge::Due, ready::Cause};
 
 use crate::Uid;
-
-/// A task about a group of pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
-    /// Its ceiling was exceeded.
-    Expire,
-    /// Its workload wasn't ready in time.
-    Evict,
-    /// Its workload is to get a notice of the end of its run.
-    Announce,
-    /// Its workload has a notice, and no ceiling applies any more.
-    Withdraw,
-}
 
 /// The identity of a claim: it settles only the pods that were handed out under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,17 +66,23 @@ impl DueBatch {
     pub fn pods(&self) -> impl Iterator<Item = &DuePod> {
         std::iter::once(&self.first).chain(&self.rest)
     }
-}
 
-/// The pods of a group that an action has served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BatchCoverage {
-    /// All of its pods.
-    All,
-    /// The first. Each of the others needs an action of its own.
-    First,
-    /// The first, which is gone. The task of the others is still open.
-    Gone,
+    /// Returns what a judgement needs to know of the pods.
+    pub fn due(&self) -> Due {
+        let DuePod { family, queue, deadline, handed_out, attempts, told, .. } = self.first.clone();
+        let first_deadline = self.pods().map(|pod| pod.deadline).min().unwrap_or(deadline);
+        let all_told = self.pods().filter_map(|pod| pod.told).collect();
+        Due {
+            family,
+            queue,
+            deadline,
+            first_deadline,
+            handed_out,
+            first_told: told,
+            told: all_told,
+            attempts,
+        }
+    }
 }
 
 /// The result of an action, for the pods that it has served.

@@ -32,6 +32,26 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// True if the object was changed since it was read.
+    pub const fn is_stale(&self) -> bool {
+        matches!(
+            self,
+            Self::Api(ApiError::Stale(_))
+                | Self::Pause { source: ApiError::Stale(_), .. }
+                | Self::DeleteOwner { source: ApiError::Stale(_), .. }
+        )
+    }
+
+    /// True if the object to act on is gone.
+    pub const fn is_gone(&self) -> bool {
+        matches!(
+            self,
+            Self::Api(ApiError::NotFound)
+                | Self::Pause { source: ApiError::NotFound, .. }
+                | Self::DeleteOwner { source: ApiError::NotFound, .. }
+        )
+    }
+
     /// The pods of the batch to which the failure applies.
     pub const fn serves(&self) -> BatchCoverage {
         if matches!(self, Self::Delete(_)) { BatchCoverage::First } else { BatchCoverage::All }

@@ -7,10 +7,10 @@ use http::{Method, Request, Response, Uri};
 use kube::{Client, client::Body};
 use prometheus_client::registry::Registry;
 use serde_json::json;
-use tenure_index::Settings;
-use tenure_policy::{config::Config, expiry::Family, ready::Cause};
+use tenure_index::{DuePod, Settings, Uid};
+use tenure_policy::{config::Config, expiry::Family, judge::TRIES, ready::Cause};
 use tenure_service::{freshness::Freshness, leadership::Leadership, limit::write_limit};
-use tenure_types::runai::QueueVersion;
+use tenure_types::{podgroup::PodGroupKind, runai::QueueVersion};
 use tokio::time::Instant;
 
 use super::*;
@@ -359,8 +359,7 @@ async fn a_notice_that_another_keeper_gave_a_moment_ago_is_told_with_the_end() {
         // the next keeper may have to tell it, if this one ends now
         let record =
             server.0.lock().objects[DEPLOYMENT]["metadata"]["annotations"]["tenure.dev/paused"].clone();
-        let record: tenure_types::paused::PausedRecord =
-            serde_json::from_str(record.as_str().unwrap()).unwrap();
+        let record: PausedRecord = serde_json::from_str(record.as_str().unwrap()).unwrap();
         assert_eq!(record.noticed.is_some(), expected, "{notice} {now} {announced}");
     }
 }

@@ -1,9 +1,10 @@
 //! The plan of a pause: its reason, its beginning, and its end.
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_types::paused::RequeueState;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use tenure_types::paused::{ExceededCeiling, GivenNotice, RequeueState};
 
-use super::{MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLOAD_INACTIVE};
+use super::{MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, Reversals, WORKLOAD_INACTIVE};
 use crate::requeue::{AfterTimeout, Backoff};
 
 /// The condition that ends a pause.
@@ -26,6 +27,23 @@ pub struct PausePlan {
     pub at: Timestamp,
     /// The condition that ends it.
     pub until: ResumeCondition,
+}
+
+/// The pause of an owner.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pause {
+    /// The owner.
+    pub owner: OwnerReference,
+    /// The reason, the time and the end of the pause.
+    pub plan: PausePlan,
+    /// The ceiling that was exceeded. None: the pause has another reason.
+    pub ceiling: Option<ExceededCeiling>,
+    /// The reversals of earlier pauses.
+    pub reversals: Reversals,
+    /// True if the workload was to get a notice, and got none.
+    pub unannounced: bool,
+    /// The last notice, if another keeper may have ended before it wrote the event.
+    pub noticed: Option<GivenNotice>,
 }
 
 /// A workload that is about to be paused.

@@ -18,11 +18,19 @@ fn rule(field: &str, value: Value) -> PauseRule {
 fn record(
     owner: OwnerObject<'_>,
     rule: &PauseRule,
-    reason: &str,
+    reason: &'static str,
     queue: (Family, &str),
     at: Timestamp,
 ) -> PausedRecord {
-    super::record(owner, rule, reason, queue, at, Reversals::of(owner, reason, None))
+    let pause = Pause {
+        owner: OwnerReference::default(),
+        plan: PausePlan { reason, at, until: ResumeCondition::Resumed },
+        ceiling: None,
+        reversals: Reversals::of(owner, reason, None),
+        unannounced: false,
+        noticed: None,
+    };
+    super::record(owner, rule, queue, pause)
 }
 
 const QUEUE: (Family, &str) = (Family::Runai, "q");

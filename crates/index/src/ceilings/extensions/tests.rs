@@ -1,5 +1,7 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
+use tenure_policy::judge::RunState;
+use tenure_types::projection;
 
 use super::*;
 use crate::Settings;
@@ -53,6 +55,10 @@ fn going(run: RequestedRun) -> GoingRun {
     }
 }
 
+fn state(index: &mut CeilingIndex, pod: &projection::Pod, granted: &[Extension]) -> RunState {
+    index.run_state(pod, (Family::Runai, "q"), None, Some(granted), at(ASKED))
+}
+
 #[test]
 fn a_grant_moves_the_end_of_each_run_that_had_begun_when_it_was_asked_for() {
     let mut index = index(&json!({"maxTotal": "2h"}));
@@ -90,8 +96,8 @@ fn a_list_counts_in_place_of_what_the_watch_has_shown() {
     let (first, second) =
         (extension("first", "ns", "job", "Granted"), extension("second", "ns", "job", "Granted"));
     index.apply_extension(&first);
-    assert_eq!(index.end_with(&pod, &[]), Some(at("2026-01-01T01:00:00Z")));
-    assert_eq!(index.end_with(&pod, &[first, second]), Some(at("2026-01-01T02:00:00Z")));
+    assert_eq!(state(&mut index, &pod, &[]).granted_end, Some(at("2026-01-01T01:00:00Z")));
+    assert_eq!(state(&mut index, &pod, &[first, second]).granted_end, Some(at("2026-01-01T02:00:00Z")));
     assert_eq!(end(&mut index, &pod), at("2026-01-01T01:30:00Z"), "nothing stays of it");
 }
 
@@ -108,7 +114,7 @@ fn a_request_is_for_the_run_that_goes_on_when_it_is_made() {
     assert_eq!(run.allowance.max_count, Some(5));
     assert_eq!(index.requested_run("other", job, at(ASKED)), RequestedRun::Unknown);
     assert_eq!(index.requested_run("ns", job, at("2025-12-31T23:59:59Z")), RequestedRun::Over);
-    assert!(index.may_be_extended(&pod("a", Some("job"), ASKED)));
+    assert!(state(&mut index, &pod("a", Some("job"), ASKED), &[]).may_be_extended);
 }
 
 #[test]
@@ -122,5 +128,5 @@ fn of_several_pods_the_least_that_is_allowed_counts() {
     let run = going(index.requested_run("ns", Uid::of("job"), at(ASKED)));
     assert!(run.allowance.is_none());
     assert_eq!(run.limited_by.as_deref(), Some("none"));
-    assert!(!index.may_be_extended(&other));
+    assert!(!state(&mut index, &other, &[]).may_be_extended);
 }

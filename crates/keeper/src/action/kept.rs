@@ -1,4 +1,4 @@
-//! The owners of pods that are exempt by priority.
+//! What was read a moment ago, for acts that follow each other: the owners of exempt pods, and lists of extensions.
 
 use std::{
     collections::HashMap,
@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::{SignedDuration, Timestamp};
 use tenure_policy::config::Config;
+use tenure_types::extension::Extension;
 
 /// For how long the owners of an exempt pod are believed.
 const EXEMPT_OWNERS_AGE: Duration = Duration::from_secs(15);
@@ -44,6 +46,34 @@ impl ExemptOwners {
     }
 }
 
+/// The longest time for which a list is used again.
+const FRESH: SignedDuration = SignedDuration::from_secs(1);
+
+/// The longest time for which a list that fails holds up the end of a run.
+pub(super) const LATE: SignedDuration = SignedDuration::from_secs(30);
+
+/// The granted extensions of namespaces, with the time at which each list began.
+#[derive(Debug, Default)]
+pub struct ListedExtensions(HashMap<String, (Timestamp, Arc<Vec<Extension>>)>);
+
+impl ListedExtensions {
+    /// Returns a list that began after a deadline, and a moment ago at most.
+    pub(super) fn get(
+        &self,
+        namespace: &str,
+        deadline: Timestamp,
+        now: Timestamp,
+    ) -> Option<Arc<Vec<Extension>>> {
+        let since = deadline.max(now.checked_sub(FRESH).unwrap_or(now));
+        self.0.get(namespace).filter(|(began, _)| *began >= since).map(|(_, listed)| Arc::clone(listed))
+    }
+
+    pub(super) fn insert(&mut self, namespace: &str, began: Timestamp, listed: &Arc<Vec<Extension>>) {
+        self.0.retain(|_, (other, _)| began.duration_since(*other) < FRESH);
+        self.0.insert(namespace.into(), (began, Arc::clone(listed)));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,5 +88,19 @@ mod tests {
         assert_eq!((exempt.get(&pod, &old), exempt.get(&pod, &new)), (Some(owners("set")), None));
         exempt.insert(pod.clone(), owners("rollout"), &new);
         assert_eq!((exempt.get(&pod, &old), exempt.get(&pod, &new)), (None, Some(owners("rollout"))));
+    }
+
+    #[test]
+    fn a_list_counts_for_a_moment_and_for_ends_before_it_began() {
+        let at = |millis| Timestamp::from_millisecond(millis).unwrap();
+        let (mut listed, list) = (ListedExtensions::default(), Arc::new(Vec::new()));
+        listed.insert("a", at(1_000), &list);
+        let has = |namespace, deadline, now| listed.get(namespace, at(deadline), at(now)).is_some();
+        assert!(has("a", 1_000, 1_500) && has("a", 500, 2_000));
+        assert!(!has("a", 1_001, 1_500), "it may lack what was granted since");
+        assert!(!has("a", 500, 2_001), "it is too old");
+        assert!(!has("b", 500, 1_500));
+        listed.insert("b", at(2_000), &list);
+        assert_eq!(listed.0.len(), 1, "what is old takes no room");
     }
 }

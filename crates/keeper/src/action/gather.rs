@@ -1,0 +1,279 @@
+//! Gathers the facts of a case: from the API server once, and from the index and the clock as often as they are judged.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use tenure_index::{DueBatch, DuePod, Uid};
+use tenure_policy::{
+    climb::{self, Climb, OwnerLookup},
+    expiry::exemption,
+    judge::{Answers, Climbed, TRIES},
+    kueue::{self, Lookup},
+    owners::OwnerTable,
+};
+use tenure_service::{call::ApiError, log::with_causes};
+use tenure_types::projection::Pod;
+
+use super::{
+    Act, Case, Failure, OwnerObject, Pauser, Question, RunState, Task, WholeObject, Work, describe, judge,
+    kept::{LATE, PausableOwners},
+    told, warn,
+};
+use crate::events::EventCause;
+
+/// After so many tries, an owner of a kind that can't be paused ends the chain if it can't be read: any user may name one in
+/// an API that is broken.
+const READING_TRIES: u8 = 3;
+
+/// The most pods exempt by priority that are looked at before an owner is paused. Any tenant may make more.
+const EXEMPT_PODS: usize = 64;
+
+impl Work<'_> {
+    /// The pod, as it was read.
+    pub(super) fn pod(&self) -> Option<&Pod> {
+        self.case.answers.pod.as_ref()?.as_ref()
+    }
+
+    /// The object to act on, as it was read.
+    pub(super) fn found(&self) -> Option<&WholeObject> {
+        self.case.answers.object.as_ref()?.1.as_ref()
+    }
+
+    /// The cause of the act.
+    pub(super) fn cause(&self) -> EventCause {
+        told::cause(self.batch, self.pod())
+    }
+}
+
+impl Pauser {
+    pub(super) fn begin<'b>(&self, batch: &'b DueBatch) -> Work<'b> {
+        // a change in between must not part the climb from the pause
+        let config = self.config.get();
+        let case = Case { task: batch.task, due: batch.due(), config, answers: Answers::default() };
+        Work { batch, case, state: RunState::default(), granted: None }
+    }
+
+    /// Answers the questions of the judgement until there is an act.
+    pub(super) async fn gather(&self, work: &mut Work<'_>) -> Result<Act, Failure> {
+        loop {
+            match judge(&work.case, &work.state, self.clock.now()) {
+                Ok(act) => return Ok(act),
+                Err(question) => {
+                    self.answer(work, question).await?;
+                    self.refresh(work);
+                }
+            }
+        }
+    }
+
+    /// Brings a case up to date from the index and the clock.
+    pub(super) fn refresh(&self, work: &mut Work<'_>) {
+        let (due, is_fresh) = (&work.batch.first, self.gate.is_open());
+        let Some(pod) = work.pod() else { return };
+        let owner = work.found().map(|found| &found.metadata);
+        let granted = work.granted.as_ref().map(|granted| granted.as_slice());
+        let queue = (due.family, due.queue.as_str());
+        let state = self.cluster.with(|index| index.run_state(pod, queue, owner, granted, self.clock.now()));
+        work.state = RunState { is_fresh, ..state };
+    }
+
+    async fn answer(&self, work: &mut Work<'_>, question: Question) -> Result<(), Failure> {
+        let due = &work.batch.first;
+        match question {
+            Question::Pod => work.case.answers.pod = Some(self.pod(due).await?),
+            Question::StillThere => {
+                work.case.answers.is_still_there = Some(self.pod(due).await?.is_some());
+            }
+            Question::Queues => {
+                let are_as_known = self.queues.are_as_known(due.family, &due.queue).await?;
+                work.case.answers.queues_are_as_known = Some(are_as_known);
+            }
+            Question::Climb => {
+                let climbed = match work.pod() {
+                    Some(pod) => self.climb(due, pod, &work.case.config.table).await?,
+                    None => return Ok(()),
+                };
+                work.case.answers.climbed = Some(climbed);
+            }
+            Question::Workload(of) => {
+                let workload = self.workload(work, of.as_ref()).await?;
+                work.case.answers.workload = Some(workload);
+            }
+            Question::ExemptPod(owner) => {
+                let has_one = self.has_an_exempt_pod(work, &owner).await?;
+                work.case.answers.exempt_pods.insert(owner.uid, has_one);
+            }
+            Question::Stopped(owner) => {
+                let has_stopped = self.has_stopped(due, &owner, &work.case.config.table).await;
+                work.case.answers.stopped.insert(owner.uid, has_stopped);
+            }
+            Question::Object(object) => {
+                let found = match self.objects.get(&due.namespace, &object).await {
+                    Err(ApiError::NotFound) => None,
+                    Err(source) if work.batch.task.ends_run() => {
+                        return Err(Failure::Pause { owner: object, source });
+                    }
+                    found => Some(found?),
+                };
+                work.case.answers.object = Some((object, found));
+            }
+        }
+        Ok(())
+    }
+
+    /// The pod as it is now, if it is still the one that is meant, and not exempt.
+    pub(super) async fn pod(&self, due: &DuePod) -> Result<Option<Pod>, ApiError> {
+        match self.objects.pod(&due.namespace, &due.name).await {
+            Ok(pod) => {
+                let same = pod.metadata.uid.as_deref().is_some_and(|uid| Uid::of(uid) == due.uid);
+                Ok(Some(pod).filter(|pod| same && exemption(pod, &self.scope).is_none()))
+            }
+            Err(ApiError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn climb(&self, due: &DuePod, pod: &Pod, table: &OwnerTable) -> Result<Climbed, Failure> {
+        let none = BTreeMap::new();
+        let labels = pod.metadata.labels.as_ref().unwrap_or(&none);
+        let mut climb = Climb::from(climb::controller(pod), table);
+        while let Some(owner) = climb.next() {
+            let tries = if table.knows(owner) { TRIES } else { READING_TRIES };
+            let answer = match self.objects.look_up(&due.namespace, owner, labels).await {
+                Ok(answer) => answer,
+                // the pod could be read just now: it is this owner that can't be
+                Err(source) if due.attempts < tries => {
+                    return Err(Failure::Unreadable { owner: owner.clone(), source });
+                }
+                Err(_) => OwnerLookup::Absent,
+            };
+            climb.answer(answer);
+        }
+        let pausable = climb.pausable().to_vec();
+        Ok(Climbed { action: climb.action(), pausable })
+    }
+
+    /// True if a live pod that is exempt by priority is below this owner: then the owner isn't paused.
+    async fn has_an_exempt_pod(&self, work: &Work<'_>, owner: &OwnerReference) -> Result<bool, Failure> {
+        let namespace = &work.batch.first.namespace;
+        let exempt = self.cluster.with(|index| index.exempt_pods(namespace, Uid::of(&owner.uid)));
+        for pod in exempt.into_iter().take(EXEMPT_PODS) {
+            if self.owners_of_exempt(work, &pod).await?.0.contains(&owner.uid) {
+                let owner = describe(owner);
+                warn!(%namespace, owner, pod, "Not paused, for it has a pod that is exempt by priority");
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The owners of an exempt pod, as they were a moment ago.
+    async fn owners_of_exempt(&self, work: &Work<'_>, name: &str) -> Result<PausableOwners, Failure> {
+        let (due, config) = (&work.batch.first, &work.case.config);
+        let key = (due.namespace.clone(), name.to_owned());
+        let known = self.exempt_owners.lock().get(&key, config);
+        if let Some(owners) = known {
+            return Ok(owners);
+        }
+        let pod = match self.objects.pod(&due.namespace, name).await {
+            Err(ApiError::NotFound) => return Ok(PausableOwners::default()),
+            pod => pod?,
+        };
+        let climbed = self.climb(due, &pod, &config.table).await?;
+        let owners = PausableOwners(climbed.pausable.into_iter().map(|owner| owner.uid).collect());
+        self.exempt_owners.lock().insert(key, owners.clone(), config);
+        Ok(owners)
+    }
+
+    /// True if an owner is paused, being deleted or gone.
+    async fn has_stopped(&self, due: &DuePod, owner: &OwnerReference, table: &OwnerTable) -> bool {
+        match self.objects.get(&due.namespace, owner).await {
+            Ok(found) if found.metadata.uid.as_deref() != Some(&owner.uid) => true,
+            Ok(found) => {
+                let is_paused = table.rules(owner).any(|rule| OwnerObject(&found.value).is_paused(rule));
+                is_paused || found.metadata.deletion_timestamp.is_some()
+            }
+            Err(error) => matches!(error, ApiError::NotFound),
+        }
+    }
+
+    /// True if an owner is being deleted or gone.
+    pub(super) async fn is_going(&self, namespace: &str, owner: &OwnerReference) -> Result<bool, ApiError> {
+        match self.objects.get(namespace, owner).await {
+            Ok(found) => Ok(found.metadata.uid.as_deref() != Some(&owner.uid)
+                || found.metadata.deletion_timestamp.is_some()),
+            Err(ApiError::NotFound) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The Workload of Kueue to pause in place of a topmost owner, or of deleting the pod if that is none. None: there is none, it
+    /// can't be read after some tries, or it has another pod that is exempt by priority.
+    async fn workload(
+        &self,
+        work: &Work<'_>,
+        owner: Option<&OwnerReference>,
+    ) -> Result<Option<OwnerReference>, Failure> {
+        let (due, table) = (&work.batch.first, &work.case.config.table);
+        let Some(pod) = work.pod() else { return Ok(None) };
+        let lookup = owner.map_or_else(|| kueue::of_pod(pod, table), |owner| kueue::of_owner(owner, table));
+        let Some(lookup) = lookup else { return Ok(None) };
+        let uid =
+            owner.map_or_else(|| pod.metadata.uid.clone().unwrap_or_default(), |owner| owner.uid.clone());
+        let found = self.workloads(due, lookup).await?;
+        let Some(found) = kueue::chosen(found.iter().map(|found| &found.value), &uid) else {
+            return Ok(None);
+        };
+        let workload = kueue::refer_to(OwnerObject(found));
+        let exempt = self.cluster.with(|index| index.exempt_pods(&due.namespace, Uid::of(&workload.uid)));
+        if owner.is_none() && kueue::is_owned_by_any(OwnerObject(found), &exempt) {
+            let (namespace, owner) = (&due.namespace, describe(&workload));
+            warn!(%namespace, owner, "Not paused, for it has a pod that is exempt by priority");
+            return Ok(None);
+        }
+        Ok(Some(workload))
+    }
+
+    async fn workloads(&self, due: &DuePod, lookup: Lookup<'_>) -> Result<Vec<WholeObject>, Failure> {
+        match self.objects.workloads(&due.namespace, lookup).await {
+            Ok(found) => Ok(found),
+            Err(source) if due.attempts < READING_TRIES => {
+                Err(Failure::Unreadable { owner: lookup.workload(), source })
+            }
+            Err(error) => {
+                let (namespace, error) = (&due.namespace, with_causes(&error));
+                warn!(%namespace, error, "Workloads of Kueue can't be read: goes on without");
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// Lists the granted extensions of a namespace, if the run may get more time: grants up to this moment count.
+    pub(super) async fn granted(
+        &self,
+        work: &Work<'_>,
+    ) -> Result<Option<Arc<Vec<tenure_types::extension::Extension>>>, Failure> {
+        if work.batch.task != Task::Expire || !work.state.may_be_extended {
+            return Ok(None);
+        }
+        let (due, began) = (&work.batch.first, self.clock.now());
+        let known = self.extensions.lock().get(&due.namespace, due.deadline, began);
+        if known.is_some() {
+            return Ok(known);
+        }
+        match self.objects.granted_extensions(&due.namespace).await {
+            Ok(listed) => {
+                let listed = Arc::new(listed);
+                self.extensions.lock().insert(&due.namespace, began, &listed);
+                Ok(Some(listed))
+            }
+            // a list that fails holds up no end for long
+            Err(error) if error.is_refusal() || self.clock.now().duration_since(due.deadline) > LATE => {
+                let (namespace, pod) = (&due.namespace, &due.name);
+                warn!(%namespace, %pod, %error, "Failed to list extensions: going by what the watch has shown");
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The events of acts.
+
+use jiff::Timestamp;
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use tenure_index::{DueBatch, Task};
+use tenure_policy::{
+    judge::{Notice, OwnerDeletion, PodDeletion},
+    naming::{PausedObject, of_pod, reference},
+    pause::{self, AtEnd, OwnerObject, Reversals, TOLD_REVERSALS},
+};
+use tenure_types::{
+    paused::{GivenNotice, PausedRecord, RequeueState},
+    projection::{Pod, WholeObject},
+};
+
+use crate::events::{DELETING, EventCause, EventRecord};
+
+/// Returns the events of a pause, from its record, which has the queue but not the pod.
+pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> Vec<EventRecord> {
+    let event = |reason, note| EventRecord {
+        cause: EventCause::of(record),
+        ..EventRecord::new(&known.object, reason, "Pausing", note, record.at)
+    };
+    let paused =
+        pause::event_reason(record).map(|reason| event(reason, pause::message(record, state, known)));
+    let reversed = (record.reversals == TOLD_REVERSALS)
+        .then(|| event(pause::PAUSE_REVERSED, pause::reversed(record, known)));
+    let in_words = pause::in_words(record, state, known).map(|note| event(pause::RUN_ENDED, note));
+    let then = AtEnd::of(record, state);
+    let noticed = record.noticed.map(|noticed| EventRecord {
+        cause: EventCause::of(record),
+        ..approaching(&known.object, &record.queue, noticed, then)
+    });
+    paused.into_iter().chain(reversed).chain(in_words).chain(noticed).collect()
+}
+
+/// The event of a notice that was given.
+fn approaching(
+    object: &ObjectReference,
+    queue: &str,
+    GivenNotice { end, at }: GivenNotice,
+    then: AtEnd,
+) -> EventRecord {
+    let note = pause::approaching(end, queue, object, then);
+    let reason = pause::MAX_DURATION_APPROACHING;
+    EventRecord { end: Some(end), ..EventRecord::new(object, reason, "Announcing", note, at) }
+}
+
+/// Returns the event of a notice; in a dry run, of one at `dry_run_at`: a dry run notes nothing, and after a restart the time
+/// of the point tells that the event has been written.
+pub fn of_notice(
+    batch: &DueBatch,
+    object: ObjectReference,
+    notice: &Notice,
+    dry_run_at: Option<Timestamp>,
+) -> Option<EventRecord> {
+    let given = GivenNotice { end: notice.end, at: dry_run_at.or(notice.told)? };
+    notice.told?;
+    let mut event = approaching(&object, &batch.first.queue, given, notice.then);
+    if dry_run_at.is_some() {
+        event.note = pause::dry_run(&event.note);
+    }
+    Some(event)
+}
+
+/// Returns the events of the deletion of a pod. They have the time of the deadline, which is the same for each keeper that
+/// tries.
+pub fn of_pod_deletion(batch: &DueBatch, pod: &OwnerReference, deletion: &PodDeletion) -> Vec<EventRecord> {
+    let PodDeletion { alone, ceiling, noticed, undone: _ } = deletion;
+    let (due, object) = (&batch.first, reference(pod, Some(&batch.first.namespace)));
+    let event = |reason, note| EventRecord {
+        cause: Some(EventCause { pod: Some(object.clone()), queue: due.queue.clone() }),
+        ..EventRecord::new(&object, reason, DELETING, note, due.deadline)
+    };
+    if batch.task == Task::Evict {
+        let note = pause::deleted_unready(&due.queue, alone);
+        return vec![event(pause::EVICTED_DUE_TO_PODS_READY_TIMEOUT, note)];
+    }
+    let in_words = pause::deleted_in_words(&due.queue, ceiling.as_ref(), alone);
+    let ended = event(pause::MAX_DURATION_EXCEEDED, pause::DELETED_MESSAGE.to_owned());
+    let noticed = noticed.map(|noticed| approaching(&object, &due.queue, noticed, AtEnd::Deleted));
+    [ended, event(pause::RUN_ENDED, in_words)].into_iter().chain(noticed).collect()
+}
+
+/// Returns the events of the deletion of an owner in place of a pause.
+pub fn of_owner_deletion(
+    batch: &DueBatch,
+    pod: Option<&Pod>,
+    known: &PausedObject,
+    OwnerDeletion { owner, ceiling, noticed }: &OwnerDeletion,
+) -> Vec<EventRecord> {
+    let due = &batch.first;
+    let event = |reason, note| EventRecord {
+        cause: Some(cause(batch, pod)),
+        ..EventRecord::new(&known.object, reason, DELETING, note, due.deadline)
+    };
+    let in_words = pause::owner_deleted_in_words(&due.queue, ceiling.as_ref(), &owner.kind, &owner.name);
+    let ended = event(pause::MAX_DURATION_EXCEEDED, pause::owner_deleted(&owner.kind));
+    let noticed = noticed.map(|noticed| approaching(&known.object, &due.queue, noticed, AtEnd::OwnerDeleted));
+    [ended, event(pause::RUN_ENDED, in_words)].into_iter().chain(noticed).collect()
+}
+
+/// The event on an owner that isn't paused another time.
+pub fn not_paused_again(
+    batch: &DueBatch,
+    pod: &OwnerReference,
+    record: &PausedRecord,
+    reversals: &Reversals,
+    known: &PausedObject,
+) -> EventRecord {
+    let (due, note) = (&batch.first, pause::undone(record, reversals, known));
+    let pod = Some(reference(pod, Some(&due.namespace)));
+    EventRecord {
+        cause: Some(EventCause { pod, queue: due.queue.clone() }),
+        ..EventRecord::new(&known.object, pause::PAUSE_REVERSED, DELETING, note, due.deadline)
+    }
+}
+
+/// The event on a `CronJob` that starts no further Job while this one is paused. None: the `CronJob` allows others.
+pub fn held_up(
+    cron_job: &OwnerReference,
+    found: &WholeObject,
+    known: &PausedObject,
+    at: Timestamp,
+) -> Option<EventRecord> {
+    let is_same = found.metadata.uid.as_deref() == Some(&cron_job.uid);
+    let object = reference(cron_job, found.metadata.namespace.as_deref());
+    let note = pause::held_up(&known.object);
+    (is_same && pause::forbids_others(OwnerObject(&found.value)))
+        .then(|| EventRecord::new(&object, pause::CRON_JOB_HELD_UP, "Pausing", note, at))
+}
+
+/// Returns the cause of an act on a pod, or on its owner.
+pub fn cause(batch: &DueBatch, pod: Option<&Pod>) -> EventCause {
+    let namespace = Some(batch.first.namespace.as_str());
+    let pod = pod.map(|pod| reference(&of_pod(pod), namespace));
+    EventCause { pod, queue: batch.first.queue.clone() }
+}
+
+/// Notes the cause of events.
+pub fn caused_by(events: &mut [EventRecord], cause: &EventCause) {
+    for event in events {
+        event.cause = Some(cause.clone());
+    }
+}
+
+/// Leaves the first event, which says what a dry run would do, and when.
+pub fn of_dry_run(events: &mut Vec<EventRecord>, at: Option<Timestamp>) {
+    events.truncate(1);
+    for event in events {
+        event.note = pause::dry_run(&event.note);
+        event.at = at.unwrap_or(event.at);
+    }
+}

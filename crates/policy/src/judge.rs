@@ -1,0 +1,283 @@
+//! Judges what is to be done about a pod whose task is due.
+//!
+//! The judgement is pure. A fact that it needs and that isn't gathered yet is a [`Question`]: answer it, and judge again. The
+//! [`Act`] that comes out is judged once more right before it is written, by the index and the clock of that moment: only
+//! the same act is done.
+
+mod case;
+mod notice;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use tenure_types::{
+    paused::{ExceededCeiling, GivenNotice, PausedRecord},
+    podgroup::PodGroupKind,
+    projection::Pod,
+};
+
+use crate::{
+    naming::describe,
+    pause::{self, Alone, Announcement, AtEnd, OwnerObject, Pause, PauseCandidate, PausePlan, Reversals},
+    ready::Readiness,
+    requeue::Backoff,
+};
+
+pub use case::{Answers, Case, Climbed, Due, Question, RunState, Task};
+use target::Target;
+
+/// After so many tries, some five minutes, the pod itself is deleted: its owners are held in deletion, can't be read or
+/// paused, are set back, or don't stop it.
+pub const TRIES: u8 = 9;
+
+/// The pods of a batch that an act serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchCoverage {
+    /// All of its pods.
+    All,
+    /// The first. Each of the others needs an act of its own.
+    First,
+    /// The first, which is gone. The task of the others is still open.
+    Gone,
+}
+
+/// The act that is due, with all the data that it needs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Pause an owner.
+    Pause(Box<Pause>),
+    /// Delete the pod.
+    DeletePod(Box<PodDeletion>),
+    /// Delete an owner in place of a pause.
+    DeleteOwner(Box<OwnerDeletion>),
+    /// Note the end of the run on an object, tell it, or withdraw it.
+    Announce(Box<Notice>),
+    /// Nothing, for this reason.
+    Leave(&'static str, BatchCoverage),
+    /// Nothing yet: what the act rests on may be out of date, for this reason.
+    PutOff(&'static str, BatchCoverage),
+    /// Nothing yet: the clock was set back.
+    TooEarly,
+    /// Nothing: the run was granted more time.
+    Extended,
+    /// Nothing, as long as the pod has this controller.
+    Exempt,
+    /// Nothing: the owner is paused.
+    PausedBefore,
+    /// Nothing yet: this owner could be paused, but may not be read.
+    Forbidden(OwnerReference),
+}
+
+/// The deletion of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodDeletion {
+    /// The reason why nothing is paused.
+    pub alone: Alone,
+    /// The ceiling that was exceeded. None: the deletion has another reason.
+    pub ceiling: Option<ExceededCeiling>,
+    /// The last notice on the pod, if another keeper may have ended before it wrote the event.
+    pub noticed: Option<GivenNotice>,
+    /// The owner whose pauses were undone, with its last record.
+    pub undone: Option<(OwnerReference, PausedRecord, Reversals)>,
+}
+
+/// The deletion of an owner.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnerDeletion {
+    /// The owner.
+    pub owner: OwnerReference,
+    /// The ceiling that was exceeded.
+    pub ceiling: Option<ExceededCeiling>,
+    /// The last notice, if another keeper may have ended before it wrote the event.
+    pub noticed: Option<GivenNotice>,
+}
+
+/// A notice on an owner, or on a pod that has none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notice {
+    /// The object.
+    pub object: OwnerReference,
+    /// The pods that it serves.
+    pub coverage: BatchCoverage,
+    /// The end of the run.
+    pub end: Timestamp,
+    /// The change of what the object notes.
+    pub change: NoticeChange,
+    /// The time of the notice that an event tells. None: no event.
+    pub told: Option<Timestamp>,
+    /// The action at the end of the run.
+    pub then: AtEnd,
+}
+
+/// The change of the end that an object notes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeChange {
+    /// The noted end is right, or not from Tenure.
+    Keep,
+    /// The noted end is removed.
+    Clear,
+    /// The end is noted.
+    Set(Announcement),
+}
+
+impl Act {
+    /// True if the act writes, or tells.
+    pub const fn is_done(&self) -> bool {
+        matches!(self, Self::Pause(_) | Self::DeletePod(_) | Self::DeleteOwner(_) | Self::Announce(_))
+    }
+
+    /// True if an act does the same as another to the same object. Times of pauses follow the clock.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Pause(one), Self::Pause(other)) => {
+                (&one.owner, one.plan.reason) == (&other.owner, other.plan.reason)
+            }
+            (Self::DeletePod(one), Self::DeletePod(other)) => one.alone == other.alone,
+            (Self::DeleteOwner(one), Self::DeleteOwner(other)) => one.owner == other.owner,
+            (one, other) => one == other,
+        }
+    }
+}
+
+/// Judges a case at `now`. An error asks for a fact.
+pub fn judge(case: &Case, state: &RunState, now: Timestamp) -> Result<Act, Question> {
+    let (due, task) = (&case.due, case.task);
+    if task == Task::Announce && due.deadline <= now {
+        return Ok(Act::Leave("its run has ended", BatchCoverage::All));
+    }
+    let Some(pod) = case.pod()? else {
+        return Ok(Act::Leave("the pod is gone or exempt", BatchCoverage::Gone));
+    };
+    if task == Task::Evict && is_ready_by_itself(pod) {
+        return Ok(Act::Leave("the pod is ready by now", BatchCoverage::First));
+    }
+    if task.ends_run()
+        && let Some(act) = not_now(case, state, now)?
+    {
+        return Ok(act);
+    }
+    match case.target()? {
+        Target::Nothing(act) => Ok(act),
+        Target::Object(object, coverage) => notice::judge(case, state, now, object, coverage),
+        Target::Pod(alone) => Ok(delete_pod(case, state, now, alone, None)),
+        Target::Owner(owner) => end_by_owner(case, pod, state, now, owner),
+    }
+}
+
+/// Returns what is done in place of the end of a run that isn't due by what is known now.
+fn not_now(case: &Case, state: &RunState, now: Timestamp) -> Result<Option<Act>, Question> {
+    let put_off = |why, coverage| Ok(Some(Act::PutOff(why, coverage)));
+    if case.due.deadline >= now {
+        return Ok(Some(Act::TooEarly));
+    }
+    if !state.is_fresh {
+        return put_off("not all watches have answered", BatchCoverage::All);
+    }
+    if !case.is_due(state, now) {
+        return put_off("the pod has changed since it was judged", BatchCoverage::First);
+    }
+    if !case.queues_are_as_known()? {
+        return put_off("its queue has changed since it was judged", BatchCoverage::All);
+    }
+    if state.awaits_queue {
+        return put_off("a queue on its way to the root is missing for a moment", BatchCoverage::All);
+    }
+    let is_extended = case.task == Task::Expire && state.granted_end.is_some_and(|end| end >= now);
+    Ok(is_extended.then_some(Act::Extended))
+}
+
+/// Judges the end of a run by the pause or the deletion of an owner.
+fn end_by_owner(
+    case: &Case,
+    pod: &Pod,
+    state: &RunState,
+    now: Timestamp,
+    owner: OwnerReference,
+) -> Result<Act, Question> {
+    let table = &case.config.table;
+    let Some(found) = case.object(&owner)? else {
+        return Ok(Act::Leave("its owner is gone", BatchCoverage::All));
+    };
+    if found.metadata.uid.as_deref() != Some(&owner.uid) || found.metadata.deletion_timestamp.is_some() {
+        return Ok(Act::Leave("its owner is going or gone", BatchCoverage::All));
+    }
+    let object = OwnerObject(&found.value);
+    if table.rules(&owner).any(|rule| object.is_paused(rule)) {
+        return Ok(Act::PausedBefore);
+    }
+    if object.is_finished() {
+        return Ok(delete_pod(case, state, now, Alone::Finished(describe(&owner)), None));
+    }
+    // since the pod was read, a user may have paused and resumed its owner: only a pod that is there after its owner
+    // was read belongs to the run that this version of the owner has
+    if !case.is_still_there()? {
+        return Ok(Act::Leave("the pod is gone or exempt", BatchCoverage::Gone));
+    }
+    // a sibling may have been the reason for a pause since this pod was handed out
+    if case.task == Task::Evict && state.outlives {
+        let why = "its owner was resumed, and the pod belongs to the run that was evicted";
+        return Ok(Act::Leave(why, BatchCoverage::All));
+    }
+    // the ceiling of its queue stays, so that no change of the owner puts the end off for longer
+    if case.task == Task::Expire && !state.end_below.is_some_and(|end| end < now) {
+        let why = "its owner's ceiling has changed since it was judged";
+        return Ok(Act::PutOff(why, BatchCoverage::All));
+    }
+    let candidate = PauseCandidate { now, state: object.requeue_state(), priority: pod.spec.priority };
+    if case.task == Task::Evict {
+        let reversals = Reversals::of(object, pause::PODS_READY_TIMEOUT, state.since);
+        return Ok(evict(state, &candidate, owner, reversals));
+    }
+    let noticed = case.noticed(state, object.announcement(), state.since, now);
+    let ceiling = state.ceiling.clone();
+    if table.deletes(&owner) {
+        return Ok(Act::DeleteOwner(Box::new(OwnerDeletion { owner, ceiling, noticed })));
+    }
+    let reversals = Reversals::of(object, pause::MAX_DURATION_EXCEEDED, state.since);
+    let on_reversal = table.on_reversal(&owner).unwrap_or(state.on_reversal);
+    if let Some(record) = object.record().filter(|_| reversals.delete_pods(on_reversal, state.slice_delay)) {
+        let alone = Alone::Undone(describe(&owner));
+        return Ok(delete_pod(case, state, now, alone, Some((owner, record, reversals))));
+    }
+    let plan = PausePlan::expired(&candidate, state.slice_delay);
+    let unannounced = is_unannounced(state, object);
+    Ok(Act::Pause(Box::new(Pause { owner, plan, ceiling, reversals, unannounced, noticed })))
+}
+
+fn evict(state: &RunState, candidate: &PauseCandidate, owner: OwnerReference, reversals: Reversals) -> Act {
+    let Some(backoff) = &state.backoff else {
+        return Act::Leave("its queue doesn't wait for pods to be ready any more", BatchCoverage::All);
+    };
+    let plan = PausePlan::unready(candidate, backoff, |count| Backoff::random(&owner.uid, count));
+    Act::Pause(Box::new(Pause { owner, plan, ceiling: None, reversals, unannounced: false, noticed: None }))
+}
+
+/// True if a pod is ready and a workload by itself: other workloads need more than one ready pod.
+fn is_ready_by_itself(pod: &Pod) -> bool {
+    let is_grouped = PodGroupKind::ALL.into_iter().any(|kind| kind.named_by(pod).is_some());
+    !is_grouped && Readiness::of(pod) == Readiness::Ready
+}
+
+/// True if an owner was to get a notice of the end of its run, and got none. A pause that was undone has taken the notice
+/// away.
+fn is_unannounced(state: &RunState, object: OwnerObject<'_>) -> bool {
+    let is_told = object.announced().is_some_and(|at| state.since.is_none_or(|since| at > since));
+    !state.notice.is_empty() && !is_told && object.record().is_none()
+}
+
+fn delete_pod(
+    case: &Case,
+    state: &RunState,
+    now: Timestamp,
+    alone: Alone,
+    undone: Option<(OwnerReference, PausedRecord, Reversals)>,
+) -> Act {
+    let is_for_ceiling = case.task == Task::Expire;
+    // the notice of a pod with an owner is on that
+    let noticed = case.pod_announcement().filter(|_| is_for_ceiling && alone == Alone::NoOwner);
+    let noticed = case.noticed(state, noticed, case.scheduled(), now);
+    let ceiling = state.ceiling.clone().filter(|_| is_for_ceiling);
+    Act::DeletePod(Box::new(PodDeletion { alone, ceiling, noticed, undone }))
+}

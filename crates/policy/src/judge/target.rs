@@ -1,0 +1,99 @@
+//! The object to act on.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+use super::{Act, BatchCoverage, Case, Climbed, Question, TRIES, Task};
+use crate::{
+    climb::Action,
+    naming::{describe, of_pod},
+    pause::Alone,
+};
+
+/// The object to act on.
+pub(super) enum Target {
+    /// This owner, to be paused or deleted.
+    Owner(OwnerReference),
+    /// The pod itself, to be deleted.
+    Pod(Alone),
+    /// This object, to get a notice that serves these pods.
+    Object(OwnerReference, BatchCoverage),
+    Nothing(Act),
+}
+
+impl Case {
+    pub(super) fn target(&self) -> Result<Target, Question> {
+        let Climbed { action, pausable } = self.answers.climbed.as_ref().ok_or(Question::Climb)?;
+        let mut owners = pausable.clone();
+        match action {
+            Action::Exempt => return Ok(Target::Nothing(Act::Exempt)),
+            Action::AwaitDeletion(_) if !self.is_last() => {
+                let why = "an owner is being deleted";
+                return Ok(Target::Nothing(Act::Leave(why, BatchCoverage::All)));
+            }
+            Action::Forbidden(owner) if !self.is_last() => {
+                return Ok(Target::Nothing(Act::Forbidden(owner.clone())));
+            }
+            Action::Forbidden(owner) => return Ok(self.pod_itself(Alone::Outlives(describe(owner)))),
+            Action::AwaitDeletion(owner) => owners.push(owner.clone()),
+            Action::DeletePod if !self.task.ends_run() => return Ok(self.pod_itself(Alone::NoOwner)),
+            Action::DeletePod => match self.workload(None)? {
+                Some(workload) => owners = vec![workload],
+                None => return Ok(self.pod_itself(Alone::NoOwner)),
+            },
+            Action::Pause(topmost) => {
+                if self.has_exempt_pod(topmost)? {
+                    return Ok(self.pod_itself(Alone::Spared(describe(topmost))));
+                }
+                let deletes = self.task == Task::Expire && self.config.table.deletes(topmost);
+                if self.task.ends_run() && !deletes {
+                    owners.extend(self.workload(Some(topmost))?);
+                }
+            }
+        }
+        let Some(owner) = owners.pop() else { return Ok(self.pod_itself(Alone::NoOwner)) };
+        if !self.task.ends_run() {
+            return Ok(Target::Object(owner, BatchCoverage::All));
+        }
+        if self.is_last() { self.last(&owner, owners) } else { Ok(Target::Owner(owner)) }
+    }
+
+    /// The target after all tries: the next owner below that runs, once, if all above it have stopped, and then the pod.
+    fn last(&self, owner: &OwnerReference, below: Vec<OwnerReference>) -> Result<Target, Question> {
+        let outlives = || Ok(Target::Pod(Alone::Outlives(describe(owner))));
+        if self.due.attempts > TRIES || !self.has_stopped(owner)? {
+            return outlives();
+        }
+        for next in below.into_iter().rev() {
+            if !self.has_stopped(&next)? {
+                let is_spared = self.has_exempt_pod(&next)?;
+                return Ok(if is_spared {
+                    Target::Pod(Alone::Spared(describe(&next)))
+                } else {
+                    Target::Owner(next)
+                });
+            }
+        }
+        outlives()
+    }
+
+    fn pod_itself(&self, alone: Alone) -> Target {
+        match self.answers.pod.iter().flatten().next() {
+            Some(pod) if !self.task.ends_run() => Target::Object(of_pod(pod), BatchCoverage::First),
+            _ => Target::Pod(alone),
+        }
+    }
+
+    fn workload(&self, of: Option<&OwnerReference>) -> Result<Option<OwnerReference>, Question> {
+        self.answers.workload.clone().ok_or_else(|| Question::Workload(of.cloned()))
+    }
+
+    fn has_exempt_pod(&self, owner: &OwnerReference) -> Result<bool, Question> {
+        let known = self.answers.exempt_pods.get(&owner.uid).copied();
+        known.ok_or_else(|| Question::ExemptPod(owner.clone()))
+    }
+
+    fn has_stopped(&self, owner: &OwnerReference) -> Result<bool, Question> {
+        let known = self.answers.stopped.get(&owner.uid).copied();
+        known.ok_or_else(|| Question::Stopped(owner.clone()))
+    }
+}
