@@ -1,8 +1,7 @@
 //! The keeper's view of the cluster: the times at which ceilings are reached, and by which workloads must be ready.
 
-mod capacity;
+mod answers;
 mod claims;
-mod explain;
 mod extensions;
 mod limits;
 mod missing;
@@ -11,7 +10,6 @@ mod returns;
 mod standing;
 mod tally;
 mod terminating;
-mod usage;
 
 use std::collections::HashSet;
 
@@ -25,7 +23,7 @@ use tenure_policy::{
     ready::{PodsReady, Readiness},
     start::LongestFormation,
 };
-use tenure_types::projection;
+use tenure_types::{extension::Extension, projection};
 
 pub use standing::{Seen, Standing};
 pub use tally::Tally;
@@ -173,7 +171,8 @@ impl CeilingIndex {
         let end = uid.filter(|_| pod.metadata.deletion_timestamp.is_some()).and_then(|uid| self.end_of(uid));
         self.apply_member(pod);
         if let Some(uid) = uid {
-            self.apply_terminating(uid, pod, end);
+            let Ceilings { terminating, deadlines, .. } = &mut self.reader;
+            terminating.apply(&mut self.objects, (uid, pod), end, deadlines.exempts(pod));
         }
         let was_new = uid
             .and_then(|uid| self.reader.deadlines.get(uid))
@@ -195,40 +194,6 @@ impl CeilingIndex {
         self.reader.deadlines.next_due()
     }
 
-    /// True if a queue of this name exists, in any family.
-    pub fn has_queue(&mut self, name: &str) -> bool {
-        Family::ALL.into_iter().any(|of| self.objects.limits(of, name).is_some())
-    }
-
-    /// The time at which the next pod's ceiling is reached, or was if it is overdue.
-    pub fn next_expiry(&mut self) -> Option<Timestamp> {
-        self.reschedule();
-        self.reader.deadlines.next_expiry()
-    }
-
-    /// The names of the live pods of a namespace that are exempt by priority. Pods that are known to be below this
-    /// owner come first.
-    pub fn exempt_pods(&self, namespace: &str, owner: Uid) -> Vec<String> {
-        let below: HashSet<Uid> = self.objects.owners.with_descendants(owner).into_iter().collect();
-        let exempt = self.reader.deadlines.exempt(namespace);
-        let mut pods: Vec<(bool, &str)> =
-            exempt.map(|(name, controller)| (!below.contains(&controller.uid), name)).collect();
-        pods.sort_unstable();
-        pods.into_iter().map(|(_, name)| name.to_owned()).collect()
-    }
-
-    /// The time at which the first of a root owner's pods expires, as far as their owners are known.
-    pub fn first_end(&mut self, namespace: &str, root: Uid) -> Option<Timestamp> {
-        self.reschedule();
-        let ends = self.pods_of(namespace, root).map(|(_, pod)| pod.expiry.at).filter(|at| *at != NEVER);
-        Timestamp::from_millisecond(ends.min()?).ok()
-    }
-
-    /// The names of the pods of a root owner in a namespace, as far as their owners are known.
-    pub fn pods_below(&self, namespace: &str, root: Uid) -> impl Iterator<Item = (Uid, &str)> {
-        self.pods_of(namespace, root).map(|(uid, pod)| (uid, &*pod.name))
-    }
-
     /// The pods of a root owner. One of the whole cluster may have some in any namespace.
     fn pods_of(&self, namespace: &str, root: Uid) -> impl Iterator<Item = (Uid, &ManagedPod)> {
         let Self { objects, reader } = self;
@@ -240,28 +205,40 @@ impl CeilingIndex {
         })
     }
 
-    /// The number of pods that run under a ceiling, apart from claimed ones.
-    pub fn pods_under_ceiling(&mut self) -> usize {
-        self.reschedule();
-        self.reader.deadlines.under_ceiling()
-    }
-
-    /// The number of pods that are overdue, apart from claimed ones.
-    pub fn overdue(&mut self, now: Timestamp) -> usize {
-        self.reschedule();
-        self.reader.deadlines.overdue(now)
-    }
-
-    /// The number of pods that are kept.
-    pub fn pods(&self) -> usize {
-        self.reader.deadlines.len()
-    }
-
     /// The end of the run of a pod that is kept.
     fn end_of(&mut self, uid: Uid) -> Option<Timestamp> {
         self.reschedule();
         let end = self.reader.deadlines.get(uid)?.expiry.at;
         (end != NEVER).then(|| Timestamp::from_millisecond(end).ok()).flatten()
+    }
+
+    /// Adds or updates an extension. Only one that is granted counts.
+    pub fn apply_extension(&mut self, extension: &Extension) {
+        let Some(uid) = extension.metadata.uid.as_deref() else { return };
+        let changed = self.objects.grants.apply(Uid::of(uid), extension);
+        self.regrant(changed);
+    }
+
+    /// Forgets an extension.
+    pub fn delete_extension(&mut self, uid: Uid) {
+        let changed = self.objects.grants.delete(uid);
+        self.regrant(changed);
+    }
+
+    /// Forgets all extensions but these.
+    pub fn retain_extensions(&mut self, uids: &HashSet<Uid>) {
+        for uid in self.objects.grants.others(uids) {
+            self.delete_extension(uid);
+        }
+    }
+
+    /// Has the ends of the pods of workloads computed again. A workload may be a pod itself.
+    fn regrant(&mut self, workloads: impl IntoIterator<Item = Uid>) {
+        self.objects.owners.with_grants = !self.objects.grants.is_empty();
+        for workload in workloads {
+            self.objects.moved.owners.insert(workload);
+            self.objects.moved.pods.insert(workload);
+        }
     }
 
     fn schedule(&mut self, pods: impl IntoIterator<Item = Uid>) {
@@ -287,7 +264,7 @@ impl CeilingIndex {
         };
         self.schedule(moved);
         if let Some(change) = self.reader.policy_change.take() {
-            self.note_missing(change.at);
+            self.reader.missing.look(&mut self.objects, change.at);
         }
     }
 }

@@ -60,7 +60,7 @@ impl View {
             if matches!(exemption, Some(Exemption::Finished | Exemption::Terminating)) {
                 continue;
             }
-            let Some(seen) = index.see(pod) else { continue };
+            let Some(seen) = Seen::read(pod, index) else { continue };
             let uid = pod.metadata.uid.clone().unwrap_or_default();
             let of_group = index.gang(pod).map(|gang| {
                 let uid = Uid::of(&format!("{:?} {}/{}", gang.kind, gang.namespace, gang.name));
@@ -88,7 +88,7 @@ impl View {
     /// Drops pods that are in no queue. To be called once all pods and groups were added.
     pub fn complete(&mut self) {
         let Self { snapshot: Snapshot { index, .. }, pods } = self;
-        pods.retain(|pod| index.standing_of(&pod.seen).is_some());
+        pods.retain(|pod| pod.seen.standing(index).is_some());
     }
 
     /// The owners that are to be asked for, with their namespaces, before all climbs can end.
@@ -116,7 +116,7 @@ impl View {
         let Self { snapshot: Snapshot { index, .. }, pods } = self;
         let mut named = Vec::new();
         for pod in pods {
-            let Some(standing) = index.standing_of(&pod.seen) else { continue };
+            let Some(standing) = pod.seen.standing(index) else { continue };
             let queues = Family::ALL.into_iter().filter_map(|family| standing.queue(family));
             named.extend(queues.map(|queue| (queue.to_string(), pod.namespace.clone())));
         }
@@ -126,7 +126,7 @@ impl View {
     /// True if any pod is in a queue of a family.
     pub fn counts_on(&mut self, family: Family) -> bool {
         let Self { snapshot: Snapshot { index, .. }, pods } = self;
-        let mut standings = pods.iter().filter_map(|pod| index.standing_of(&pod.seen));
+        let mut standings = pods.iter().filter_map(|pod| pod.seen.standing(index));
         standings.any(|standing| standing.queue(family).is_some())
     }
 
@@ -135,7 +135,7 @@ impl View {
         let Self { mut snapshot, pods } = self;
         let mut workloads = Workloads::new();
         for pod in pods {
-            let Some(standing) = snapshot.index.standing_of(&pod.seen) else { continue };
+            let Some(standing) = pod.seen.standing(&mut snapshot.index) else { continue };
             let mut exemption = pod.exemption;
             let (owner, terminating) =
                 match snapshot.climb_known(&pod.namespace, None, pod.controller.as_ref()) {

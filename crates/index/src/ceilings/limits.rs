@@ -15,6 +15,7 @@ use crate::{
     Uid,
     cluster::Objects,
     deadlines::{Ceiling, ManagedPod, PodDeadlines, ReadyUntil},
+    own::{Bearer, Ineffective, NoEffect},
     podgroups::{GroupQueue, OfGroups},
 };
 
@@ -62,6 +63,24 @@ pub fn ignored_own(objects: &mut Objects, standing: &Standing) -> Option<SignedD
     let ceilings: Vec<_> = limits.map(|limits| limits.ceiling).collect();
     let is_longer = |ceiling: &Option<SignedDuration>| ceiling.is_some_and(|ceiling| ceiling < own);
     (!ceilings.is_empty() && ceilings.iter().all(is_longer)).then_some(own)
+}
+
+/// The note of an own ceiling that is longer than that of the pod's queue.
+pub fn ineffective(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Option<Ineffective> {
+    let of_groups = objects.gangs.of(objects.gangs.memberships(uid));
+    let standing = standing(objects, uid, pod, of_groups);
+    let own = ignored_own(objects, &standing)?;
+    let root = objects.owners.root_with_own(pod.controller).filter(|(.., noted)| noted.ceiling == own);
+    let (bearer, uid, namespace, name) = if let Some((uid, source, noted)) = root {
+        (Bearer::Owner(source), uid, noted.namespace.to_string(), noted.name.to_string())
+    } else if pod.own_ceiling() == Some(own) {
+        (Bearer::Pod, uid, pod.namespace.to_string(), pod.name.to_string())
+    } else {
+        let (key, group) = objects.gangs.with_own(objects.gangs.memberships(uid), own)?;
+        (Bearer::PodGroup(key.kind), Uid::of(&group.uid), key.namespace.to_string(), key.name.to_string())
+    };
+    let why = NoEffect::Longer { own, ceiling: standing.ceiling(objects.runai.tree())? };
+    Some(Ineffective { bearer, namespace, name, uid, why })
 }
 
 /// Until when the workload of a pod must be ready. One that takes no room may wait, unless its creation counts.

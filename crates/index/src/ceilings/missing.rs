@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::expiry::Family;
 
-use super::{CeilingIndex, Standing};
+use super::Standing;
+use crate::cluster::Objects;
 
 /// The time for which nothing is done by the rest of a tree that lacks a queue: what the queue sets would not count, such
 /// as a longer time to get ready.
@@ -24,16 +25,14 @@ impl MissingQueues {
     pub fn note(&mut self, family: Family, name: &str) {
         self.gone.push((family, name.to_owned()));
     }
-}
 
-impl CeilingIndex {
     /// Looks for queues that are missing since a change that was seen at `now`.
-    pub(super) fn note_missing(&mut self, now: Timestamp) {
-        let tree = self.objects.runai.tree();
+    pub fn look(&mut self, objects: &mut Objects, now: Timestamp) {
+        let tree = objects.runai.tree();
         let parents: HashSet<&str> = tree.queues().filter_map(|(_, queue)| queue.parent.as_deref()).collect();
         let absent = parents.into_iter().filter(|parent| tree.find(parent).is_none());
         let absent = absent.map(|parent| (Family::Runai, parent.to_owned()));
-        let MissingQueues { since, gone } = std::mem::take(&mut self.reader.missing);
+        let Self { since, gone } = std::mem::take(self);
         let absent: Vec<(Family, String)> = absent.chain(gone).collect();
         let known = since.iter().filter(|(_, at)| now.duration_since(**at) <= MOMENT);
         let known: Vec<_> = known.map(|(key, at)| (key.clone(), *at)).collect();
@@ -43,42 +42,42 @@ impl CeilingIndex {
             (key, at)
         });
         let all: Vec<_> = known.into_iter().chain(named).collect();
-        let mut is_missing = |(family, name): &(Family, String)| self.objects.limits(*family, name).is_none();
-        self.reader.missing.since = all.into_iter().filter(|(key, _)| is_missing(key)).collect();
+        let mut is_missing = |(family, name): &(Family, String)| objects.limits(*family, name).is_none();
+        self.since = all.into_iter().filter(|(key, _)| is_missing(key)).collect();
     }
 
-    /// True if a queue of a pod, or one on its way to the root, has been missing for a moment only.
-    pub(super) fn awaits_queue(&self, standing: &Standing, now: Timestamp) -> bool {
-        if self.reader.missing.since.is_empty() {
-            return false;
-        }
-        self.names_on_paths(standing).into_iter().any(|key| {
-            let since = self.reader.missing.since.get(&key);
-            since.is_some_and(|since| now.duration_since(*since) <= MOMENT)
-        })
+    /// True if no queue is missing.
+    pub fn is_empty(&self) -> bool {
+        self.since.is_empty()
     }
 
-    /// The queues of a workload and all on their way to the root, with the parent that the topmost one names.
-    fn names_on_paths(&self, standing: &Standing) -> Vec<(Family, String)> {
-        let t9k = standing.tensorstack.iter().map(|queue| (Family::Tensorstack, queue.to_string()));
-        let mut names: Vec<_> = t9k.collect();
-        let path = standing.runai.iter().flat_map(|queue| self.runai_path(queue));
-        let path: Vec<String> = path.collect();
-        let top = path.last().and_then(|top| self.objects.runai.tree().queue(top));
-        let above = top.and_then(|(_, queue)| queue.parent.as_deref().map(str::to_owned));
-        names.extend(path.into_iter().chain(above).map(|name| (Family::Runai, name)));
-        names
+    /// True if a queue of a workload, or one on its way to the root, has been missing for a moment only.
+    pub fn has_one_of(&self, objects: &Objects, standing: &Standing, now: Timestamp) -> bool {
+        names_on_paths(objects, standing)
+            .into_iter()
+            .any(|key| self.since.get(&key).is_some_and(|since| now.duration_since(*since) <= MOMENT))
     }
+}
+
+/// The queues of a workload and all on their way to the root, with the parent that the topmost one names.
+fn names_on_paths(objects: &Objects, standing: &Standing) -> Vec<(Family, String)> {
+    let t9k = standing.tensorstack.iter().map(|queue| (Family::Tensorstack, queue.to_string()));
+    let mut names: Vec<_> = t9k.collect();
+    let path = standing.runai.iter().flat_map(|queue| objects.runai.path(queue));
+    let path: Vec<String> = path.collect();
+    let top = path.last().and_then(|top| objects.runai.tree().queue(top));
+    let above = top.and_then(|(_, queue)| queue.parent.as_deref().map(str::to_owned));
+    names.extend(path.into_iter().chain(above).map(|name| (Family::Runai, name)));
+    names
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-
     use tenure_types::projection;
 
     use super::*;
-    use crate::ceilings::Settings;
+    use crate::ceilings::{CeilingIndex, Settings};
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()

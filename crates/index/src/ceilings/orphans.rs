@@ -3,8 +3,7 @@
 use tenure_policy::expiry::Family;
 use tenure_types::podgroup::PodGroupKind;
 
-use super::CeilingIndex;
-use crate::Uid;
+use crate::{Uid, cluster::Objects, deadlines::Deadlines};
 
 /// A running pod whose `PodGroup` was deleted or made again, and that names no queue itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,22 +20,19 @@ pub struct Orphan {
     pub queue: String,
 }
 
-impl CeilingIndex {
-    /// The running pods whose queue only this index remembers.
-    pub fn orphans(&mut self) -> Vec<Orphan> {
-        let Self { objects, reader } = self;
-        let orphan = |(uid, kind, queue): (Uid, PodGroupKind, String)| {
-            let pod = reader.deadlines.get(uid)?;
-            let (family, own) = match kind {
-                PodGroupKind::Runai => (Family::Runai, &pod.runai),
-                PodGroupKind::Tensorstack => (Family::Tensorstack, &pod.tensorstack),
-                PodGroupKind::Coscheduling | PodGroupKind::Volcano | PodGroupKind::Native => return None,
-            };
-            let (namespace, name) = (pod.namespace.as_str().into(), pod.name.as_ref().into());
-            own.is_none().then_some(Orphan { uid, namespace, name, family, queue })
+/// The running pods whose queue only the index remembers.
+pub fn orphans(objects: &mut Objects, deadlines: &Deadlines) -> Vec<Orphan> {
+    let orphan = |(uid, kind, queue): (Uid, PodGroupKind, String)| {
+        let pod = deadlines.get(uid)?;
+        let (family, own) = match kind {
+            PodGroupKind::Runai => (Family::Runai, &pod.runai),
+            PodGroupKind::Tensorstack => (Family::Tensorstack, &pod.tensorstack),
+            PodGroupKind::Coscheduling | PodGroupKind::Volcano | PodGroupKind::Native => return None,
         };
-        objects.gangs.orphans().into_iter().filter_map(orphan).collect()
-    }
+        let (namespace, name) = (pod.namespace.as_str().into(), pod.name.as_ref().into());
+        own.is_none().then_some(Orphan { uid, namespace, name, family, queue })
+    };
+    objects.gangs.orphans().into_iter().filter_map(orphan).collect()
 }
 
 #[cfg(test)]
@@ -46,7 +42,7 @@ mod tests {
     use tenure_types::projection;
 
     use super::*;
-    use crate::ceilings::Settings;
+    use crate::ceilings::{CeilingIndex, Settings};
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()

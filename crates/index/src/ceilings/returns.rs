@@ -1,15 +1,30 @@
 //! Paused owners that come back by themselves, in the order in which they do.
+//!
+//! For each workload that leaves room in a queue, the next one that waits there comes back before its time. A workload
+//! that was paused because its pods didn't get ready calls no other back: two of them would call each other again and
+//! again.
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
-use tenure_policy::{expiry::Family, notice::NoticePoints, ready::PodsReady};
-use tenure_types::runai::v3alpha1::OnReversal;
+use tenure_policy::{
+    expiry::Family,
+    notice::NoticePoints,
+    ready::{PodsReady, leaves_room},
+};
+use tenure_types::{projection, runai::v3alpha1::OnReversal};
 
-use super::CeilingIndex;
+use super::{CeilingIndex, limits};
 use crate::{
     Uid,
     paused::{Holder, Paused},
 };
+
+/// A workload that takes room in a queue.
+pub struct Occupant {
+    family: Family,
+    queue: ArcStr,
+    holder: Holder,
+}
 
 impl CeilingIndex {
     /// When the next paused owner comes back by itself.
@@ -99,5 +114,55 @@ impl CeilingIndex {
 
     pub(super) fn has_pods(&self, paused: &Paused) -> bool {
         self.pods_of(&paused.namespace, paused.root).next().is_some()
+    }
+    /// The workload of a pod that takes room, before the pod changes; none if no other waits for that room.
+    pub(super) fn occupant(&mut self, uid: Uid, changed: &projection::Pod) -> Option<Occupant> {
+        let Self { objects, reader } = self;
+        if objects.paused.is_empty() || !leaves_room(changed) {
+            return None;
+        }
+        let pod = reader.deadlines.get(uid).filter(|pod| pod.unready.is_none())?;
+        pod.started?;
+        let root = objects.owners.root(pod.controller);
+        if root.is_some_and(|root| objects.paused.is_unready(root)) {
+            return None;
+        }
+        let memberships = objects.gangs.memberships(uid);
+        let holder = match (objects.gangs.existing_key(memberships), root) {
+            (Some(group), _) => Holder::Group(group.clone()),
+            (None, Some(root)) => Holder::Owner(pod.namespace.clone(), root),
+            (None, None) => Holder::Pod(uid),
+        };
+        let of_groups = objects.gangs.of(memberships);
+        let standing = limits::standing(objects, uid, pod, of_groups);
+        let family = if standing.runai.is_some() { Family::Runai } else { Family::Tensorstack };
+        let queue = standing.queue(family)?.clone();
+        Some(Occupant { family, queue, holder })
+    }
+
+    /// If a workload has left, lets the next one come back that waits in its queue.
+    pub(super) fn call_next(&mut self, occupant: Occupant) {
+        let Occupant { family, queue, holder } = occupant;
+        if self.is_there(&holder) {
+            return;
+        }
+        let Some(rules) = self.pods_ready(family, &queue).filter(|rules| rules.on_capacity) else { return };
+        let waiting = self.objects.paused.waiting(&self.objects.owners, (family, &queue));
+        let may_come = waiting.filter_map(|(uid, paused)| {
+            let at = rules.backoff.earliest(paused.at, paused.count)?;
+            Some((paused.turn(rules.timestamp), uid, at))
+        });
+        if let Some((_, uid, at)) = may_come.min() {
+            self.objects.paused.call(uid, at, holder);
+        }
+    }
+
+    /// True if a workload has pods, whether or not they take room.
+    pub(super) fn is_there(&self, holder: &Holder) -> bool {
+        match holder {
+            Holder::Group(key) => self.objects.gangs.has_members(key),
+            Holder::Owner(namespace, root) => self.pods_of(namespace, *root).next().is_some(),
+            Holder::Pod(uid) => self.reader.deadlines.get(*uid).is_some(),
+        }
     }
 }

@@ -4,16 +4,19 @@ use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{
+    ceiling,
     expiry::{Clocks, Family},
-    judge::RunState,
+    naming::for_people,
+    ready::PodsReady,
+    tree::QueueTree,
 };
-use tenure_types::{extension::Extension, projection};
+use tenure_types::{paused::ExceededCeiling, projection};
 
-use super::{CeilingIndex, limits};
+use super::limits::{self, ignored_own};
 use crate::{
-    Uid,
+    RunPlace, Uid,
+    cluster::{ClusterModel, Objects},
     deadlines::ManagedPod,
-    grants::Grants,
     own::OwnCeilings,
     podgroups::{Membership, memberships},
 };
@@ -47,6 +50,27 @@ impl Standing {
             Family::Runai => self.runai.as_ref(),
         }
     }
+
+    /// Returns the ceiling that ends a run with this standing, and the queue that sets it. None: no ceiling applies.
+    pub(super) fn ceiling(&self, tree: &QueueTree) -> Option<ExceededCeiling> {
+        let (end, family) = self.expires?;
+        let run = end.duration_since(self.clocks.since(family)?);
+        let ceiling = run.saturating_sub(self.extension);
+        let queue = self.queue(family)?.as_str();
+        let set_by = match family {
+            _ if self.own == Some(ceiling) => None,
+            Family::Tensorstack => Some(queue),
+            Family::Runai => ceiling::effective(tree, queue).ok()?.map(|(queue, _)| queue),
+        };
+        let extended = self.extension.is_positive().then(|| for_people(self.extension));
+        let queue = set_by.map(str::to_owned);
+        Some(ExceededCeiling { max_duration: for_people(ceiling), queue, extended })
+    }
+
+    /// Returns the ceiling that a workload notes itself, where that of its queue is shorter and counts.
+    pub fn ignored_own<R>(&self, model: &mut ClusterModel<R>) -> Option<SignedDuration> {
+        ignored_own(&mut model.objects, self)
+    }
 }
 
 /// A pod that was seen, and isn't kept.
@@ -54,95 +78,76 @@ impl Standing {
 pub struct Seen {
     pub(super) uid: Uid,
     pub(super) pod: ManagedPod,
-    pub(super) of: Box<[Membership]>,
+    of: Box<[Membership]>,
 }
 
-impl CeilingIndex {
-    /// Computes the standing of a pod by the queues, `PodGroup`s and owners that are known, without keeping the pod;
-    /// none if it is in no queue. An exempt pod has one, too.
-    pub fn standing(&mut self, pod: &projection::Pod) -> Option<Standing> {
-        let seen = self.see(pod)?;
-        self.standing_of(&seen)
+impl Seen {
+    /// Reads a pod, to compute its standing later, when all pods of its `PodGroup`s are known. None: it is in no queue.
+    pub fn read<R>(pod: &projection::Pod, model: &mut ClusterModel<R>) -> Option<Self> {
+        Self::read_by(pod, &mut model.objects)
     }
 
-    /// Returns the state of a pod's run at `now`, by the rules of the queue that is due. `owner` is the object to act on, as it was
-    /// just read, which its watch may not have shown yet. `granted` are all granted extensions of the namespace, as they
-    /// were just listed.
-    pub fn run_state(
-        &mut self,
-        pod: &projection::Pod,
-        (family, queue): (Family, &str),
-        owner: Option<&ObjectMeta>,
-        granted: Option<&[Extension]>,
-        now: Timestamp,
-    ) -> RunState {
-        self.reschedule();
-        let seen = self.see(pod);
-        let standing = seen.as_ref().and_then(|seen| self.standing_of(seen));
-        let owner = owner.map(|owner| (Uid::of(owner.uid.as_deref().unwrap_or_default()), owner));
-        let end_below = seen.as_ref().zip(owner).and_then(|(seen, owner)| self.end_below(seen, owner));
-        let granted_end = seen.as_ref().zip(granted).and_then(|(seen, granted)| self.end_with(seen, granted));
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let limits = self.objects.limits(family, queue);
-        let of_runai =
-            standing.as_ref().and_then(|of| self.objects.limits(Family::Runai, of.runai.as_deref()?));
-        RunState {
-            is_fresh: true,
-            queue: standing.as_ref().map(|of| of.queue(family).map_or("", ArcStr::as_str).to_owned()),
-            end: standing.as_ref().and_then(|of| of.expires),
-            since: standing.as_ref().and_then(|of| of.clocks.since(family)),
-            ceiling: standing.as_ref().and_then(|of| self.ceiling(of)),
-            end_below,
-            granted_end,
-            first_end: owner.and_then(|(uid, _)| self.first_end(namespace, uid)),
-            awaits_queue: standing.as_ref().is_some_and(|of| self.awaits_queue(of, now)),
-            outlives: seen.is_some_and(|seen| self.outlives(seen.uid)),
-            may_be_extended: of_runai.is_some_and(|limits| !limits.extensions.is_none()),
-            notice: self.notice(family, queue),
-            slice_delay: limits.and_then(|limits| limits.slice_delay),
-            on_reversal: limits.map(|limits| limits.on_reversal).unwrap_or_default(),
-            backoff: self.pods_ready(family, queue).map(|rules| rules.backoff),
-        }
+    pub(super) fn read_by(pod: &projection::Pod, objects: &mut Objects) -> Option<Self> {
+        let of = memberships(pod, |text| objects.interner.names.shared(text));
+        let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
+        Some(Self { uid, pod: ManagedPod::read(pod, &mut objects.interner)?, of })
     }
 
-    /// The end of a run by the ceiling that one of its owners notes now. Only the ceiling of its root owner counts.
-    fn end_below(&mut self, seen: &Seen, (uid, owner): (Uid, &ObjectMeta)) -> Option<Timestamp> {
-        let known = &self.objects.owners;
-        let root = if known.root(seen.pod.controller) == Some(uid) {
+    /// Computes its standing by the queues, `PodGroup`s and owners that are known.
+    pub fn standing<R>(&self, model: &mut ClusterModel<R>) -> Option<Standing> {
+        self.standing_by(&mut model.objects)
+    }
+
+    pub(super) fn standing_by(&self, objects: &mut Objects) -> Option<Standing> {
+        let root = objects.owners.own_ceiling(self.pod.controller);
+        self.standing_with(objects, root)
+    }
+
+    /// Computes its standing by one of its owners as it is now. Only the ceiling of its root owner counts.
+    pub(super) fn standing_below(&self, objects: &mut Objects, owner: &ObjectMeta) -> Option<Standing> {
+        let uid = Uid::of(owner.uid.as_deref().unwrap_or_default());
+        let root = if objects.owners.root(self.pod.controller) == Some(uid) {
             OwnCeilings::ceiling(owner)
         } else {
-            known.own_ceiling(seen.pod.controller)
+            objects.owners.own_ceiling(self.pod.controller)
         };
-        Some(self.standing_by(seen, root)?.expires?.0)
+        self.standing_with(objects, root)
     }
 
-    /// The end of a run by these extensions, in place of the known ones.
-    fn end_with(&mut self, seen: &Seen, extensions: &[Extension]) -> Option<Timestamp> {
-        let known = std::mem::replace(&mut self.objects.grants, Grants::listed(extensions));
-        let standing = self.standing_of(seen);
-        self.objects.grants = known;
-        Some(standing?.expires?.0)
-    }
-
-    /// Reads a pod, to compute its standing later, when all pods of its `PodGroup`s are known; none if it is in no
-    /// queue.
-    pub fn see(&mut self, pod: &projection::Pod) -> Option<Seen> {
-        let of = memberships(pod, |text| self.objects.interner.names.shared(text));
-        let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
-        Some(Seen { uid, pod: ManagedPod::read(pod, &mut self.objects.interner)?, of })
-    }
-
-    /// Computes the standing of a pod that was seen.
-    pub fn standing_of(&mut self, seen: &Seen) -> Option<Standing> {
-        let root = self.objects.owners.own_ceiling(seen.pod.controller);
-        self.standing_by(seen, root)
-    }
-
-    /// Computes the standing of a pod whose root owner notes this ceiling.
-    fn standing_by(&mut self, seen: &Seen, root: Option<SignedDuration>) -> Option<Standing> {
-        self.objects.gangs.compute();
-        let of_groups = self.objects.gangs.of(&seen.of);
-        let standing = limits::standing_below(&mut self.objects, root, (seen.uid, &seen.pod), of_groups);
+    /// Computes its standing if its root owner notes this ceiling.
+    fn standing_with(&self, objects: &mut Objects, root: Option<SignedDuration>) -> Option<Standing> {
+        objects.gangs.compute();
+        let of_groups = objects.gangs.of(&self.of);
+        let standing = limits::standing_below(objects, root, (self.uid, &self.pod), of_groups);
         (standing.tensorstack.is_some() || standing.runai.is_some()).then_some(standing)
+    }
+
+    /// Returns its queues and the ends of its run, by these rules for workloads that don't get ready. None: it is in no
+    /// queue.
+    pub(super) fn run_place(
+        &self,
+        objects: &mut Objects,
+        rules: Option<PodsReady>,
+        is_exempt: bool,
+    ) -> Option<RunPlace> {
+        objects.gangs.compute();
+        let of_groups = objects.gangs.of(&self.of);
+        let lacking = of_groups.lacking;
+        let standing = limits::standing(objects, self.uid, &self.pod, of_groups);
+        if standing.tensorstack.is_none() && standing.runai.is_none() {
+            return None;
+        }
+        let ready_until = limits::ready_until(objects, rules, &self.pod, lacking, &standing);
+        // pods may name any queue: what is counted by queue has no other queues than there are
+        let mut existing = |family, queue: Option<ArcStr>| {
+            queue.map(|queue| if objects.limits(family, &queue).is_some() { queue } else { ArcStr::new() })
+        };
+        Some(RunPlace {
+            tensorstack: existing(Family::Tensorstack, standing.tensorstack),
+            runai: existing(Family::Runai, standing.runai),
+            is_grouped: standing.is_grouped,
+            deadline: standing.expires.map(|(at, _)| at).filter(|_| !is_exempt),
+            ready_until: ready_until.map(|of| of.at).filter(|_| !is_exempt && !standing.is_grouped),
+        })
     }
 }

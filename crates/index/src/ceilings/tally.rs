@@ -63,42 +63,58 @@ struct Counting<'i> {
     runs: HashMap<(QueueId, Holder), Run>,
 }
 
-impl CeilingIndex {
-    /// The counts of the queues of the run.ai family, as of `now`.
-    pub fn tally(&mut self, floors: &Floors, now: Timestamp) -> Tally {
-        self.reschedule();
-        let tree = self.tree();
-        if tree.is_empty() {
-            return Tally::default();
-        }
-        let (counts, runs) = (HashMap::new(), HashMap::new());
-        let mut counting = Counting { tree, floors, now, counts, runs };
-        self.count_pods(&mut counting);
-        self.count_paused(&mut counting);
-        counting.tally()
+/// Counts the workloads of the queues of the run.ai family, as of `now`.
+pub fn tally(index: &CeilingIndex, floors: &Floors, now: Timestamp) -> Tally {
+    let tree = index.tree();
+    if tree.is_empty() {
+        return Tally::default();
     }
+    let (counts, runs) = (HashMap::new(), HashMap::new());
+    let mut counting = Counting { tree, floors, now, counts, runs };
+    counting.pods(index);
+    counting.paused(index);
+    counting.tally()
+}
 
-    fn count_pods(&self, counting: &mut Counting<'_>) {
-        let Objects { gangs, owners, .. } = &self.objects;
+/// That which it names itself, else the one that its pods name, which may be several: then it is always the same.
+fn queue_of_group<'w>(index: &'w CeilingIndex, group: &GroupWorkload<'w>) -> Option<&'w str> {
+    let mut pods = group.members.iter().filter_map(|uid| index.reader.deadlines.get(*uid));
+    of_itself(group).or_else(|| pods.find_map(|pod| pod.runai.as_deref()))
+}
+
+/// Where the record doesn't say, a queue of both families may be either.
+fn is_in_runai(index: &CeilingIndex, paused: &Paused) -> bool {
+    match paused.family {
+        Some(family) => family == Family::Runai,
+        None => index.objects.tensorstack.limits(&paused.queue).is_none(),
+    }
+}
+fn of_itself<'w>(group: &GroupWorkload<'w>) -> Option<&'w str> {
+    group.queue.filter(|_| group.kind == PodGroupKind::Runai).map(ArcStr::as_str)
+}
+
+impl Counting<'_> {
+    fn pods(&mut self, index: &CeilingIndex) {
+        let Objects { gangs, owners, .. } = &index.objects;
         let mut queues_of_groups = HashMap::new();
-        for (uid, pod) in self.reader.deadlines.iter().filter(|(_, pod)| !pod.claims_exemption) {
+        for (uid, pod) in index.reader.deadlines.iter().filter(|(_, pod)| !pod.claims_exemption) {
             let memberships = gangs.memberships(uid);
             let group = gangs.workload(memberships);
             let queue = gangs.queue(memberships).or(pod.runai.as_deref());
             if pod.expiry.at != NEVER
                 && let Some(queue) = queue
             {
-                counting.expires(queue, pod.expiry.at);
+                self.expires(queue, pod.expiry.at);
             }
             let Some(scheduled) = pod.clocks().started else { continue };
             let of_group = group.map(|group| {
                 let list = group.members.as_ptr();
-                let find = || self.queue_of_group(&group).and_then(|queue| counting.tree.find(queue));
+                let find = || queue_of_group(index, &group).and_then(|queue| self.tree.find(queue));
                 (list, *queues_of_groups.entry(list).or_insert_with(find), group.start)
             });
             let (queue, start) = match of_group {
                 Some((_, queue, start)) => (queue, start),
-                None => (queue.and_then(|queue| counting.tree.find(queue)), Some(scheduled)),
+                None => (queue.and_then(|queue| self.tree.find(queue)), Some(scheduled)),
             };
             let holder = match (owners.root(pod.controller), of_group) {
                 (Some(root), _) => Holder::Owner(pod.namespace.clone(), root),
@@ -106,39 +122,19 @@ impl CeilingIndex {
                 (None, None) => Holder::Pod(uid),
             };
             if let Some(queue) = queue {
-                counting.runs((queue, holder), start, scheduled);
+                self.runs((queue, holder), start, scheduled);
             }
         }
     }
 
-    /// That which it names itself, else the one that its pods name, which may be several: then it is always the same.
-    fn queue_of_group<'w>(&'w self, group: &GroupWorkload<'w>) -> Option<&'w str> {
-        let mut pods = group.members.iter().filter_map(|uid| self.reader.deadlines.get(*uid));
-        of_itself(group).or_else(|| pods.find_map(|pod| pod.runai.as_deref()))
-    }
-
-    fn count_paused(&self, counting: &mut Counting<'_>) {
-        for paused in self.objects.paused.roots(&self.objects.owners) {
-            if self.is_in_runai(paused) && !self.has_pods(paused) {
-                counting.waits(paused);
+    fn paused(&mut self, index: &CeilingIndex) {
+        for paused in index.objects.paused.roots(&index.objects.owners) {
+            if is_in_runai(index, paused) && !index.has_pods(paused) {
+                self.waits(paused);
             }
         }
     }
 
-    /// Where the record doesn't say, a queue of both families may be either.
-    fn is_in_runai(&self, paused: &Paused) -> bool {
-        match paused.family {
-            Some(family) => family == Family::Runai,
-            None => self.objects.tensorstack.limits(&paused.queue).is_none(),
-        }
-    }
-}
-
-fn of_itself<'w>(group: &GroupWorkload<'w>) -> Option<&'w str> {
-    group.queue.filter(|_| group.kind == PodGroupKind::Runai).map(ArcStr::as_str)
-}
-
-impl Counting<'_> {
     /// None if there is no such queue.
     fn of(&mut self, queue: &str) -> Option<&mut Count> {
         Some(self.counts.entry(self.tree.find(queue)?).or_default())

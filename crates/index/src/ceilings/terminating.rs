@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::projection;
 
-use super::{CeilingIndex, Seen};
-use crate::{Uid, uid::UidMap};
+use super::Seen;
+use crate::{Uid, cluster::Objects, uid::UidMap};
 
 /// The least grace period that lets a kubelet end a pod in order.
 const LEAST_GRACE: SignedDuration = SignedDuration::from_secs(1);
@@ -51,6 +51,64 @@ impl Terminating {
     pub fn retain(&mut self, uids: &HashSet<Uid>) {
         self.0.retain(|uid, _| uids.contains(uid));
     }
+
+    /// Adds, updates or removes the record of a pod's termination: only a pod in a queue that terminates, and isn't exempt,
+    /// has one. `end` is that of its run, if it was known until now.
+    pub fn apply(
+        &mut self,
+        objects: &mut Objects,
+        (uid, pod): (Uid, &projection::Pod),
+        end: Option<Timestamp>,
+        is_exempt: bool,
+    ) {
+        let known = self.0.remove(&uid);
+        let expired = known.and_then(|known| known.expired).or(end);
+        let Some(ends) = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0) else { return };
+        let is_over = pod.is_finished() || is_exempt;
+        let seen = Some(pod).filter(|_| !is_over).and_then(|pod| Seen::read_by(pod, objects));
+        let Some(seen) = seen else { return };
+        let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0).max(0));
+        let asked = ends.checked_sub(grace).unwrap_or(Timestamp::MIN);
+        let name = pod.metadata.name.as_deref().unwrap_or_default().into();
+        self.0.insert(uid, Termination { pod: seen, name, asked, ends, expired });
+    }
+
+    /// The pods that will terminate for longer than `longest` after they reached their ceiling, and after their deletion was
+    /// asked for.
+    pub fn overlong(&self, objects: &mut Objects, now: Timestamp, longest: SignedDuration) -> Vec<Overlong> {
+        self.past_ceiling(objects, now, |uid, of, expired| of.overlong((uid, expired), now, longest))
+    }
+
+    /// The pod with this uid, if it is one of [`overlong`](Self::overlong).
+    pub fn overlong_pod(
+        &self,
+        objects: &mut Objects,
+        uid: Uid,
+        now: Timestamp,
+        longest: SignedDuration,
+    ) -> Option<Overlong> {
+        let of = self.0.get(&uid)?;
+        let expired = of.end_of_run(objects).filter(|expired| *expired < now)?;
+        of.overlong((uid, expired), now, longest)
+    }
+
+    /// The number of pods past their ceiling whose grace period is over.
+    pub fn past_end(&self, objects: &mut Objects, now: Timestamp) -> usize {
+        self.past_ceiling(objects, now, |_, of, _| (of.ends < now).then_some(())).len()
+    }
+
+    fn past_ceiling<T>(
+        &self,
+        objects: &mut Objects,
+        now: Timestamp,
+        look: impl Fn(Uid, &Termination, Timestamp) -> Option<T>,
+    ) -> Vec<T> {
+        let past = self.0.iter().filter_map(|(uid, of)| {
+            let expired = of.end_of_run(objects).filter(|expired| *expired < now)?;
+            look(*uid, of, expired)
+        });
+        past.collect()
+    }
 }
 
 impl Termination {
@@ -72,62 +130,10 @@ impl Termination {
         });
         overlong.filter(|of| of.allowed < of.left)
     }
-}
-
-impl CeilingIndex {
-    /// Adds, updates or removes the record of a pod's termination: only a pod in a queue that terminates has one. `end` is
-    /// that of its run, if it was known until now.
-    pub(super) fn apply_terminating(&mut self, uid: Uid, pod: &projection::Pod, end: Option<Timestamp>) {
-        let known = self.reader.terminating.0.remove(&uid);
-        let expired = known.and_then(|known| known.expired).or(end);
-        let Some(ends) = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0) else { return };
-        let is_over = pod.is_finished() || self.reader.deadlines.exempts(pod);
-        let Some(seen) = Some(pod).filter(|_| !is_over).and_then(|pod| self.see(pod)) else { return };
-        let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0).max(0));
-        let asked = ends.checked_sub(grace).unwrap_or(Timestamp::MIN);
-        let name = pod.metadata.name.as_deref().unwrap_or_default().into();
-        self.reader.terminating.0.insert(uid, Termination { pod: seen, name, asked, ends, expired });
-    }
-
-    /// The pods that will terminate for longer than `longest` after they reached their ceiling, and after their deletion was
-    /// asked for.
-    pub fn overlong(&mut self, now: Timestamp, longest: SignedDuration) -> Vec<Overlong> {
-        self.terminating_past_ceiling(now, |uid, of, expired| of.overlong((uid, expired), now, longest))
-    }
-
-    /// The pod with this uid, if it is one of [`overlong`](Self::overlong).
-    pub fn overlong_pod(&mut self, uid: Uid, now: Timestamp, longest: SignedDuration) -> Option<Overlong> {
-        let of = self.reader.terminating.0.remove(&uid)?;
-        let expired = self.end_of_run(&of).filter(|expired| *expired < now);
-        let overlong = expired.and_then(|expired| of.overlong((uid, expired), now, longest));
-        self.reader.terminating.0.insert(uid, of);
-        overlong
-    }
-
-    /// The number of pods past their ceiling that still terminate although their grace period is over.
-    pub fn terminating_past_end(&mut self, now: Timestamp) -> usize {
-        self.terminating_past_ceiling(now, |_, of, _| (of.ends < now).then_some(())).len()
-    }
-
-    fn terminating_past_ceiling<T>(
-        &mut self,
-        now: Timestamp,
-        look: impl Fn(Uid, &Termination, Timestamp) -> Option<T>,
-    ) -> Vec<T> {
-        let all = std::mem::take(&mut self.reader.terminating);
-        let past = all.0.iter().filter_map(|(uid, of)| {
-            let expired = self.end_of_run(of)?;
-            if expired < now { look(*uid, of, expired) } else { None }
-        });
-        let past = past.collect();
-        self.reader.terminating = all;
-        past
-    }
-
-    fn end_of_run(&mut self, of: &Termination) -> Option<Timestamp> {
-        match self.standing_of(&of.pod) {
+    fn end_of_run(&self, objects: &mut Objects) -> Option<Timestamp> {
+        match self.pod.standing_by(objects) {
             Some(standing) => Some(standing.expires?.0),
-            None => of.expired,
+            None => self.expired,
         }
     }
 }

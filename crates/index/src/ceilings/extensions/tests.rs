@@ -1,10 +1,9 @@
-use jiff::SignedDuration;
 use serde_json::{Value, json};
-use tenure_policy::judge::RunState;
-use tenure_types::projection;
+use tenure_policy::{extension::RequestedRun, judge::RunState};
+use tenure_types::{extension::Extension, projection};
 
 use super::*;
-use crate::Settings;
+use crate::{CeilingIndex, Settings};
 
 const ASKED: &str = "2026-01-01T00:30:00Z";
 

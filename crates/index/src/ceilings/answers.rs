@@ -1,0 +1,409 @@
+//! Answers about pods, their workloads and their runs.
+
+use std::collections::HashSet;
+
+use arcstr::ArcStr;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tenure_policy::{
+    expiry::Family,
+    extension::{GoingRun, RequestedRun},
+    floor::Floors,
+    gang::{Progress, Shape, progress},
+    judge::RunState,
+    preemption::{Place, Workload},
+    tree::QueueTree,
+};
+use tenure_types::{extension::Extension, paused::ExceededCeiling, projection};
+
+use super::{
+    CeilingIndex, Orphan, Overlong, Seen, Standing, Tally,
+    extensions::{going_run, joined},
+    limits,
+    orphans::orphans,
+    tally::tally,
+};
+use crate::{
+    RunPlace, Uid, deadlines::ManagedPod, grants::Grants, own::Ineffective, podgroups::memberships,
+    times::NEVER,
+};
+
+impl CeilingIndex {
+    /// The queues of the run.ai family.
+    pub const fn tree(&self) -> &QueueTree {
+        self.objects.runai.tree()
+    }
+
+    /// True if a queue of this name exists, in any family.
+    pub fn has_queue(&mut self, name: &str) -> bool {
+        Family::ALL.into_iter().any(|of| self.objects.limits(of, name).is_some())
+    }
+
+    /// The time at which the next pod's ceiling is reached, or was if it is overdue.
+    pub fn next_expiry(&mut self) -> Option<Timestamp> {
+        self.reschedule();
+        self.reader.deadlines.next_expiry()
+    }
+
+    /// The names of the live pods of a namespace that are exempt by priority. Pods that are known to be below this
+    /// owner come first.
+    pub fn exempt_pods(&self, namespace: &str, owner: Uid) -> Vec<String> {
+        let below: HashSet<Uid> = self.objects.owners.with_descendants(owner).into_iter().collect();
+        let exempt = self.reader.deadlines.exempt(namespace);
+        let mut pods: Vec<(bool, &str)> =
+            exempt.map(|(name, controller)| (!below.contains(&controller.uid), name)).collect();
+        pods.sort_unstable();
+        pods.into_iter().map(|(_, name)| name.to_owned()).collect()
+    }
+
+    /// The time at which the first of a root owner's pods expires, as far as their owners are known.
+    pub fn first_end(&mut self, namespace: &str, root: Uid) -> Option<Timestamp> {
+        self.reschedule();
+        let ends = self.pods_of(namespace, root).map(|(_, pod)| pod.expiry.at).filter(|at| *at != NEVER);
+        Timestamp::from_millisecond(ends.min()?).ok()
+    }
+
+    /// The names of the pods of a root owner in a namespace, as far as their owners are known.
+    pub fn pods_below(&self, namespace: &str, root: Uid) -> impl Iterator<Item = (Uid, &str)> {
+        self.pods_of(namespace, root).map(|(uid, pod)| (uid, &*pod.name))
+    }
+
+    /// The number of pods that run under a ceiling, apart from claimed ones.
+    pub fn pods_under_ceiling(&mut self) -> usize {
+        self.reschedule();
+        self.reader.deadlines.under_ceiling()
+    }
+
+    /// The number of pods that are overdue, apart from claimed ones.
+    pub fn overdue(&mut self, now: Timestamp) -> usize {
+        self.reschedule();
+        self.reader.deadlines.overdue(now)
+    }
+
+    /// The number of pods that are kept.
+    pub fn pods(&self) -> usize {
+        self.reader.deadlines.len()
+    }
+
+    /// Computes the standing of a pod by the queues, `PodGroup`s and owners that are known, without keeping the pod;
+    /// none if it is in no queue. An exempt pod has one, too.
+    pub fn standing(&mut self, pod: &projection::Pod) -> Option<Standing> {
+        Seen::read(pod, self)?.standing(self)
+    }
+
+    /// Returns the state of a pod's run at `now`, by the rules of the queue that is due. `owner` is the object to act on, as it was
+    /// just read, which its watch may not have shown yet. `granted` are all granted extensions of the namespace, as they
+    /// were just listed.
+    pub fn run_state(
+        &mut self,
+        pod: &projection::Pod,
+        (family, queue): (Family, &str),
+        owner: Option<&ObjectMeta>,
+        granted: Option<&[Extension]>,
+        now: Timestamp,
+    ) -> RunState {
+        self.reschedule();
+        let seen = Seen::read(pod, self);
+        let standing = seen.as_ref().and_then(|seen| seen.standing(self));
+        let below = |owner| seen.as_ref()?.standing_below(&mut self.objects, owner);
+        let end_below = owner.and_then(below).and_then(|of| Some(of.expires?.0));
+        let granted_end = granted.zip(seen.as_ref()).and_then(|(granted, seen)| self.end_with(seen, granted));
+        let root = owner.map(|owner| Uid::of(owner.uid.as_deref().unwrap_or_default()));
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let first_end = root.and_then(|root| self.first_end(namespace, root));
+        let of = standing.as_ref();
+        let of_runai = of.and_then(|of| self.objects.limits(Family::Runai, of.runai.as_deref()?));
+        let missing = &self.reader.missing;
+        let limits = self.objects.limits(family, queue);
+        RunState {
+            is_fresh: true,
+            queue: of.map(|of| of.queue(family).map_or("", ArcStr::as_str).to_owned()),
+            end: of.and_then(|of| of.expires),
+            since: of.and_then(|of| of.clocks.since(family)),
+            ceiling: of.and_then(|of| of.ceiling(self.tree())),
+            end_below,
+            granted_end,
+            first_end,
+            awaits_queue: !missing.is_empty()
+                && of.is_some_and(|of| missing.has_one_of(&self.objects, of, now)),
+            outlives: seen.is_some_and(|seen| self.outlives(seen.uid)),
+            may_be_extended: of_runai.is_some_and(|limits| !limits.extensions.is_none()),
+            notice: self.notice(family, queue),
+            slice_delay: limits.and_then(|limits| limits.slice_delay),
+            on_reversal: limits.map(|limits| limits.on_reversal).unwrap_or_default(),
+            backoff: self.pods_ready(family, queue).map(|rules| rules.backoff),
+        }
+    }
+
+    /// Returns the ceiling that ends a run with this standing, and the queue that sets it. None: no ceiling applies.
+    pub fn ceiling(&self, standing: &Standing) -> Option<ExceededCeiling> {
+        standing.ceiling(self.tree())
+    }
+
+    /// The notes of own ceilings that have no effect and are to be told now: at most one of a namespace, and `most`. Each
+    /// is told once, and of a namespace only so many an hour.
+    pub fn take_ineffective(&mut self, most: usize, now: Timestamp) -> Vec<Ineffective> {
+        self.reschedule();
+        let Self { objects, reader } = self;
+        for uid in objects.interner.own.take_doubtful() {
+            let pod = reader.deadlines.get(uid);
+            if let Some(ineffective) = pod.and_then(|pod| limits::ineffective(objects, uid, pod)) {
+                objects.interner.own.note(ineffective);
+            }
+        }
+        objects.interner.own.take(most, now)
+    }
+
+    /// The workload of a pod as the rules of preemption see it, and the number of the pod's subgroup there. Its start is
+    /// as it was when [all groups](Self::gangs) were last asked for.
+    pub fn workload<'p>(&'p self, pod: &'p projection::Pod) -> (Workload<'p>, usize) {
+        let gangs = &self.objects.gangs;
+        let memberships = memberships(pod, |text| text.into());
+        let own = || self.objects.interner.kueue_queues.queue_of(pod);
+        let place = Place::find(self.tree(), gangs.queue(&memberships).or_else(own));
+        if let Some((group, of)) = gangs.counted(&memberships) {
+            let all = group.count();
+            let (start, shape) = (group.start(), group.shape());
+            let crew = group.crews(&all).and_then(|crews| crews.count(shape, of.controller));
+            let pods = crew.unwrap_or(all);
+            return (Workload { place, start, shape, pods }, group.number(of));
+        }
+        let runs = progress(pod) == Progress::Running;
+        let start = pod.scheduled_at().map(|at| at.0).filter(|_| runs);
+        let shape = Shape::alone();
+        (Workload { place, start, shape, pods: shape.count(std::iter::once(pod)) }, 0)
+    }
+    /// The counts of the queues of the run.ai family, as of `now`.
+    pub fn tally(&mut self, floors: &Floors, now: Timestamp) -> Tally {
+        self.reschedule();
+        tally(self, floors, now)
+    }
+
+    /// The running pods whose queue only this index remembers.
+    pub fn orphans(&mut self) -> Vec<Orphan> {
+        orphans(&mut self.objects, &self.reader.deadlines)
+    }
+
+    /// The pods that will terminate for longer than `longest` after they reached their ceiling, and after their deletion was
+    /// asked for.
+    pub fn overlong(&mut self, now: Timestamp, longest: SignedDuration) -> Vec<Overlong> {
+        self.reader.terminating.overlong(&mut self.objects, now, longest)
+    }
+
+    /// The pod with this uid, if it is one of [`overlong`](Self::overlong).
+    pub fn overlong_pod(&mut self, uid: Uid, now: Timestamp, longest: SignedDuration) -> Option<Overlong> {
+        self.reader.terminating.overlong_pod(&mut self.objects, uid, now, longest)
+    }
+
+    /// The number of pods past their ceiling that still terminate although their grace period is over.
+    pub fn terminating_past_end(&mut self, now: Timestamp) -> usize {
+        self.reader.terminating.past_end(&mut self.objects, now)
+    }
+
+    /// Returns the queues of a pod by the queues, `PodGroup`s and owners that are known, and the end that its ceiling sets;
+    /// none if it is in no queue.
+    pub fn run_place(&mut self, pod: &projection::Pod) -> Option<RunPlace> {
+        let is_exempt = self.reader.deadlines.exempts(pod);
+        Seen::read(pod, self)?.run_place(&mut self.objects, self.reader.pods_ready, is_exempt)
+    }
+
+    /// The pods of queues that an owner controls, directly or not.
+    pub fn controlled_pods(&self, owner: Uid) -> Vec<Uid> {
+        let owners = self.objects.owners.with_descendants(owner).into_iter();
+        owners.flat_map(|of| self.reader.deadlines.controlled_by(of).map(|(uid, _)| uid)).collect()
+    }
+    /// Returns the run of a workload that an extension of a namespace is for, which was asked for at `asked`: one that had
+    /// begun by then.
+    pub fn requested_run(&mut self, namespace: &str, workload: Uid, asked: Timestamp) -> RequestedRun {
+        self.reschedule();
+        let mut uids: Vec<Uid> = self.pods_of(namespace, workload).map(|(uid, _)| uid).collect();
+        uids.extend(self.is_pod(namespace, workload).then_some(workload));
+        let running: Vec<(Timestamp, Standing)> = uids
+            .into_iter()
+            .filter_map(|uid| {
+                let standing = self.standing_of_kept(uid)?;
+                Some((standing.clocks.started?, standing))
+            })
+            .collect();
+        let runs = running.iter().filter(|(since, _)| *since <= asked);
+        let runs: Vec<GoingRun> = runs
+            .filter_map(|(since, of)| going_run(&mut self.objects, namespace, workload, *since, of))
+            .collect();
+        match runs.into_iter().reduce(joined) {
+            Some(run) => RequestedRun::Going(run),
+            None if running.is_empty() => RequestedRun::Unknown,
+            None => RequestedRun::Over,
+        }
+    }
+
+    /// True if a pod is kept, and is a workload by itself.
+    fn is_pod(&self, namespace: &str, uid: Uid) -> bool {
+        let is_alone = |pod: &ManagedPod| {
+            pod.namespace == namespace && self.objects.owners.root(pod.controller).is_none()
+        };
+        self.reader.deadlines.get(uid).is_some_and(is_alone)
+    }
+
+    fn standing_of_kept(&mut self, uid: Uid) -> Option<Standing> {
+        let Self { objects, reader } = self;
+        let pod = reader.deadlines.get(uid)?;
+        let of_groups = objects.gangs.of(objects.gangs.memberships(uid));
+        Some(limits::standing(objects, uid, pod, of_groups))
+    }
+
+    /// The end of a run by these extensions, in place of the known ones.
+    fn end_with(&mut self, seen: &Seen, extensions: &[Extension]) -> Option<Timestamp> {
+        let known = std::mem::replace(&mut self.objects.grants, Grants::listed(extensions));
+        let standing = seen.standing(self);
+        self.objects.grants = known;
+        Some(standing?.expires?.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tenure_types::podgroup::PodGroupKind;
+
+    use super::*;
+    use crate::{Bearer, NoEffect, Settings};
+
+    fn pod(name: &str, more: &Value) -> projection::Pod {
+        let mut metadata = json!({
+            "name": name, "namespace": "ns", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"kai.scheduler/queue": "own"},
+        });
+        metadata.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let condition =
+            json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"});
+        serde_json::from_value(json!({"metadata": metadata, "status": {"conditions": [condition]}})).unwrap()
+    }
+
+    #[test]
+    fn a_ceiling_comes_from_the_queue_that_sets_the_least_or_from_the_workload() {
+        let mut index = CeilingIndex::new(Settings::default());
+        index.apply_runai("root", &serde_json::from_value(json!({"maxDuration": "2h30m"})).unwrap());
+        let own = json!({"parentQueue": "root", "maxDuration": "3h"});
+        index.apply_runai("own", &serde_json::from_value(own).unwrap());
+        let mut of = |pod: &projection::Pod| {
+            let standing = index.standing(pod).unwrap();
+            index.ceiling(&standing).map(|ceiling| (ceiling.max_duration, ceiling.queue))
+        };
+        assert_eq!(of(&pod("a", &json!({}))), Some(("2h 30m".into(), Some("root".into()))));
+        let shorter = pod("a", &json!({"annotations": {"tenure.dev/max-duration": "10m"}}));
+        assert_eq!(of(&shorter), Some(("10m".into(), None)));
+        let elsewhere = pod("a", &json!({"labels": {"kai.scheduler/queue": "gone"}}));
+        assert_eq!(of(&elsewhere), None);
+    }
+
+    fn max_duration(text: &str) -> Value {
+        json!({"tenure.dev/max-duration": text})
+    }
+
+    /// An index with a queue of one hour, and what is told of own ceilings once it has seen these pods.
+    fn told(
+        pods: &[projection::Pod],
+        prepare: impl FnOnce(&mut CeilingIndex),
+    ) -> Vec<(Bearer, String, NoEffect)> {
+        let mut index = CeilingIndex::new(Settings::default());
+        index.apply_runai("own", &serde_json::from_value(json!({"maxDuration": "1h"})).unwrap());
+        prepare(&mut index);
+        for pod in pods {
+            index.apply_pod(pod);
+        }
+        let mut told = Vec::new();
+        loop {
+            let notes = index.take_ineffective(10, Timestamp::UNIX_EPOCH);
+            if notes.is_empty() {
+                return told;
+            }
+            told.extend(notes.into_iter().map(|note| (note.bearer, note.name, note.why)));
+        }
+    }
+
+    fn longer() -> NoEffect {
+        let ceiling =
+            ExceededCeiling { max_duration: "1h".into(), queue: Some("own".into()), extended: None };
+        NoEffect::Longer { own: SignedDuration::from_hours(2), ceiling }
+    }
+
+    #[test]
+    fn an_own_ceiling_that_is_longer_than_the_queues_is_told_of_its_bearer() {
+        let bearing = pod("a", &json!({"annotations": max_duration("2h")}));
+        assert_eq!(told(&[bearing], |_| {}), [(Bearer::Pod, "a".into(), longer())]);
+
+        let owner =
+            json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true});
+        let pods = ["a", "b"].map(|name| pod(name, &json!({"ownerReferences": [owner]})));
+        let job = json!({"name": "j", "namespace": "ns", "uid": "j", "annotations": max_duration("2h")});
+        let of_owner = told(&pods, |index| index.apply_owner(7, &serde_json::from_value(job).unwrap()));
+        assert_eq!(of_owner, [(Bearer::Owner(7), "j".into(), longer())]);
+
+        let group = json!({
+            "metadata": {"name": "g", "namespace": "ns", "uid": "g", "annotations": max_duration("2h")},
+            "spec": {"queue": "own", "minMember": 1},
+        });
+        let member = pod("a", &json!({"annotations": {"pod-group-name": "g"}}));
+        let of_group = told(&[member], |index| {
+            index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
+        });
+        assert_eq!(of_group, [(Bearer::PodGroup(PodGroupKind::Runai), "g".into(), longer())]);
+    }
+
+    #[test]
+    fn an_own_ceiling_that_counts_or_may_count_is_not_told_of() {
+        for text in ["30m", "1h"] {
+            assert_eq!(told(&[pod("a", &json!({"annotations": max_duration(text)}))], |_| {}), []);
+        }
+        let elsewhere = |queue: &str| {
+            let more = json!({"labels": {"kai.scheduler/queue": queue}, "annotations": max_duration("2h")});
+            pod("a", &more)
+        };
+        assert_eq!(told(&[elsewhere("gone")], |_| {}), []);
+        let unbounded = |index: &mut CeilingIndex| {
+            index.apply_runai("unbounded", &serde_json::from_value(json!({})).unwrap());
+        };
+        assert_eq!(told(&[elsewhere("unbounded")], unbounded), []);
+    }
+
+    #[test]
+    fn copies_of_an_owners_annotation_are_not_told_of() {
+        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d", "controller": true});
+        let bearing = |name: &str, owners: Value| {
+            let metadata = json!({
+                "name": name, "namespace": "ns", "uid": name,
+                "annotations": max_duration("soon"), "ownerReferences": owners,
+            });
+            serde_json::from_value(metadata).unwrap()
+        };
+        let notes = told(&[], |index| {
+            index.apply_owner(1, &bearing("set", json!([deployment])));
+            index.apply_owner(0, &bearing("d", json!([])));
+        });
+        let bearers: Vec<_> = notes.iter().map(|(bearer, name, _)| (*bearer, name.as_str())).collect();
+        assert_eq!(bearers, [(Bearer::Owner(0), "d")]);
+    }
+
+    #[test]
+    fn the_workload_of_a_pod_is_its_group_if_there_is_one() {
+        let mut index = CeilingIndex::new(Settings::default());
+        index.apply_runai("q", &serde_json::from_value(json!({})).unwrap());
+        let group =
+            json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"queue": "q", "minMember": 1}});
+        index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
+        let in_group = ["a", "b"].map(|name| pod(name, &json!({"annotations": {"pod-group-name": "g"}})));
+        for pod in &in_group {
+            index.apply_member(pod);
+        }
+        _ = index.gangs();
+        let (workload, subgroup) = index.workload(&in_group[0]);
+        assert_eq!((workload.place.name(), workload.place.queue()), (Some("q"), index.tree().find("q")));
+        assert_eq!((workload.is_elastic(), workload.start.is_some(), subgroup), (true, true, 0));
+        let alone = pod("c", &json!({"annotations": {"pod-group-name": "gone"}}));
+        let (workload, _) = index.workload(&alone);
+        assert_eq!((workload.place.name(), workload.place.queue()), (Some("own"), None));
+        assert_eq!((workload.is_elastic(), workload.start), (false, alone.scheduled_at().map(|at| at.0)));
+        let going = pod("d", &json!({"deletionTimestamp": "2026-01-01T00:01:00Z"}));
+        assert_eq!(index.workload(&going).0.start, None, "what goes runs no more");
+    }
+}
