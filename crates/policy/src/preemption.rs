@@ -1,6 +1,8 @@
 //! Decides if a preemptor may have its victims: by floors, minimums of elastic workloads and tolerations together.
 //!
-//! The filters and validators have the names that the `MinRuntime` design document gives them.
+//! The `MinRuntime` design document has filters and scenario validators, each for preempt and for reclaim. Here
+//! [`Rules::alone`] is the filter, [`Rules::verdict`] and [`Rules::rulings`] are the validator, and the places of preemptor and
+//! victim say which of the two kinds it is.
 
 use std::ptr;
 
@@ -94,64 +96,7 @@ pub fn protected_until(start: Option<Timestamp>, floor: &Floor<'_>, now: Timesta
     (now < until).then_some(until)
 }
 
-/// Pods of a scenario that belong to the same subgroup.
-#[derive(Clone, Copy, Debug)]
-pub struct Evicted<'a> {
-    /// Their workload.
-    pub workload: &'a Workload<'a>,
-    /// The number of their subgroup.
-    pub subgroup: usize,
-    /// The number of these pods.
-    pub pods: u32,
-    /// The pool of their nodes.
-    pub pool: Option<&'a str>,
-}
-
 impl<'t> Rules<'t> {
-    /// True if a victim may be considered for preemption by a workload of its own leaf queue. Elastic ones always may:
-    /// the validator sees to them.
-    pub fn preempt_filter(&self, victim: &Workload<'_>, pool: Option<&str>) -> bool {
-        victim.is_elastic()
-            || self.within(PreemptionKind::Preempt, None, (victim, &victim.place), pool).is_none()
-    }
-
-    /// True if a victim may be considered for reclaim by a workload of another leaf queue. Elastic ones always may: the
-    /// validator sees to them.
-    pub fn reclaim_filter(
-        &self,
-        preemptor: Option<QueueId>,
-        victim: &Workload<'_>,
-        pool: Option<&str>,
-    ) -> bool {
-        victim.is_elastic()
-            || self.within(PreemptionKind::Reclaim, preemptor, (victim, &victim.place), pool).is_none()
-    }
-
-    /// True if a scenario within a queue leaves its minimum to every elastic workload within its floor.
-    pub fn preempt_scenario_validator(&self, scenario: &[Evicted<'_>]) -> bool {
-        self.leaves_enough(PreemptionKind::Preempt, None, scenario)
-    }
-
-    /// True if a scenario across queues leaves its minimum to every elastic workload within its floor.
-    pub fn reclaim_scenario_validator(&self, preemptor: Option<QueueId>, scenario: &[Evicted<'_>]) -> bool {
-        self.leaves_enough(PreemptionKind::Reclaim, preemptor, scenario)
-    }
-
-    fn leaves_enough(
-        &self,
-        kind: PreemptionKind,
-        preemptor: Option<QueueId>,
-        scenario: &[Evicted<'_>],
-    ) -> bool {
-        // pods of one subgroup may be in several pools
-        let all = going(scenario.iter().map(|of| (of.workload, of.subgroup, of.pods)));
-        scenario.iter().all(|Evicted { workload, subgroup, pool, .. }| {
-            let left = all.get(&ptr::from_ref(*workload)).and_then(|going| going.left(workload, *subgroup));
-            let is_enough = left.is_none_or(|left| left.is_enough());
-            is_enough || self.within(kind, preemptor, (workload, &workload.place), *pool).is_none()
-        })
-    }
-
     /// Judges all of a scenario's victims.
     pub fn verdict(&self, preemptor: &Preemptor<'_>, victims: &[Victim<'_>]) -> Verdict<'t> {
         let rulings: Vec<Ruling<'t>> = self.rulings(preemptor, victims.iter().copied()).collect();
@@ -187,8 +132,8 @@ impl<'t> Rules<'t> {
     /// True if neither its floor nor its class protects a victim, no matter which others go.
     pub fn is_free(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>) -> bool {
         let Victim { workload, place, pool, class, scheduled_at, .. } = *victim;
-        let kind = place.kind(&preemptor.place);
-        self.within(kind, preemptor.place.queue(), (workload, &place), pool).is_none()
+        let floor = self.floor(place.kind(&preemptor.place), preemptor.place.queue(), &place, pool);
+        floor.and_then(|floor| protected_until(workload.start, &floor, self.now)).is_none()
             && !toleration::judge(class, scheduled_at, &preemptor.claim, self.now).is_exempt()
     }
 
@@ -274,16 +219,6 @@ impl<'t> Rules<'t> {
             PreemptionKind::Preempt => self.floors.preempt(self.tree, victim, pool),
             PreemptionKind::Reclaim => self.floors.reclaim(self.tree, preemptor, victim, pool),
         })
-    }
-
-    fn within(
-        &self,
-        kind: PreemptionKind,
-        preemptor: Option<QueueId>,
-        (workload, place): (&Workload<'_>, &Place<'_>),
-        pool: Option<&str>,
-    ) -> Option<Timestamp> {
-        protected_until(workload.start, &self.floor(kind, preemptor, place, pool)?, self.now)
     }
 }
 

@@ -65,6 +65,16 @@ impl Case {
         let claim = toleration::PreemptorClaim { priority, never_preempts: false };
         Preemptor { place: Place::find(&self.tree, Some(queue)), claim }
     }
+
+    /// True if a victim passes the filter against a preemptor of this queue.
+    fn filter(&self, by: &str, workload: &Workload<'_>) -> bool {
+        self.rules().alone(&self.preemptor(by, 5), &victim(workload, 0)).rule.is_none()
+    }
+
+    /// True if a scenario passes the validator against a preemptor of this queue.
+    fn validator(&self, by: &str, scenario: &[Victim<'_>]) -> bool {
+        self.rules().verdict(&self.preemptor(by, 5), scenario).allowed
+    }
 }
 
 /// The minimum, the number of live pods, and the number of these that run.
@@ -93,8 +103,8 @@ fn victim<'a>(workload: &'a Workload<'a>, subgroup: usize) -> Victim<'a> {
     }
 }
 
-fn evicted<'a>(workload: &'a Workload<'a>, subgroup: usize, pods: u32) -> Evicted<'a> {
-    Evicted { workload, subgroup, pods, pool: None }
+fn evicted<'a>(workload: &'a Workload<'a>, subgroup: usize, pods: usize) -> Vec<Victim<'a>> {
+    vec![victim(workload, subgroup); pods]
 }
 
 #[test]
@@ -103,15 +113,14 @@ fn filters_as_upstream() {
     for (start, expected) in [(Some(-10), false), (Some(-30), true), (None, true)] {
         let case = Case::new(Lca);
         let workload = case.workload("prod-team2", start, &[(1, 1)]);
-        assert_eq!(case.rules().preempt_filter(&workload, None), expected, "{start:?}");
+        assert_eq!(case.filter("prod-team2", &workload), expected, "{start:?}");
     }
     for (method, start, expected) in
         [(Lca, -20, false), (Lca, -40, true), (Queue, -20, false), (Lca, -32, true), (Queue, -32, false)]
     {
         let case = Case::new(method);
         let workload = case.workload("prod-team2", Some(start), &[(1, 1)]);
-        let preemptor = case.tree.find("dev-team1");
-        assert_eq!(case.rules().reclaim_filter(preemptor, &workload, None), expected, "{method} {start}");
+        assert_eq!(case.filter("dev-team1", &workload), expected, "{method} {start}");
     }
 }
 
@@ -129,7 +138,7 @@ fn a_job_is_not_reclaimed_before_its_floor_is_over() {
         assert_eq!((verdict.kind, until(&verdict.rulings[0])), (PreemptionKind::Reclaim, expected), "{ran}");
         assert_eq!(verdict.allowed, expected.is_none());
         let free = case.workload("other", Some(-ran), &[(1, 1)]);
-        assert!(case.rules().reclaim_filter(case.tree.find("production"), &free, None), "0s: at once");
+        assert!(case.filter("production", &free), "0s: at once");
     }
 }
 
@@ -143,8 +152,8 @@ fn each_floor_holds_against_its_own_kind_of_preemptor_alone() {
         let is_protected =
             |by| !case.rules().verdict(&case.preemptor(by, 5), &[victim(&workload, 0)]).allowed;
         assert_eq!((is_protected(leaf), is_protected(other)), (within, across), "{leaf}");
-        assert_eq!(case.rules().preempt_filter(&workload, None), !within, "{leaf}");
-        assert_eq!(case.rules().reclaim_filter(case.tree.find(other), &workload, None), !across, "{leaf}");
+        assert_eq!(case.filter(leaf, &workload), !within, "{leaf}");
+        assert_eq!(case.filter(other, &workload), !across, "{leaf}");
     }
 }
 
@@ -170,27 +179,25 @@ fn a_victim_may_go_only_if_no_rule_protects_it() {
 fn filters_take_a_new_start_into_account() {
     let case = Case::new(ReclaimResolveMethod::Lca);
     let mut workload = case.workload("prod-team2", Some(-10), &[(1, 1)]);
-    assert!(!case.rules().preempt_filter(&workload, None));
+    assert!(!case.filter("prod-team2", &workload));
     workload.start = Some(at(-30));
-    assert!(case.rules().preempt_filter(&workload, None));
-    let preemptor = case.tree.find("dev-team1");
+    assert!(case.filter("prod-team2", &workload));
     workload.start = Some(at(-20));
-    assert!(!case.rules().reclaim_filter(preemptor, &workload, None));
+    assert!(!case.filter("dev-team1", &workload));
     workload.start = Some(at(-40));
-    assert!(case.rules().reclaim_filter(preemptor, &workload, None));
+    assert!(case.filter("dev-team1", &workload));
 }
 
 #[test]
 fn validators_as_upstream() {
     let case = Case::new(ReclaimResolveMethod::Lca);
-    let preemptor = case.tree.find("dev-team1");
     for (min, pods, expected) in [(1, 1, true), (2, 2, false)] {
         let workload = case.workload("prod-team2", Some(-10), &[(min, 3)]);
-        let scenario = [evicted(&workload, 0, pods)];
-        assert_eq!(case.rules().preempt_scenario_validator(&scenario), expected, "{min} {pods}");
+        let scenario = evicted(&workload, 0, pods);
+        assert_eq!(case.validator("prod-team2", &scenario), expected, "{min} {pods}");
         let workload = case.workload("prod-team2", Some(-20), &[(min, 3)]);
-        let scenario = [evicted(&workload, 0, pods)];
-        assert_eq!(case.rules().reclaim_scenario_validator(preemptor, &scenario), expected, "{min} {pods}");
+        let scenario = evicted(&workload, 0, pods);
+        assert_eq!(case.validator("dev-team1", &scenario), expected, "{min} {pods}");
     }
 }
 
@@ -199,10 +206,10 @@ fn validators_as_upstream() {
 fn each_subgroup_keeps_its_own_minimum() {
     let case = Case::new(ReclaimResolveMethod::Lca);
     let workload = case.workload("prod-team2", Some(-10), &[(1, 1), (2, 4)]);
-    assert!(case.rules().preempt_filter(&workload, None));
+    assert!(case.filter("prod-team2", &workload));
     for (subgroup, pods, expected) in [(1, 2, true), (1, 3, false), (0, 1, false)] {
-        let scenario = [evicted(&workload, subgroup, pods)];
-        assert_eq!(case.rules().preempt_scenario_validator(&scenario), expected, "{subgroup} {pods}");
+        let scenario = evicted(&workload, subgroup, pods);
+        assert_eq!(case.validator("prod-team2", &scenario), expected, "{subgroup} {pods}");
     }
 }
 
@@ -215,18 +222,18 @@ fn a_workload_with_subgroups_keeps_the_minimum_of_all_its_pods() {
         Workload { place, start, ..of_subgroups(4, &[(1, 1, 1), (0, workers, workers)]) }
     };
     let rigid = of(3);
-    assert!(!rigid.is_elastic() && !case.rules().preempt_filter(&rigid, None));
+    assert!(!rigid.is_elastic() && !case.filter("prod-team2", &rigid));
     let verdict = case.rules().verdict(&case.preemptor("prod-team2", 5), &[victim(&rigid, 1)]);
     assert_eq!(verdict.rulings[0].rule, Some(Rule::PreemptMinRuntime));
     let elastic = of(5);
     for (subgroup, pods, expected) in
         [(1, 2, true), (1, 3, false), (0, 1, false), (7, 2, true), (7, 3, false)]
     {
-        let scenario = [evicted(&elastic, subgroup, pods)];
-        assert_eq!(case.rules().preempt_scenario_validator(&scenario), expected, "{subgroup} {pods}");
+        let scenario = evicted(&elastic, subgroup, pods);
+        assert_eq!(case.validator("prod-team2", &scenario), expected, "{subgroup} {pods}");
     }
-    let both = [evicted(&elastic, 1, 2), evicted(&elastic, 7, 1)];
-    assert!(!case.rules().preempt_scenario_validator(&both), "together they are too many");
+    let both = [evicted(&elastic, 1, 2), evicted(&elastic, 7, 1)].concat();
+    assert!(!case.validator("prod-team2", &both), "together they are too many");
 }
 
 /// Of three subgroups it takes two.
@@ -251,13 +258,13 @@ fn a_subgroup_that_is_not_needed_may_go() {
         (vec![(0, 1), (1, 1)], false),
         (vec![(0, 1), (2, 2)], false),
     ] {
-        let scenario: Vec<_> =
-            scenario.into_iter().map(|(number, pods)| evicted(&all, number, pods)).collect();
-        assert_eq!(case.rules().preempt_scenario_validator(&scenario), expected, "{scenario:?}");
+        let victims: Vec<_> =
+            scenario.iter().flat_map(|(number, pods)| evicted(&all, *number, *pods)).collect();
+        assert_eq!(case.validator("prod-team2", &victims), expected, "{scenario:?}");
     }
     let two = of([2, 2, 1]);
-    assert!(case.rules().preempt_scenario_validator(&[evicted(&two, 2, 1)]), "it lacks pods as it is");
-    assert!(!case.rules().preempt_scenario_validator(&[evicted(&two, 0, 1)]));
+    assert!(case.validator("prod-team2", &evicted(&two, 2, 1)), "it lacks pods as it is");
+    assert!(!case.validator("prod-team2", &evicted(&two, 0, 1)));
     let left = |number, pods| {
         let mut going = Going::default();
         going.add(&all, number, pods);
@@ -271,9 +278,9 @@ fn a_subgroup_that_is_not_needed_may_go() {
 fn pods_of_a_subgroup_in_several_pools_are_counted_together() {
     let case = Case::new(ReclaimResolveMethod::Lca);
     let workload = case.workload("prod-team2", Some(-10), &[(2, 3)]);
-    let apart = [evicted(&workload, 0, 1), Evicted { pool: Some("a100"), ..evicted(&workload, 0, 1) }];
-    assert!(case.rules().preempt_scenario_validator(&apart[..1]));
-    assert!(!case.rules().preempt_scenario_validator(&apart));
+    let apart = [victim(&workload, 0), Victim { pool: Some("a100"), ..victim(&workload, 0) }];
+    assert!(case.validator("prod-team2", &apart[..1]));
+    assert!(!case.validator("prod-team2", &apart));
 }
 
 /// Deviations from upstream, by the numbers in its list of surprises.
@@ -291,9 +298,9 @@ fn deviations_from_upstream() {
     assert!(!verdict.allowed);
     // B3: there, a pod that has failed makes a gang elastic, and then nothing of it may go
     let over = case.workload("prod-team2", Some(-30), &[(1, 1)]);
-    assert!(!over.is_elastic() && case.rules().preempt_filter(&over, None));
+    assert!(!over.is_elastic() && case.filter("prod-team2", &over));
     // B6: there, a pod of a subgroup that its group doesn't have is the end of the scheduler
-    assert!(case.rules().preempt_scenario_validator(&[evicted(&over, 7, 1)]));
+    assert!(case.validator("prod-team2", &evicted(&over, 7, 1)));
 }
 
 #[test]
@@ -476,17 +483,20 @@ fn by_parts(
     victim: &Victim<'_>,
     scenario: &[Victim<'_>],
 ) -> bool {
-    let workload = victim.workload;
-    let alike =
-        |other: &&Victim<'_>| ptr::eq(other.workload, victim.workload) && other.subgroup == victim.subgroup;
-    let pods = u32::try_from(scenario.iter().filter(alike).count()).unwrap();
-    let scenario = [evicted(workload, victim.subgroup, pods)];
-    let ours = preemptor.place.queue();
-    if workload.place.queue() == ours {
-        rules.preempt_filter(workload, None) && rules.preempt_scenario_validator(&scenario)
+    let Victim { workload, place, subgroup, .. } = *victim;
+    let (ours, theirs) = (preemptor.place.queue(), place.queue());
+    let floor = if theirs == ours {
+        rules.floors.preempt(rules.tree, theirs, None)
     } else {
-        rules.reclaim_filter(ours, workload, None) && rules.reclaim_scenario_validator(ours, &scenario)
+        rules.floors.reclaim(rules.tree, ours, theirs, None)
+    };
+    if protected_until(workload.start, &floor, rules.now).is_none() {
+        return true;
     }
+    let mut going = Going::default();
+    let together = scenario.iter().filter(|other| ptr::eq(other.workload, workload));
+    together.for_each(|other| going.add(workload, other.subgroup, 1));
+    workload.is_elastic() && going.left(workload, subgroup).is_some_and(|left| left.is_enough())
 }
 
 #[test]
