@@ -77,12 +77,6 @@ impl Shape {
         self.tree.as_ref().map_or(0, |tree| tree.leaves())
     }
 
-    /// Returns the minimum of a subgroup; 0 if there is no such subgroup.
-    pub fn leaf_minimum(&self, number: usize) -> u32 {
-        let leaf = self.tree.as_ref().filter(|_| number < self.leaves()).and_then(|tree| tree.node(number));
-        leaf.map_or(0, |leaf| leaf.minimum)
-    }
-
     /// Returns the minimum of all pods, besides the minimums of its subgroups.
     pub const fn minimum(&self) -> u32 {
         self.minimum
@@ -101,16 +95,6 @@ impl Shape {
     /// Returns the number of the subgroup for the name that a pod has.
     pub fn number(&self, named: Option<&str>) -> usize {
         self.tree.as_ref().map_or(0, |tree| tree.find(named.unwrap_or(DEFAULT_SUBGROUP)))
-    }
-
-    /// True if so many pods in all, with so many of each subgroup, meet the minimums.
-    pub fn is_met(&self, total: u32, of_leaf: impl Fn(usize) -> u32) -> bool {
-        self.counts(total, of_leaf).are_enough(self)
-    }
-
-    /// True if the workload can do without one of so many pods: each minimum that binds leaves room.
-    pub fn is_elastic(&self, total: u32, of_leaf: impl Fn(usize) -> u32) -> bool {
-        self.counts(total, of_leaf).can_spare_one(self)
     }
 
     /// Counts pods by subgroup. A pod of no subgroup counts towards the total alone.

@@ -39,6 +39,25 @@ pub fn shape(minimum: u32, subgroups: &[u32]) -> Shape {
     Shape::of(PodGroupKind::Tensorstack, &PodGroupKind::Tensorstack.spec(&spec))
 }
 
+impl Shape {
+    /// Returns the minimum of a subgroup; 0 if there is no such subgroup.
+    fn leaf_minimum(&self, number: usize) -> u32 {
+        let leaf =
+            self.tree.as_ref().filter(|_| number < self.leaves()).and_then(|tree| tree.way_up(number).next());
+        leaf.map_or(0, |(_, leaf)| leaf.minimum)
+    }
+
+    /// True if so many pods in all, with so many of each subgroup, meet the minimums.
+    fn is_met(&self, total: u32, of_leaf: impl Fn(usize) -> u32) -> bool {
+        self.counts(total, of_leaf).are_enough(self)
+    }
+
+    /// True if the workload can do without one of so many pods: each minimum that binds leaves room.
+    fn is_elastic(&self, total: u32, of_leaf: impl Fn(usize) -> u32) -> bool {
+        self.counts(total, of_leaf).can_spare_one(self)
+    }
+}
+
 /// The minimum and the number of running pods, of each subgroup, and last of all pods.
 fn counts(shape: &Shape, pods: &[Pod]) -> Vec<(u32, u32)> {
     let counted = shape.count(pods.iter());

@@ -67,10 +67,6 @@ impl SubgroupTree {
         self.names.binary_search_by(|of| (**of).cmp(name)).unwrap_or(self.names.len())
     }
 
-    pub fn node(&self, number: usize) -> Option<&SubgroupNode> {
-        self.nodes.get(number)
-    }
-
     pub fn root(&self) -> Option<&SubgroupNode> {
         self.nodes.last()
     }
