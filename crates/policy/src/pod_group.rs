@@ -4,6 +4,7 @@
 //! A review may see its own answer once more, when another webhook has changed the object in between. So a value that a
 //! review could have written a moment ago counts as such, from any user.
 
+mod late;
 mod queue;
 mod read;
 mod trusted;
@@ -15,6 +16,7 @@ use tenure_types::podgroup::{PodGroupKind, Shown};
 
 use crate::start;
 
+pub use late::{LateGroup, group_counts};
 pub use queue::KeptQueue;
 pub use read::Unreadable;
 pub use trusted::TrustedWriters;

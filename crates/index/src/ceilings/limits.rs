@@ -6,6 +6,7 @@ use tenure_policy::{
     expiry::{self, Clocks, Family},
     gang::Shape,
     notice::NoticePoints,
+    pod_group::{LateGroup, group_counts},
     ready::{NotReady, PodsReady},
 };
 use tenure_types::runai::v3alpha1::CountFrom;
@@ -17,6 +18,7 @@ use crate::{
     deadlines::{Ceiling, ManagedPod, PodDeadlines, ReadyUntil},
     own::{Bearer, Ineffective, NoEffect},
     podgroups::{GroupQueue, OfGroups},
+    times::Milliseconds,
 };
 
 /// The defaults for queues that don't say: the notices before the end of a run, and the rules for workloads that don't
@@ -106,8 +108,7 @@ pub fn ready_until(
     Some(ReadyUntil { at, cause, family, queue })
 }
 
-/// The queue of a pod: that of its group, if there is such a group. A group that was made after the pod was scheduled can
-/// only shorten the run: otherwise a tenant moves a running pod to another queue by making the group that the pod names.
+/// The queue of a pod: that of its group, if there is such a group and it [counts](group_counts).
 fn queue(
     objects: &mut Objects,
     family: Family,
@@ -121,11 +122,9 @@ fn queue(
     let (Some(GroupQueue { name, made }), Some(own)) = (&of_group, own) else {
         return of_group.map(|of| of.name).or_else(|| own.cloned());
     };
-    let is_late = made.zip(pod.started).is_some_and(|(made, scheduled)| made.get() > scheduled.get());
     let mut ceiling = |queue: &str| objects.limits(family, queue).and_then(|limits| limits.ceiling);
-    let shortens =
-        |of_group: SignedDuration, own: Option<SignedDuration>| own.is_none_or(|own| of_group < own);
-    let counts = !is_late || ceiling(name).is_some_and(|of_group| shortens(of_group, ceiling(own)));
+    let late = || LateGroup::CountsIfShorter { own: ceiling(own), of_group: ceiling(name) };
+    let counts = group_counts(made.map(Milliseconds::get), pod.started.map(Milliseconds::get), late);
     Some(if counts { name.clone() } else { own.clone() })
 }
 

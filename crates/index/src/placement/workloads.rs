@@ -3,8 +3,10 @@
 
 use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault, num::NonZeroU64};
 
+use jiff::Timestamp;
 use tenure_policy::{
     gang::{Crews, Progress},
+    pod_group::{LateGroup, group_counts},
     preemption::{Place, Victim, Workload},
     toleration::ClassState,
     tree::QueueTree,
@@ -208,14 +210,15 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
 }
 
 impl PodRecord {
-    /// The queue of a pod whose group names this one, if it does: that of the group, else the one that it names itself. A
-    /// group that was made after the pod was scheduled moves it to no other queue, to no shorter floor and no longer one.
+    /// The queue of a pod whose group names this one, if it does and it [counts](group_counts): else the one that the pod
+    /// names itself.
     fn queue_with<'i>(&'i self, of_group: Option<GroupQueue<'i>>) -> Option<&'i str> {
         let own = self.queue.as_deref();
-        let is_late = |made: Option<Milliseconds>| {
-            made.zip(self.scheduled).is_some_and(|(made, at)| made.get() > at.as_millisecond())
+        let counts = |made: Option<Milliseconds>| {
+            let scheduled = self.scheduled.map(Timestamp::as_millisecond);
+            own.is_none() || group_counts(made.map(Milliseconds::get), scheduled, || LateGroup::NeverCounts)
         };
-        of_group.filter(|(_, made)| own.is_none() || !is_late(*made)).map(|(name, _)| name).or(own)
+        of_group.filter(|(_, made)| counts(*made)).map(|(name, _)| name).or(own)
     }
 }
 

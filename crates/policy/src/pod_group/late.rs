@@ -1,0 +1,65 @@
+//! The queue of a pod whose `PodGroup` names another queue than the pod.
+
+use jiff::SignedDuration;
+
+/// The answer where the group is late: it was made after the pod was scheduled. Any tenant may make the group that a running
+/// pod names, and would move the pod to a queue that suits the tenant better.
+#[derive(Clone, Copy, Debug)]
+pub enum LateGroup {
+    /// For ceilings: the group counts if the ceiling of its queue is shorter than that of the pod's own queue. So a late
+    /// group ends a run earlier, as its queue demands, and never later. None: no ceiling.
+    CountsIfShorter {
+        /// The ceiling of the queue that the pod names.
+        own: Option<SignedDuration>,
+        /// The ceiling of the queue that the group names.
+        of_group: Option<SignedDuration>,
+    },
+    /// For floors: the group never counts. A longer floor would keep room from others; and the queue also decides which
+    /// preemptors are of the same queue, so that even a shorter one isn't harmless.
+    NeverCounts,
+}
+
+impl LateGroup {
+    fn counts(self) -> bool {
+        match self {
+            Self::CountsIfShorter { own, of_group } => {
+                of_group.is_some_and(|of_group| own.is_none_or(|own| of_group < own))
+            }
+            Self::NeverCounts => false,
+        }
+    }
+}
+
+/// True if the queue that a group names counts for a pod that names one itself. Times are in milliseconds since the epoch.
+/// None: they aren't known, and the group counts.
+pub fn group_counts(made: Option<i64>, scheduled: Option<i64>, late: impl FnOnce() -> LateGroup) -> bool {
+    let is_late = made.zip(scheduled).is_some_and(|(made, scheduled)| made > scheduled);
+    !is_late || late().counts()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_was_made_after_the_pod_was_scheduled_ends_a_run_earlier_and_changes_no_floor() {
+        let hours = |hours| Some(SignedDuration::from_hours(hours));
+        let shorter = |own, of_group| LateGroup::CountsIfShorter { own, of_group };
+        for (late, counts) in [
+            (shorter(hours(2), hours(1)), true),
+            (shorter(None, hours(1)), true),
+            (shorter(hours(1), hours(1)), false),
+            (shorter(hours(1), hours(2)), false),
+            (shorter(hours(1), None), false),
+            (shorter(None, None), false),
+            (LateGroup::NeverCounts, false),
+        ] {
+            assert_eq!(group_counts(Some(2), Some(1), || late), counts, "{late:?}");
+            for (made, scheduled) in
+                [(Some(1), Some(1)), (Some(1), Some(2)), (None, Some(1)), (Some(1), None)]
+            {
+                assert!(group_counts(made, scheduled, || late), "{made:?} {scheduled:?}");
+            }
+        }
+    }
+}
