@@ -1,20 +1,26 @@
 //! Ends pods past their ceiling that terminate for too long: their grace period is their own word.
 
-use std::{future::pending, time::Duration};
+use std::time::Duration;
 
 use jiff::SignedDuration;
 use tenure_index::{Overlong, Uid};
-use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership, log::with_causes};
+use tenure_service::{
+    call::ApiError,
+    clock::ServerClock,
+    leadership::Leadership,
+    log::with_causes,
+    work::{Lease, Run, Work, WorkQueue},
+};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
     api::ObjectClient, cluster::ClusterState, gate::FreshnessGate, limit::WriteLimit, metrics::Metrics,
-    rounds::Rounds, slots::TakenSlot,
 };
 
-/// The time between two rounds. A pod that couldn't be ended is tried again in the next.
-const BETWEEN_ROUNDS: Duration = Duration::from_secs(5);
+/// The time between two looks, and between two tries for a pod.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 /// Shortens the grace periods of pods past their ceiling.
 pub struct Terminations {
@@ -28,6 +34,25 @@ pub struct Terminations {
     pub longest: SignedDuration,
 }
 
+/// The end of a pod's termination.
+#[derive(Debug)]
+struct Shortening(Overlong);
+
+impl Work for Shortening {
+    type Key = Uid;
+    type Rank = ();
+
+    fn key(&self) -> Uid {
+        self.0.uid
+    }
+
+    fn namespace(&self) -> &str {
+        &self.0.namespace
+    }
+
+    fn rank(&self) {}
+}
+
 impl Terminations {
     /// Works whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
@@ -35,22 +60,23 @@ impl Terminations {
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
-        let mut rounds = Rounds::new(|pod: &Overlong| (pod.uid, pod.namespace.as_str()));
-        let (find, shorten) =
-            (|| self.overlong(), async |pod: &Overlong, slot: &TakenSlot| self.shorten(pod, slot).await);
-        rounds.run(shutdown, BETWEEN_ROUNDS, pending::<()>, find, shorten).await;
+        let queue = WorkQueue::default();
+        let look = || {
+            let overlong = self.cluster.with(|index| index.overlong(self.clock.now(), self.longest));
+            queue.replace(overlong.into_iter().map(Shortening));
+        };
+        let shorten = async |lease: Lease<Shortening>| {
+            self.shorten(&lease).await;
+            // a pod that was shortened is gone from the index by then
+            lease.again(BETWEEN_LOOKS);
+        };
+        let run = Run { queue: &queue, gate: Some(&self.gate), end: shutdown, drains: false };
+        run.work(look, async || sleep(BETWEEN_LOOKS).await, shorten).await;
     }
 
-    fn overlong(&self) -> Vec<Overlong> {
-        if !self.gate.is_open() {
-            return Vec::new();
-        }
-        self.cluster.with(|index| index.overlong(self.clock.now(), self.longest))
-    }
-
-    async fn shorten(&self, pod: &Overlong, slot: &TakenSlot) {
-        let Overlong { namespace, name, .. } = pod;
-        match self.try_to_shorten(pod, slot).await {
+    async fn shorten(&self, lease: &Lease<Shortening>) {
+        let Overlong { namespace, name, .. } = &lease.work.0;
+        match self.try_to_shorten(lease).await {
             Ok(Some(Overlong { left, allowed, .. })) => {
                 self.metrics.shortened();
                 let (left, allowed) = (left.as_secs(), allowed.as_secs());
@@ -62,7 +88,7 @@ impl Terminations {
             }
             Err(error) => {
                 if error.is_open() {
-                    slot.trouble();
+                    lease.trouble();
                 }
                 let error = with_causes(&error);
                 warn!(%namespace, pod = %name, error, "Failed to shorten the grace period: will try again");
@@ -70,10 +96,10 @@ impl Terminations {
         }
     }
 
-    /// Returns what was shortened: nothing if the pod doesn't terminate for too long by what is known when its turn has come.
-    async fn try_to_shorten(&self, pod: &Overlong, slot: &TakenSlot) -> Result<Option<Overlong>, ApiError> {
-        let Overlong { uid, namespace, name, .. } = pod;
-        let found = slot.watch(self.objects.pod_metadata(namespace, name)).await?.uid;
+    /// Shortens the grace period of a pod, and returns it. None: right before the write, it doesn't terminate for too long.
+    async fn try_to_shorten(&self, lease: &Lease<Shortening>) -> Result<Option<Overlong>, ApiError> {
+        let Overlong { uid, namespace, name, .. } = &lease.work.0;
+        let found = lease.watch(self.objects.pod_metadata(namespace, name)).await?.uid;
         let found = found.filter(|found| Uid::of(found) == *uid).ok_or(ApiError::NotFound)?;
         self.limit.until_ready().await;
         if !self.gate.is_open() {
@@ -82,7 +108,7 @@ impl Terminations {
         let now = self.clock.now();
         let pod = self.cluster.with(|index| index.overlong_pod(*uid, now, self.longest));
         if let Some(Overlong { allowed, .. }) = &pod {
-            slot.watch(self.objects.end_pod(namespace, name, &found, *allowed)).await?;
+            lease.watch(self.objects.end_pod(namespace, name, &found, *allowed)).await?;
         }
         Ok(pod)
     }
