@@ -4,26 +4,27 @@
 //! a pod would be in no queue after a restart, and so have no ceiling. The API server lets no tenant change the label of a
 //! bound pod.
 
-use std::{collections::HashMap, future::pending, time::Duration};
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use parking_lot::Mutex;
 use serde_json::json;
 use tenure_index::{CeilingIndex, Orphan, Uid};
 use tenure_policy::expiry::Family;
-use tenure_service::{call::ApiError, leadership::Leadership, log::with_causes};
+use tenure_service::{
+    call::ApiError,
+    leadership::Leadership,
+    log::with_causes,
+    work::{Lease, Run, Work, WorkQueue},
+};
 use tenure_types::keys;
-use tokio::time::Instant;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{
-    api::ObjectClient, cluster::ClusterState, gate::FreshnessGate, limit::WriteLimit, rounds::Rounds,
-    slots::TakenSlot,
-};
+use crate::{api::ObjectClient, cluster::ClusterState, gate::FreshnessGate, limit::WriteLimit};
 
-/// The time between two rounds. A `PodGroup` that is made again at once leaves a label all the same.
-const BETWEEN_ROUNDS: Duration = Duration::from_secs(2);
+/// The time between two looks. A `PodGroup` that is made again at once leaves a label all the same.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 
 /// The time until a pod that couldn't be labelled is tried again.
 const RETRY: Duration = Duration::from_mins(1);
@@ -39,6 +40,25 @@ pub struct QueueLabels {
     pub limit: WriteLimit,
 }
 
+/// The label of a pod.
+#[derive(Debug)]
+struct Labelling(Orphan);
+
+impl Work for Labelling {
+    type Key = Uid;
+    type Rank = ();
+
+    fn key(&self) -> Uid {
+        self.0.uid
+    }
+
+    fn namespace(&self) -> &str {
+        &self.0.namespace
+    }
+
+    fn rank(&self) {}
+}
+
 impl QueueLabels {
     /// Works whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
@@ -46,31 +66,19 @@ impl QueueLabels {
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
-        let mut rounds = Rounds::new(|orphan: &Orphan| (orphan.uid, orphan.namespace.as_str()));
-        let later: Mutex<HashMap<Uid, Instant>> = Mutex::default();
-        let find = || self.orphans(&mut later.lock());
-        let label = async |orphan: &Orphan, slot: &TakenSlot| {
-            if let Some(after) = self.label(orphan, slot).await {
-                later.lock().insert(orphan.uid, Instant::now() + after);
-            }
+        let queue = WorkQueue::default();
+        let look = || queue.replace(self.cluster.with(CeilingIndex::orphans).into_iter().map(Labelling));
+        let label = async |lease: Lease<Labelling>| {
+            let after = self.label(&lease).await;
+            lease.again(after);
         };
-        rounds.run(shutdown, BETWEEN_ROUNDS, pending::<()>, find, label).await;
+        let run = Run { queue: &queue, gate: Some(&self.gate), end: shutdown, drains: false };
+        run.work(look, async || sleep(BETWEEN_LOOKS).await, label).await;
     }
 
-    /// Returns the pods to label that are not tried again later.
-    fn orphans(&self, later: &mut HashMap<Uid, Instant>) -> Vec<Orphan> {
-        if !self.gate.is_open() {
-            return Vec::new();
-        }
-        later.retain(|_, at| *at > Instant::now());
-        let mut orphans = self.cluster.with(CeilingIndex::orphans);
-        orphans.retain(|orphan| !later.contains_key(&orphan.uid));
-        orphans
-    }
-
-    /// Labels a pod; returns the time until the next try if that failed.
-    async fn label(&self, orphan: &Orphan, slot: &TakenSlot) -> Option<Duration> {
-        let Orphan { uid, namespace, name, family, queue } = orphan;
+    /// Labels a pod, and returns the time until the next try: the index doesn't name the pod any more if it has worked.
+    async fn label(&self, lease: &Lease<Labelling>) -> Duration {
+        let Orphan { uid, namespace, name, family, queue } = &lease.work.0;
         self.limit.until_ready().await;
         let uid = uid.text();
         let key = match family {
@@ -86,24 +94,24 @@ impl QueueLabels {
         };
         let patch = json!({"metadata": {"uid": uid, "labels": {key: queue}}});
         if !self.gate.is_open() {
-            return None;
+            return BETWEEN_LOOKS;
         }
-        match slot.watch(self.objects.merge(namespace, &pod, &patch)).await {
+        match lease.watch(self.objects.merge(namespace, &pod, &patch)).await {
             Ok(_) => {
                 info!(%namespace, pod = %name, %queue, "Labelled a pod with the queue of its PodGroup, which has gone");
-                None
+                BETWEEN_LOOKS
             }
             Err(error @ (ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading)) => {
                 debug!(%namespace, pod = %name, error = with_causes(&error), "Not labelled");
-                None
+                BETWEEN_LOOKS
             }
             Err(api_error) => {
                 if api_error.is_open() {
-                    slot.trouble();
+                    lease.trouble();
                 }
                 let error = with_causes(&api_error);
                 warn!(%namespace, pod = %name, %queue, error, "Failed to label a pod with the queue of its PodGroup, which has gone: will try again");
-                Some(if matches!(api_error, ApiError::Refused(_)) { RETRY_REFUSED } else { RETRY })
+                if matches!(api_error, ApiError::Refused(_)) { RETRY_REFUSED } else { RETRY }
             }
         }
     }
