@@ -17,7 +17,6 @@ mod pod_notices;
 mod queues;
 mod recent;
 mod returns;
-mod rounds;
 mod run;
 mod sleep;
 mod slots;
@@ -25,6 +24,8 @@ mod stamps;
 mod status;
 mod stores;
 mod terminations;
+#[cfg(test)]
+mod testing;
 mod usage;
 
 use tenure_service::{gate, limit};

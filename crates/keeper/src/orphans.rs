@@ -116,3 +116,6 @@ impl QueueLabels {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

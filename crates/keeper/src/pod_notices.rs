@@ -1,32 +1,43 @@
 //! Notes on the pods of a workload when its run ends, as its owner was told: a file of the downward API shows that inside
 //! the pod. Nothing reads it back.
 
-mod failing;
 mod told;
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
 use serde_json::json;
 use tenure_index::Uid;
 use tenure_policy::pause::{self, OwnerObject};
-use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership, log::with_causes};
-use tenure_types::keys;
+use tenure_service::{
+    call::ApiError,
+    clock::ServerClock,
+    leadership::Leadership,
+    log::with_causes,
+    work::{Lease, Limits, Run, Spread, Work, WorkQueue},
+};
+use tenure_types::{keys, wait::Wait};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::{
     api::ObjectClient, cluster::ClusterState, config::Current, gate::FreshnessGate, limit::WriteLimit,
-    rounds::Rounds, slots::TakenSlot,
 };
 
-use failing::FailingNamespaces;
 use told::PodToShow;
 pub use told::ToldWorkloads;
 
-/// The time between two rounds, in which pods are found that have come later.
-const BETWEEN_ROUNDS: Duration = Duration::from_secs(5);
+/// The longest time until a look finds pods that have come later.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
+
+/// The shortest time between two looks: many workloads are told at the same time.
+const CROWD: Duration = Duration::from_millis(500);
+
+/// The waits after failures. Pods of a namespace can't be written while its admission webhook is down.
+const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_mins(1) };
 
 /// Writes the end of runs on pods.
 pub struct PodNotices {
@@ -40,13 +51,31 @@ pub struct PodNotices {
     pub told: ToldWorkloads,
 }
 
+impl Work for PodToShow {
+    type Key = Uid;
+    /// The end that the pod is to show, the nearest first.
+    type Rank = Option<Timestamp>;
+
+    fn key(&self) -> Uid {
+        self.uid
+    }
+
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    fn rank(&self) -> Option<Timestamp> {
+        self.end
+    }
+}
+
 /// The result for one pod.
 enum Shown {
     /// It shows the end, or never will: its own refusal is not asked again before the next notice.
     Done,
     /// It is gone, or terminates.
     Gone,
-    /// It was changed at the same time, or is to show another end by now: the next round tries again.
+    /// It was changed at the same time, or is to show another end by now.
     Again,
 }
 
@@ -57,54 +86,53 @@ impl PodNotices {
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
-        let mut rounds = Rounds::new(|pod: &PodToShow| (pod.uid, pod.namespace.as_str()));
-        let failing = FailingNamespaces::default();
-        let find = || self.missing(&failing);
-        let show = async |pod: &PodToShow, slot: &TakenSlot| self.handle(pod, slot, &failing).await;
-        rounds.run(shutdown, BETWEEN_ROUNDS, async || self.told.changed().await, find, show).await;
+        let queue = WorkQueue::new(Limits { retry: RETRY, spread: Spread::Namespace, ..Limits::default() });
+        let more = async || {
+            sleep(CROWD).await;
+            // an error means that no workload was told
+            let _ = timeout(BETWEEN_LOOKS, self.told.changed()).await;
+        };
+        let run = Run { queue: &queue, gate: Some(&self.gate), end: shutdown, drains: false };
+        run.work(|| self.look(&queue), more, async |lease| self.handle(lease).await).await;
     }
 
-    /// Returns the pods to write now.
-    fn missing(&self, failing: &FailingNamespaces) -> Vec<PodToShow> {
+    fn look(&self, queue: &WorkQueue<PodToShow>) {
         if !self.config.get().notice_on_pods {
             self.told.clear();
+            queue.clear();
         } else if self.gate.is_open() {
-            let now = self.clock.now();
-            let mut pods = self.cluster.with(|index| self.told.missing(index, now));
-            pods.retain(|pod| failing.may_try(&pod.namespace));
-            return pods;
+            queue.replace(self.cluster.with(|index| self.told.missing(index, self.clock.now())));
         }
-        Vec::new()
     }
 
-    async fn handle(&self, pod: &PodToShow, slot: &TakenSlot, failing: &FailingNamespaces) {
-        let namespace = &pod.namespace;
-        // another call may have failed since the round began
-        if !failing.may_try(namespace) {
-            return;
-        }
-        match self.show(pod, slot).await {
+    async fn handle(&self, lease: Lease<PodToShow>) {
+        let namespace = &lease.work.namespace;
+        match self.show(&lease).await {
             Ok(Shown::Done) => {
-                failing.worked(namespace);
-                self.told.shown(pod);
+                self.told.shown(&lease.work);
+                lease.done();
             }
-            Ok(Shown::Gone) => self.told.gone(pod),
-            Ok(Shown::Again) | Err(ApiError::NotLeading) => {}
+            Ok(Shown::Gone) => {
+                self.told.gone(&lease.work);
+                lease.done();
+            }
+            Ok(Shown::Again) | Err(ApiError::NotLeading) => lease.again(BETWEEN_LOOKS),
             Err(error) => {
-                slot.trouble();
+                lease.trouble();
                 let error = with_causes(&error);
-                if failing.failed(namespace) {
+                if lease.failing_since().is_none() {
                     warn!(%namespace, error, "Failed to note the end of runs on pods of a namespace: will try again");
                 } else {
                     debug!(%namespace, error, "Failed to note the end of runs on pods again");
                 }
+                lease.failed();
             }
         }
     }
 
-    async fn show(&self, pod: &PodToShow, slot: &TakenSlot) -> Result<Shown, ApiError> {
-        let PodToShow { uid, namespace, name, end, .. } = pod;
-        let found = match slot.watch(self.objects.pod_metadata(namespace, name)).await {
+    async fn show(&self, lease: &Lease<PodToShow>) -> Result<Shown, ApiError> {
+        let PodToShow { uid, namespace, name, end, .. } = &*lease.work;
+        let found = match lease.watch(self.objects.pod_metadata(namespace, name)).await {
             Err(ApiError::NotFound) => return Ok(Shown::Gone),
             found => found?,
         };
@@ -123,10 +151,10 @@ impl PodNotices {
         };
         let patch = pause::show_end(OwnerObject(&json!({"metadata": found})), *end);
         self.limit.until_ready().await;
-        if !self.gate.is_open() || !self.told.is_missing(pod) {
+        if !self.gate.is_open() || !self.told.is_missing(&lease.work) {
             return Ok(Shown::Again);
         }
-        match slot.watch(self.objects.merge(namespace, &reference, &patch)).await {
+        match lease.watch(self.objects.merge(namespace, &reference, &patch)).await {
             Ok(_) => Ok(Shown::Done),
             Err(ApiError::NotFound) => Ok(Shown::Gone),
             Err(ApiError::Stale(_)) => Ok(Shown::Again),
@@ -144,3 +172,6 @@ impl PodNotices {
 fn shown(metadata: &ObjectMeta) -> Option<&str> {
     metadata.annotations.as_ref()?.get(keys::EXPIRES_AT_ANNOTATION).map(String::as_str)
 }
+
+#[cfg(test)]
+mod tests;

@@ -113,3 +113,6 @@ impl Terminations {
         Ok(pod)
     }
 }
+
+#[cfg(test)]
+mod tests;

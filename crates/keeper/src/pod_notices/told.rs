@@ -67,8 +67,8 @@ impl ToldWorkloads {
         self.0.changed.notified().await;
     }
 
-    /// Returns the pods that may not show the end of their run, in the order of these ends. Forgets workloads whose run has
-    /// ended, or that have no more pods.
+    /// Returns the pods that may not show the end of their run. Forgets workloads whose run has ended, or that have no more
+    /// pods.
     pub fn missing(&self, index: &CeilingIndex, now: Timestamp) -> Vec<PodToShow> {
         let mut all = Vec::new();
         self.0.by_owner.lock().retain(|owner, told| {
@@ -79,22 +79,17 @@ impl ToldWorkloads {
             }
             is_left
         });
-        all.sort_by_key(|pod| pod.end);
         all
     }
 
     /// True if a pod is still to show this end.
     pub fn is_missing(&self, pod: &PodToShow) -> bool {
-        let by_owner = self.0.by_owner.lock();
-        let told = by_owner.get(&pod.owner);
-        told.is_some_and(|told| told.end == pod.end && !told.shown.contains(&pod.uid))
+        self.with(pod, |told| !told.shown.contains(&pod.uid)).unwrap_or_default()
     }
 
     /// Notes that a pod shows the end that it was to show.
     pub fn shown(&self, pod: &PodToShow) {
-        self.with(pod, |told| {
-            told.shown.insert(pod.uid);
-        });
+        self.with(pod, |told| told.shown.insert(pod.uid));
     }
 
     /// Forgets a pod that is gone.
@@ -102,16 +97,14 @@ impl ToldWorkloads {
         self.with(pod, |told| {
             told.others.remove(&pod.uid);
             // the index may know it for a moment longer
-            told.shown.insert(pod.uid);
+            told.shown.insert(pod.uid)
         });
     }
 
-    fn with(&self, pod: &PodToShow, change: impl FnOnce(&mut ToldWorkload)) {
+    fn with<T>(&self, pod: &PodToShow, look: impl FnOnce(&mut ToldWorkload) -> T) -> Option<T> {
         let mut by_owner = self.0.by_owner.lock();
         // another end may have been told since
-        if let Some(told) = by_owner.get_mut(&pod.owner).filter(|told| told.end == pod.end) {
-            change(told);
-        }
+        by_owner.get_mut(&pod.owner).filter(|told| told.end == pod.end).map(look)
     }
 
     /// Forgets all.
@@ -124,28 +117,19 @@ impl ToldWorkload {
     /// The pods that may not show the end. Forgets workloads that the index doesn't know any more.
     fn look(&mut self, owner: Uid, index: &CeilingIndex) -> Vec<PodToShow> {
         let Self { namespace, end, others, shown } = self;
-        let mut known = HashSet::new();
-        let mut missing = Vec::new();
-        let mut add = |uid: Uid, name: &str| {
-            missing.push(PodToShow {
-                owner,
-                uid,
-                namespace: namespace.clone(),
-                name: name.into(),
-                end: *end,
-            });
+        let known: BTreeMap<Uid, &str> = index.pods_below(namespace, owner).collect();
+        others.retain(|uid, _| !known.contains_key(uid));
+        shown.retain(|uid| known.contains_key(uid) || others.contains_key(uid));
+        let others = others.iter().map(|(uid, name)| (*uid, name.as_str()));
+        let missing = known.into_iter().chain(others).filter(|(uid, _)| !shown.contains(uid));
+        let pod = |(uid, name): (Uid, &str)| PodToShow {
+            owner,
+            uid,
+            namespace: namespace.clone(),
+            name: name.to_owned(),
+            end: *end,
         };
-        for (uid, name) in index.pods_below(namespace, owner) {
-            known.insert(uid);
-            others.remove(&uid);
-            if !shown.contains(&uid) {
-                add(uid, name);
-            }
-        }
-        let unseen = others.iter().filter(|(uid, _)| !shown.contains(uid));
-        unseen.for_each(|(uid, name)| add(*uid, name));
-        shown.retain(|uid| known.contains(uid) || others.contains_key(uid));
-        missing
+        missing.map(pod).collect()
     }
 
     fn has_pods(&self, missing: &[PodToShow]) -> bool {

@@ -1,0 +1,63 @@
+use tokio::time::Instant;
+
+use super::*;
+use crate::testing::{Keeper, Server, limit, until};
+
+fn pod_notices(keeper: Keeper) -> PodNotices {
+    let Keeper { gate, cluster, clock, objects, config, .. } = keeper;
+    let (limit, told) = (Arc::new(limit()), ToldWorkloads::default());
+    PodNotices { gate, cluster, clock, objects, limit, config, told }
+}
+
+/// Has the pods that were added show an end.
+async fn notices(trouble: &str) -> (PodNotices, Server) {
+    let keeper = Keeper::new().await;
+    keeper.add_pods(trouble, 40, &json!({}));
+    let (server, notices) = (keeper.server.clone(), pod_notices(keeper));
+    let namespaces = (0..3).map(|number| format!("{trouble}{number}"));
+    for namespace in namespaces.chain((0..10).map(|number| format!("fine-{number}"))) {
+        // those in trouble first
+        let end =
+            if namespace.starts_with("fine-") { "2026-01-02T00:00:00Z" } else { "2026-01-01T12:00:00Z" };
+        let owner = (namespace.as_str(), Uid::of(&namespace));
+        notices.told.tell(owner, Some(end.parse().unwrap()), true, std::iter::empty());
+    }
+    (notices, server)
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespaces_whose_pods_can_not_be_written_hold_up_no_notice_in_another() {
+    let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
+    for trouble in ["fails-", "hangs-"] {
+        let (notices, server) = notices(trouble).await;
+        let begun = Instant::now();
+        let told = async {
+            server.written("fine-", 10).await;
+            assert!(begun.elapsed() <= Duration::from_secs(3), "{trouble}: {:?}", begun.elapsed());
+            sleep(Duration::from_mins(10)).await;
+        };
+        until(notices.run(&lead, &shutdown), told).await;
+        assert_eq!(server.writes("fine-"), 10, "once each");
+        let writes = server.writes(trouble);
+        assert!((30..=120).contains(&writes), "{trouble} is tried again, but not all the time: {writes}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_notice_was_refused_is_not_asked_again_before_the_next_notice() {
+    let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
+    let (notices, server) = notices("refuses-").await;
+    for told in 1..=2 {
+        let passed = async {
+            server.written("refuses-", 120).await;
+            sleep(Duration::from_mins(10)).await;
+        };
+        until(notices.run(&lead, &shutdown), passed).await;
+        assert_eq!(server.writes("refuses-2"), told * 40);
+        for number in 0..3 {
+            let namespace = format!("refuses-{number}");
+            let end = Some("2026-01-01T12:00:00Z".parse().unwrap());
+            notices.told.tell((&namespace, Uid::of(&namespace)), end, true, std::iter::empty());
+        }
+    }
+}

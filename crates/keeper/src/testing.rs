@@ -1,0 +1,215 @@
+//! A keeper, and an API server with pods of many namespaces, some of whose calls hang or fail.
+#![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
+use std::{
+    collections::BTreeSet, convert::Infallible, future::pending, num::NonZeroU32, sync::Arc, time::Duration,
+};
+
+use http::{Method, Request, Response, header::DATE};
+use kube::{Client, client::Body};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tenure_index::Settings;
+use tenure_policy::config::Config;
+use tenure_service::{
+    clock::ServerClock, freshness::Freshness, leadership::Leadership, limit::write_limit,
+    readiness::ProcessReadiness,
+};
+use tenure_types::tensorstack::v1beta1;
+use tokio::time::Instant;
+
+use crate::{
+    api::ObjectClient,
+    cluster::ClusterState,
+    config::{Configure, Current},
+    gate::FreshnessGate,
+    limit::WriteLimit,
+};
+
+/// An API server with any pods. It doesn't answer writes in namespaces `hangs-…`, fails those in `fails-…`, and
+/// refuses those in `refuses-…`.
+#[derive(Clone, Default)]
+pub struct Server(pub Arc<Mutex<State>>);
+
+#[derive(Default)]
+pub struct State {
+    /// The pods that were read.
+    pub read: Vec<String>,
+    /// The pods that were written.
+    pub written: Vec<String>,
+    pub under_way: BTreeSet<String>,
+}
+
+/// A write that is under way.
+struct UnderWay(Server, String);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.0.lock().under_way.remove(&self.1);
+    }
+}
+
+impl Server {
+    pub fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                let (status, body) = server.answer(request.method(), request.uri().path()).await;
+                let response = Response::builder()
+                    .status(status)
+                    .header(DATE, "Thu, 01 Jan 2026 00:00:00 GMT")
+                    .header("content-type", "application/json");
+                Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    async fn answer(&self, method: &Method, path: &str) -> (u16, Value) {
+        if path == "/api/v1" {
+            let pods =
+                json!({"name": "pods", "singularName": "", "kind": "Pod", "namespaced": true, "verbs": []});
+            let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "v1", "resources": [pods]});
+            return (200, list);
+        }
+        let Some((_, pod)) = path.split_once("/namespaces/") else { return (200, json!({})) };
+        let (namespace, name) = pod.split_once("/pods/").unwrap();
+        if method == Method::GET {
+            self.0.lock().read.push(pod.to_owned());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let metadata = json!({"name": name, "namespace": namespace, "uid": name});
+        if method == Method::GET {
+            let kind = json!({
+                "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata,
+            });
+            return (200, kind);
+        }
+        let _under_way = self.begin(pod);
+        if namespace.starts_with("hangs-") {
+            pending::<()>().await;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        for (trouble, code) in [("fails-", 500), ("refuses-", 422)] {
+            if namespace.starts_with(trouble) {
+                return (code, json!({"kind": "Status", "status": "Failure", "message": "no", "code": code}));
+            }
+        }
+        (200, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, "status": {}}))
+    }
+
+    fn begin(&self, pod: &str) -> UnderWay {
+        let State { under_way, written, .. } = &mut *self.0.lock();
+        assert!(under_way.insert(pod.to_owned()), "two writes of {pod} at the same time");
+        written.push(pod.to_owned());
+        UnderWay(self.clone(), pod.to_owned())
+    }
+
+    /// Returns once so many pods of namespaces whose names begin like this were written.
+    pub async fn written(&self, namespace: &str, count: usize) {
+        let pods = || {
+            let state = self.0.lock();
+            let of = state.written.iter().filter(|pod| pod.starts_with(namespace));
+            of.collect::<BTreeSet<_>>().len()
+        };
+        while pods() < count {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    pub fn writes(&self, namespace: &str) -> usize {
+        self.0.lock().written.iter().filter(|pod| pod.starts_with(namespace)).count()
+    }
+}
+
+/// The handles of a keeper that leads.
+pub struct Keeper {
+    pub server: Server,
+    pub gate: FreshnessGate,
+    pub cluster: ClusterState,
+    pub clock: ServerClock,
+    pub objects: ObjectClient,
+    pub config: Current,
+}
+
+pub fn limit() -> WriteLimit {
+    let many = NonZeroU32::new(10_000).unwrap();
+    write_limit(many, many)
+}
+
+impl Keeper {
+    pub async fn new() -> Self {
+        let (server, clock, readiness) =
+            (Server::default(), ServerClock::default(), ProcessReadiness::default());
+        tokio::spawn(clock.clone().measure(server.client(), readiness.awaiting("the time")));
+        readiness.ready().await;
+        let cluster = ClusterState::new(Settings::default());
+        let config = Config::parse("noticeOnPods: true").unwrap();
+        let (_, config) = Configure::new(config, cluster.clone());
+        let gate = FreshnessGate {
+            freshness: Freshness::default(),
+            lead: Leadership::always(),
+            max_staleness: Duration::MAX,
+        };
+        let objects = ObjectClient::new(server.client());
+        let keeper = Self { server, gate, cluster, clock, objects, config };
+        keeper.set_ceiling("1m");
+        keeper
+    }
+
+    pub fn set_ceiling(&self, ceiling: &str) {
+        let queue = v1beta1::QueueSpec { max_duration: Some(ceiling.into()), ..Default::default() };
+        self.cluster.with(|index| index.apply_tensorstack("short", &queue));
+    }
+
+    /// Adds so many pods of a ReplicaSet in each of three namespaces that begin like this, and one pod in each of ten
+    /// namespaces `fine-…`.
+    pub fn add_pods(&self, trouble: &str, count: usize, change: &Value) {
+        for number in 0..3 {
+            for pod in 0..count {
+                self.add_pod(&format!("{trouble}{number}"), &format!("{trouble}{number}-{pod}"), change);
+            }
+        }
+        for number in 0..10 {
+            self.add_pod(&format!("fine-{number}"), &format!("fine-{number}-0"), change);
+        }
+    }
+
+    fn add_pod(&self, namespace: &str, name: &str, change: &Value) {
+        let condition = json!({
+            "type": "PodScheduled", "status": "True", "lastTransitionTime": "2025-12-31T23:00:00Z",
+        });
+        let set = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "uid": namespace, "controller": true,
+        });
+        let mut pod = json!({
+            "metadata": {
+                "name": name, "namespace": namespace, "uid": name, "creationTimestamp": "2025-12-31T23:00:00Z",
+                "labels": {"scheduler.tensorstack.dev/queue": "short"}, "ownerReferences": [set],
+            },
+            "spec": {}, "status": {"conditions": [condition]},
+        });
+        for (key, value) in change.as_object().unwrap() {
+            pod["metadata"][key] = value.clone();
+        }
+        let owner = json!({"name": "set", "namespace": namespace, "uid": namespace});
+        self.cluster.with(|index| {
+            index.apply_owner(0, &serde_json::from_value(owner).unwrap());
+            index.apply_pod(&serde_json::from_value(pod).unwrap());
+        });
+    }
+}
+
+pub fn terminating() -> Value {
+    json!({"deletionTimestamp": "2026-01-01T10:00:00Z", "deletionGracePeriodSeconds": 36_000})
+}
+
+/// Runs this until that has happened, and returns when it did.
+pub async fn until<T>(work: impl Future<Output = ()>, happened: impl Future<Output = T>) -> Duration {
+    let begun = Instant::now();
+    tokio::select! {
+        () = work => unreachable!(),
+        _ = happened => begun.elapsed(),
+    }
+}
