@@ -16,6 +16,8 @@ pub(super) enum End {
     Done,
     /// The work is due again after a time.
     Again(Duration),
+    /// The work is due again when it is added again, or after a time.
+    UntilAdded(Duration),
     /// The call has failed: the work is due again after a growing wait.
     Failed,
     /// The call has failed, and the work isn't tried again.
@@ -84,6 +86,11 @@ impl<W: Work> Lease<W> {
     /// Has the work tried again after a time, as one that didn't fail.
     pub fn again(self, after: Duration) {
         self.ended(End::Again(after));
+    }
+
+    /// Has the work tried again when it is added again, at the latest after a time.
+    pub fn until_added(self, at_most: Duration) {
+        self.ended(End::UntilAdded(at_most));
     }
 
     /// Has the work tried again after a growing wait.

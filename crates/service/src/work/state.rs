@@ -69,6 +69,8 @@ struct Entry<W: Work> {
     is_wanted: bool,
     /// True for work in flight that was added again meanwhile.
     is_renewed: bool,
+    /// True for work that waits until it is added again.
+    is_awaited: bool,
 }
 
 #[derive(Debug)]
@@ -116,15 +118,26 @@ impl<W: Work> State<W> {
         let work = Arc::new(work);
         let Some(known) = self.entries.get_mut(&key) else {
             let phase = Phase::Waits(now);
-            let (failures, since, is_wanted, is_renewed) = (0, None, true, false);
-            let entry = Entry { work, group, place: first, phase, failures, since, is_wanted, is_renewed };
+            let (failures, since, is_wanted, is_renewed, is_awaited) = (0, None, true, false, false);
+            let entry = Entry {
+                work,
+                group,
+                place: first,
+                phase,
+                failures,
+                since,
+                is_wanted,
+                is_renewed,
+                is_awaited,
+            };
             self.entries.insert(key.clone(), entry);
             self.set(&key, Phase::Due);
             return;
         };
         (known.work, known.is_wanted) = (work, true);
         known.is_renewed |= renews;
-        let phase = known.phase;
+        let is_over = renews && known.is_awaited && matches!(known.phase, Phase::Waits(_));
+        let phase = if is_over { Phase::Due } else { known.phase };
         let place = match (&known.place, first) {
             // it keeps its arrival
             (Place::First(_, arrived), Place::First(rank, _)) => Place::First(rank, *arrived),
@@ -270,7 +283,7 @@ impl<W: Work> State<W> {
     pub(super) fn give_back(&mut self, work: &W, end: End, limits: &Limits, now: Instant) {
         let succeeded = match end {
             End::Dropped => None,
-            End::Done | End::Again(_) => Some(true),
+            End::Done | End::Again(_) | End::UntilAdded(_) => Some(true),
             End::Failed | End::GivenUp => Some(false),
         };
         self.shares.end(work.namespace(), succeeded, limits, now);
@@ -283,8 +296,9 @@ impl<W: Work> State<W> {
             return;
         }
         let is_renewed = std::mem::take(&mut entry.is_renewed);
+        entry.is_awaited = matches!(end, End::UntilAdded(_));
         let wait = match end {
-            End::Again(after) if !is_renewed => Some(after),
+            End::Again(after) | End::UntilAdded(after) if !is_renewed => Some(after),
             End::Failed => {
                 let wait = limits.retry.after(entry.failures);
                 entry.failures = entry.failures.saturating_add(1);

@@ -211,6 +211,26 @@ async fn work_that_is_added_again_while_it_is_in_flight_is_due_once_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_for_work_to_be_added_ends_with_that_and_other_waits_do_not() {
+    let wait = Duration::from_secs(5);
+    let ends: [(fn(Lease<Call>, Duration), bool); 3] = [
+        (|lease, wait| lease.until_added(wait), true),
+        (|lease, wait| lease.again(wait), false),
+        (|lease, _| lease.failed(), false),
+    ];
+    for (end, is_due) in ends {
+        let queue = queue([call(1, "a")]);
+        end(queue.take().unwrap(), wait);
+        queue.replace([call(1, "a")]);
+        assert!(queue.take().is_none(), "a look that finds the same adds nothing");
+        queue.push(call(1, "a"));
+        assert_eq!(queue.take().is_some(), is_due);
+        advance(wait).await;
+        assert!(queue.take().is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn work_that_a_look_does_not_find_any_more_is_forgotten() {
     let queue = queue([call(1, "a"), call(2, "a"), call(3, "a")]);
     let lease = queue.take().unwrap();
