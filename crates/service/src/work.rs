@@ -7,7 +7,7 @@
 //! - **Limits**: so many calls are in flight in all and in a namespace. A slow or hanging call moves its namespace to a second pool
 //!   of the same size for a while: it takes no slot of the others, and leaves its line.
 //! - **Waits**: a failure delays the work, and with [`Spread`] its namespace or the whole queue, for a growing time.
-//! - **Bounds**: beyond its capacity the queue drops work of the namespace that has most, and returns it.
+//! - **Bounds**: beyond its capacity the queue drops due work of the namespace or line that has most, and returns it.
 
 mod lease;
 mod run;
@@ -187,6 +187,11 @@ impl<W: Work> WorkQueue<W> {
     pub fn is_in_trouble(&self, namespace: &str) -> bool {
         let state = self.0.state.lock();
         state.shares.is_troubled(namespace, Instant::now()) || state.shares.is_failing(namespace)
+    }
+
+    /// True if calls of a namespace have failed since one succeeded. With [`Spread::Work`] none counts.
+    pub fn is_failing(&self, namespace: &str) -> bool {
+        self.0.state.lock().shares.is_failing(namespace)
     }
 
     /// Takes the next work that may begin.

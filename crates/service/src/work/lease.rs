@@ -103,6 +103,11 @@ impl<W: Work> Lease<W> {
         self.ended(End::GivenUp);
     }
 
+    /// Ends work that isn't tried again. The call says nothing about others, neither that they fail nor that they succeed.
+    pub fn forget(self) {
+        self.queue.remove(&self.work.key());
+    }
+
     fn ended(mut self, end: End) {
         self.end = end;
     }

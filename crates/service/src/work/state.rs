@@ -190,20 +190,12 @@ impl<W: Work> State<W> {
         }
     }
 
-    /// Drops work of the namespace that has most: the oldest that isn't precious, or else the latest.
+    /// Drops due work of the namespace, or the line, that has most: the first that isn't precious, or else the last.
     pub(super) fn drop_one(&mut self) -> Option<Arc<W>> {
-        let mut counts: HashMap<&str, usize> = HashMap::new();
-        let waiting = || self.entries.values().filter(|entry| entry.phase != Phase::InFlight);
-        for entry in waiting() {
-            let count = counts.entry(entry.work.namespace()).or_default();
-            *count = count.saturating_add(1);
-        }
-        let (most, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-        let of_most = waiting().filter(|entry| entry.work.namespace() == most);
-        let spare =
-            of_most.clone().filter(|entry| !entry.work.is_precious()).min_by_key(|of| of.place.clone());
-        let dropped = spare.or_else(|| of_most.max_by_key(|of| of.place.clone()))?;
-        let key = dropped.work.key();
+        let most = self.due.values().max_by_key(|due| due.order.len())?;
+        let is_precious = |key| self.entries.get(key).is_some_and(|entry| entry.work.is_precious());
+        let spare = most.order.iter().find(|(_, key)| !is_precious(key));
+        let (_, key) = spare.or_else(|| most.order.last())?.clone();
         self.remove(&key)
     }
 

@@ -173,6 +173,22 @@ async fn while_a_namespace_fails_one_call_at_a_time_shows_when_it_works_again() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn work_that_is_forgotten_changes_nothing_for_its_namespace() {
+    let queue = WorkQueue::new(Limits { spread: Spread::Namespace, ..Limits::default() });
+    queue.replace([call(1, "a"), call(2, "a"), call(3, "a")]);
+    queue.take().unwrap().forget();
+    assert!(!queue.is_failing("a"));
+    queue.take().unwrap().failed();
+    advance(Limits::default().retry.first).await;
+    let lease = queue.take().unwrap();
+    assert!(queue.take().is_none() && queue.is_failing("a"));
+    lease.forget();
+    let lease = queue.take().unwrap();
+    assert_eq!((queue.waiting(), queue.take().is_none()), (0, true), "it fails, and doesn't wait again");
+    lease.forget();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_queue_whose_calls_fail_waits_as_a_whole_and_a_reset_ends_that() {
     let limits = Limits { spread: Spread::Queue, ..Limits::default() };
     let queue = WorkQueue::new(limits);
