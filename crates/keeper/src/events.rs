@@ -1,52 +1,40 @@
 //! Events about paused and deleted objects.
 
 mod queue;
+pub mod record;
 mod writer;
 
 use std::{
     collections::BTreeMap,
-    hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState},
+    hash::{BuildHasher, RandomState},
     time::Duration,
 };
 
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::{core::v1::ObjectReference, events::v1::Event},
+    api::events::v1::Event,
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams, core::ApiResource};
 use serde_json::Value;
 use tenure_policy::extension::{EXTENSION_GRANTED, EXTENSION_REQUESTED, EXTENSION_USED};
-use tenure_policy::pause::{
-    INVALID_MAX_DURATION, MAX_DURATION_APPROACHING, MAX_DURATION_IGNORED, PAUSE_REVERSED, REACTIVATED,
-    REQUEUED, RETURN_REFUSED, RUN_ENDED,
-};
+use tenure_policy::pause::{REACTIVATED, REQUEUED};
 use tenure_service::call::{ApiError, call};
-use tenure_types::{keys::EVENT_QUEUE_ANNOTATION, paused::PausedRecord, projection::WholeObject};
-use tracing::error;
+use tenure_types::{keys::EVENT_QUEUE_ANNOTATION, projection::WholeObject};
 
 pub use queue::EventQueue;
+pub use record::{DELETING, EventCause, EventRecord};
 pub use writer::{EventWriter, LeftEvents};
 
-const CONTROLLER: &str = "tenure.dev/keeper";
+use record::hash;
 
-/// The action of events about what was deleted.
-pub const DELETING: &str = "Deleting";
+const CONTROLLER: &str = "tenure.dev/keeper";
 
 /// The time for writing the remaining events at the end.
 const FOR_EVENTS: Duration = Duration::from_secs(5);
 
 /// The reasons of events that are no warnings.
 const NORMAL: [&str; 5] = [REQUEUED, REACTIVATED, EXTENSION_REQUESTED, EXTENSION_GRANTED, EXTENSION_USED];
-
-/// The reasons of events that are known by their note, and not by a time: they are about an annotation.
-const BY_NOTE: [&str; 2] = [INVALID_MAX_DURATION, MAX_DURATION_IGNORED];
-
-/// The longest name of a queue that the API server accepts.
-const LONGEST_QUEUE_BYTES: usize = 253;
-
-/// The longest note that the API server accepts.
-const LONGEST_NOTE_BYTES: usize = 1024;
 
 /// The most other names that are tried for an event whose name is taken, before one that can't be guessed.
 const OTHER_NAMES: usize = 4;
@@ -56,44 +44,6 @@ const OTHER_NAMES: usize = 4;
 pub struct Events {
     client: Client,
     instance: String,
-}
-
-/// An event about an object: something that happened to it, or will, and when.
-#[derive(Clone, Debug)]
-pub struct EventRecord {
-    /// The object that the event is about.
-    pub object: ObjectReference,
-    /// The reason, as a CamelCase word.
-    pub reason: &'static str,
-    /// The action, as a CamelCase verb.
-    pub action: &'static str,
-    /// The message for people.
-    pub note: String,
-    /// The time of the action, or another time that tells it from other events of its reason.
-    pub at: Timestamp,
-    /// The cause of the action; none if it isn't known.
-    pub cause: Option<EventCause>,
-    /// The Extension that it is about, which tells it from other events of its reason and time.
-    pub request: Option<ObjectReference>,
-    /// The end of the run, of which this is a notice.
-    pub end: Option<Timestamp>,
-}
-
-/// The cause of an action.
-#[derive(Clone, Debug)]
-pub struct EventCause {
-    /// The pod; none if the action is known by its record alone.
-    pub pod: Option<ObjectReference>,
-    /// The queue of that pod.
-    pub queue: String,
-}
-
-impl EventCause {
-    /// Returns the cause that a record names. Any user may write one, with any text in place of a queue.
-    pub fn of(record: &PausedRecord) -> Option<Self> {
-        let queue = Some(&record.queue).filter(|queue| (1..=LONGEST_QUEUE_BYTES).contains(&queue.len()))?;
-        Some(Self { pod: None, queue: queue.clone() })
-    }
 }
 
 impl Events {
@@ -149,7 +99,7 @@ impl Events {
         let time = if happening.action == DELETING { now } else { now.min(happening.at) };
         Event {
             metadata: ObjectMeta {
-                name: Some(name(happening)),
+                name: Some(happening.name()),
                 namespace: Some(namespace.into()),
                 annotations: queue.map(|queue| BTreeMap::from([(EVENT_QUEUE_ANNOTATION.into(), queue)])),
                 ..ObjectMeta::default()
@@ -157,7 +107,7 @@ impl Events {
             related: related.flatten().or_else(|| happening.request.clone()),
             action: Some(happening.action.into()),
             event_time: Some(MicroTime(time)),
-            note: Some(longest_note(happening).into()),
+            note: Some(happening.longest_note().into()),
             reason: Some(happening.reason.into()),
             regarding: Some(object.clone()),
             reporting_controller: Some(CONTROLLER.into()),
@@ -182,71 +132,6 @@ fn is_same(found: &WholeObject, event: &Event) -> bool {
     text("/regarding/uid") == uid && texts.iter().all(|(path, own)| text(path) == own.as_deref())
 }
 
-impl EventRecord {
-    /// Creates an event with no known cause.
-    pub fn new(
-        object: &ObjectReference,
-        reason: &'static str,
-        action: &'static str,
-        note: String,
-        at: Timestamp,
-    ) -> Self {
-        let (object, cause, request, end) = (object.clone(), None, None, None);
-        Self { object, reason, action, note, at, cause, request, end }
-    }
-
-    /// The namespace of the event. That of a cluster-scoped object is in the default namespace.
-    fn namespace(&self) -> &str {
-        self.object.namespace.as_deref().unwrap_or("default")
-    }
-
-    /// Logs that the event won't be written.
-    fn complain(&self, why: &str) {
-        let (namespace, object) = (self.namespace(), self.object.name.as_deref().unwrap_or_default());
-        error!(%namespace, %object, reason = self.reason, error = why, "Failed to write an event");
-    }
-}
-
-/// Returns the note, cut to what the API server takes.
-pub fn longest_note(EventRecord { note, .. }: &EventRecord) -> &str {
-    note.get(..note.floor_char_boundary(LONGEST_NOTE_BYTES)).unwrap_or_default()
-}
-
-/// Returns the name of an event, which follows from what happened.
-pub fn name(happening: &EventRecord) -> String {
-    let EventRecord { object, reason, at, request, .. } = happening;
-    let of = |text: &Option<String>, length: usize| {
-        text.as_deref().unwrap_or_default().chars().take(length).collect::<String>()
-    };
-    let (name, uid) = (of(&object.name, 200), of(&object.uid, 8));
-    if let Some(request) = request {
-        // it is used once, and nothing notes when
-        let at = Some(at).filter(|_| *reason != EXTENSION_USED).map(Timestamp::to_string);
-        let of_request =
-            format!("{} {reason} {}", request.uid.as_deref().unwrap_or_default(), at.unwrap_or_default());
-        return format!("{}.{uid}{:x}x", name.trim_end_matches(['-', '.']), hash(&of_request));
-    }
-    if BY_NOTE.contains(reason) {
-        return format!("{}.{uid}{:x}o", name.trim_end_matches(['-', '.']), hash(&happening.note));
-    }
-    let kind = match *reason {
-        MAX_DURATION_APPROACHING => "a",
-        PAUSE_REVERSED => "r",
-        RUN_ENDED => "w",
-        REQUEUED | REACTIVATED => "b",
-        RETURN_REFUSED => "f",
-        _ => "",
-    };
-    format!("{}.{uid}{:x}{kind}", name.trim_end_matches(['-', '.']), at.as_millisecond())
-}
-
-/// A hash that each keeper computes alike.
-fn hash(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
@@ -260,57 +145,10 @@ mod tests {
     use parking_lot::Mutex;
     use serde_json::json;
     use tenure_policy::pause::{MAX_DURATION_EXCEEDED, PausedObject};
-    use tenure_types::paused::RequeueState;
+    use tenure_types::paused::{PausedRecord, RequeueState};
 
-    use super::*;
+    use super::{record::tests::happening, *};
     use crate::action::told_of_pause;
-
-    fn happening(object: &str, uid: &str, reason: &'static str) -> EventRecord {
-        let object = ObjectReference {
-            name: Some(object.into()),
-            uid: Some(uid.into()),
-            ..ObjectReference::default()
-        };
-        let at = Timestamp::from_millisecond(255).unwrap();
-        EventRecord {
-            object,
-            reason,
-            action: "",
-            note: String::new(),
-            at,
-            cause: None,
-            request: None,
-            end: None,
-        }
-    }
-
-    #[test]
-    fn an_events_name_follows_from_what_happened_and_is_never_too_long() {
-        let of = |object, uid, reason| name(&happening(object, uid, reason));
-        assert_eq!(of("test", "6ccd780c-baba", MAX_DURATION_EXCEEDED), "test.6ccd780cff");
-        assert_ne!(of("test", "00000000-baba", MAX_DURATION_EXCEEDED), "test.6ccd780cff");
-        assert_ne!(of("test", "6ccd780c-baba", MAX_DURATION_APPROACHING), "test.6ccd780cff");
-        assert_ne!(of("test", "6ccd780c-baba", RETURN_REFUSED), "test.6ccd780cff");
-        assert_ne!(of("test", "6ccd780c-baba", RUN_ENDED), "test.6ccd780cff");
-        let by_note = |note: &str| {
-            let happening = happening("test", "6ccd780c-baba", INVALID_MAX_DURATION);
-            name(&EventRecord { note: note.into(), ..happening })
-        };
-        assert_eq!(by_note("one"), by_note("one"));
-        assert_ne!(by_note("one"), by_note("two"));
-        let of_request = |request: &str, reason, milliseconds| {
-            let at = Timestamp::from_millisecond(milliseconds).unwrap();
-            let request = ObjectReference { uid: Some(request.into()), ..ObjectReference::default() };
-            name(&EventRecord { request: Some(request), at, ..happening("test", "6ccd780c-baba", reason) })
-        };
-        let granted = of_request("a", EXTENSION_GRANTED, 1);
-        assert_eq!(granted, of_request("a", EXTENSION_GRANTED, 1));
-        assert_ne!(granted, of_request("b", EXTENSION_GRANTED, 1), "a request of the same text");
-        assert_ne!(granted, of_request("a", EXTENSION_GRANTED, 2), "granted again");
-        assert_eq!(of_request("a", EXTENSION_USED, 1), of_request("a", EXTENSION_USED, 2));
-        let long = of(&format!("{}-rest", "x".repeat(199)), "u", MAX_DURATION_EXCEEDED);
-        assert!(long.len() < 253 && !long.contains("-."), "{long}");
-    }
 
     /// An API server that keeps events by name. Each name that is taken is taken again before it is found free, so often.
     fn server(kept: &Arc<Mutex<HashMap<String, Value>>>, taken: usize) -> Client {
@@ -392,14 +230,5 @@ mod tests {
         for queue in ["", &"x".repeat(254)] {
             assert!(EventCause::of(&record(queue)).is_none(), "{queue}");
         }
-    }
-
-    #[test]
-    fn a_note_is_cut_to_what_the_api_server_takes() {
-        let of =
-            |text: &str| longest_note(&EventRecord { note: text.into(), ..happening("", "", "") }).to_owned();
-        assert_eq!(of("short"), "short");
-        assert_eq!(of(&"x".repeat(1024)).len(), 1024);
-        assert_eq!(of(&"€".repeat(1024)), "€".repeat(341), "whole characters");
     }
 }

@@ -14,16 +14,10 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use parking_lot::Mutex;
-use tenure_policy::message::Message;
 use tenure_service::clock::ServerClock;
 
-use crate::{
-    config::Current,
-    events::{EventRecord, longest_note, name},
-    metrics::Metrics,
-};
+use crate::{config::Current, events::record::EventRecord, metrics::Metrics};
 use queue::ReceiverQueue;
 
 pub use sender::MessageSender;
@@ -88,7 +82,7 @@ impl Outgoing {
         if wanted.peek().is_none() {
             return;
         }
-        let message = Arc::new(message(event, self.clock.now()));
+        let message = Arc::new(event.message(self.clock.now()));
         if !self.told.lock().is_new(&message.id) {
             return;
         }
@@ -144,24 +138,6 @@ impl Told {
             self.known.remove(&oldest);
         }
         true
-    }
-}
-
-/// Returns the message about an event.
-fn message(event: &EventRecord, now: Timestamp) -> Message {
-    let EventRecord { object, reason, action: _, note: _, at, cause, request: _, end } = event;
-    let is_pod = |object: &ObjectReference| object.kind.as_deref() == Some("Pod");
-    let pod = cause.as_ref().and_then(|cause| cause.pod.as_ref());
-    let pod = pod.and_then(|pod| pod.name.clone().filter(|_| is_pod(pod)));
-    Message {
-        id: format!("{}/{}", object.namespace.as_deref().unwrap_or_default(), name(event)),
-        reason,
-        object: object.clone(),
-        pod,
-        queue: cause.as_ref().map(|cause| cause.queue.clone()),
-        note: longest_note(event).to_owned(),
-        time: now.min(*at),
-        deadline: *end,
     }
 }
 

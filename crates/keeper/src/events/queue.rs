@@ -220,27 +220,15 @@ impl EventQueue {
 mod tests {
     use std::collections::BTreeSet;
 
-    use jiff::Timestamp;
-    use k8s_openapi::api::core::v1::ObjectReference;
     use prometheus_client::registry::Registry;
     use serde_json::json;
     use tenure_policy::pause::PausedObject;
     use tokio::time::advance;
 
-    use super::{lines::Line, *};
+    use super::{super::record::tests::event, lines::Line, *};
 
     fn queue() -> EventQueue {
         EventQueue::new(Metrics::register(&mut Registry::default()), EventOutbox::default())
-    }
-
-    fn event(namespace: &str, name: &str) -> EventRecord {
-        let object = ObjectReference {
-            namespace: Some(namespace.into()),
-            name: Some(name.into()),
-            ..ObjectReference::default()
-        };
-        let (note, at) = (String::new(), Timestamp::UNIX_EPOCH);
-        EventRecord { object, reason: "", action: "", note, at, cause: None, request: None, end: None }
     }
 
     fn events(namespace: &str, count: usize) -> impl Iterator<Item = EventRecord> {

@@ -92,8 +92,6 @@ mod tests {
     use std::{convert::Infallible, num::NonZeroU32, sync::Arc, time::Duration};
 
     use http::{Request, Response};
-    use jiff::Timestamp;
-    use k8s_openapi::api::core::v1::ObjectReference;
     use kube::{Client, client::Body};
     use parking_lot::Mutex;
     use prometheus_client::registry::Registry;
@@ -101,7 +99,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::{api::ObjectClient, events::EventRecord, metrics::Metrics};
+    use crate::{api::ObjectClient, events::record::tests::event, metrics::Metrics};
 
     /// An API server that refuses the events of namespaces `quota-…`, doesn't answer for `hangs-…`, and notes when it took
     /// the event of another.
@@ -128,16 +126,6 @@ mod tests {
         Client::new(service, "default")
     }
 
-    fn event(namespace: &str, number: u32) -> EventRecord {
-        let object = ObjectReference {
-            namespace: Some(namespace.into()),
-            name: Some(number.to_string()),
-            ..ObjectReference::default()
-        };
-        let (note, at) = (String::new(), Timestamp::UNIX_EPOCH);
-        EventRecord { object, reason: "", action: "", note, at, cause: None, request: None, end: None }
-    }
-
     fn writer(taken: &Arc<Mutex<Vec<Instant>>>) -> EventWriter {
         let many = NonZeroU32::new(10_000).unwrap();
         EventWriter {
@@ -156,12 +144,12 @@ mod tests {
         let writer = writer(&taken);
         let queue = writer.queue.clone();
         let trouble = ["quota-a", "quota-b", "hangs-a", "hangs-b", "hangs-c"];
-        queue.extend(trouble.iter().flat_map(|name| (0..500).map(|number| event(name, number))));
+        queue.extend(trouble.iter().flat_map(|name| (0..500).map(|number| event(name, &number.to_string()))));
         let told = async {
             let mut longest = Duration::ZERO;
             for number in 0..30 {
                 let (sent, before) = (Instant::now(), taken.lock().len());
-                queue.extend([event("fine", number)]);
+                queue.extend([event("fine", &number.to_string())]);
                 while taken.lock().len() == before {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
@@ -180,12 +168,12 @@ mod tests {
         let (taken, ended) = (Arc::default(), CancellationToken::new());
         let writer = writer(&taken);
         let queue = writer.queue.clone();
-        queue.extend((0..100).map(|number| event("fine", number)));
+        queue.extend((0..100).map(|number| event("fine", &number.to_string())));
         ended.cancel();
         let begun = Instant::now();
         writer.work(&ended).await;
         assert_eq!((taken.lock().len(), begun.elapsed() < Duration::from_secs(1)), (100, true));
-        queue.extend([event("hangs-a", 0)]);
+        queue.extend([event("hangs-a", "0")]);
         writer.work(&ended).await;
         assert!(begun.elapsed() >= FOR_EVENTS);
     }

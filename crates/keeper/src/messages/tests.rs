@@ -2,11 +2,12 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use tenure_index::Settings;
 use tenure_policy::{
     config::Config,
-    message::{MessageFormat, Receiver, ReceiverUrl, SecretText},
+    message::{Message, MessageFormat, Receiver, ReceiverUrl, SecretText},
     pause::{MAX_DURATION_APPROACHING, RUN_ENDED, dry_run},
 };
 use tenure_service::{call::ApiError, leadership::Leadership};
@@ -78,17 +79,17 @@ fn counted(registry: &Registry) -> Vec<String> {
 #[test]
 fn a_message_says_what_its_event_says_and_has_the_same_id_each_time() {
     let (time, later) = ("2026-01-02T03:04:05Z", at("2026-01-02T04:00:00Z"));
-    let of = message(&event(RUN_ENDED, time), later);
+    let of = event(RUN_ENDED, time).message(later);
     assert_eq!((of.time, of.deadline, of.reason), (at(time), None, "RunEnded"));
     assert_eq!((of.pod.as_deref(), of.queue.as_deref()), (Some("train-x"), Some("research")));
-    assert_eq!(of, message(&event(RUN_ENDED, time), at("2026-02-01T00:00:00Z")), "by the next leader");
-    assert_ne!(of.id, message(&event(RUN_ENDED, "2026-01-02T03:04:06Z"), later).id);
+    assert_eq!(of, event(RUN_ENDED, time).message(at("2026-02-01T00:00:00Z")), "by the next leader");
+    assert_ne!(of.id, event(RUN_ENDED, "2026-01-02T03:04:06Z").message(later).id);
     let in_an_hour = Some(at("2026-01-02T05:00:00Z"));
-    let end = message(&EventRecord { end: in_an_hour, ..event(MAX_DURATION_APPROACHING, time) }, later);
+    let end = EventRecord { end: in_an_hour, ..event(MAX_DURATION_APPROACHING, time) }.message(later);
     assert_eq!((end.time, end.deadline), (at(time), in_an_hour));
     assert!(of.id.starts_with("team/train.6ccd780c") && of.id != end.id, "{}", of.id);
     let long = EventRecord { note: "x".repeat(5_000), ..event(RUN_ENDED, time) };
-    assert_eq!(message(&long, later).note.len(), 1024);
+    assert_eq!(long.message(later).note.len(), 1024);
 }
 
 #[tokio::test]
@@ -171,7 +172,7 @@ fn receiver(url: ReceiverUrl) -> Receiver {
 }
 
 fn sent() -> Message {
-    message(&event(RUN_ENDED, "2026-01-02T03:04:05Z"), at("2026-01-02T04:00:00Z"))
+    event(RUN_ENDED, "2026-01-02T03:04:05Z").message(at("2026-01-02T04:00:00Z"))
 }
 
 fn path(directory: &Path, file: &str) -> String {

@@ -14,7 +14,7 @@ use tenure_policy::pause::PAUSE_REVERSED;
 use tenure_service::call::ApiError;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::{DELETING, EventQueue, EventRecord, name};
+use super::super::{DELETING, EventQueue, EventRecord};
 use crate::api::ObjectClient;
 
 /// The time for which these events are written after the lead was lost.
@@ -121,7 +121,7 @@ fn deleted_by(event: &EventRecord) -> &ObjectReference {
 }
 
 fn key(event: &EventRecord) -> (String, String) {
-    (event.namespace().to_owned(), name(event))
+    (event.namespace().to_owned(), event.name())
 }
 
 #[cfg(test)]

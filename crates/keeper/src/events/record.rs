@@ -1,0 +1,212 @@
+//! The record of an act, from which its event and its message follow.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use tenure_policy::{
+    extension::EXTENSION_USED,
+    message::Message,
+    pause::{
+        INVALID_MAX_DURATION, MAX_DURATION_APPROACHING, MAX_DURATION_IGNORED, PAUSE_REVERSED, REACTIVATED,
+        REQUEUED, RETURN_REFUSED, RUN_ENDED,
+    },
+};
+use tenure_types::paused::PausedRecord;
+use tracing::error;
+
+/// The action of events about what was deleted.
+pub const DELETING: &str = "Deleting";
+
+/// The reasons of events that are known by their note, and not by a time: they are about an annotation.
+const BY_NOTE: [&str; 2] = [INVALID_MAX_DURATION, MAX_DURATION_IGNORED];
+
+/// The longest name of a queue that the API server accepts.
+const LONGEST_QUEUE_BYTES: usize = 253;
+
+/// The longest note that the API server accepts.
+const LONGEST_NOTE_BYTES: usize = 1024;
+
+/// An event about an object: something that happened to it, or will, and when.
+#[derive(Clone, Debug)]
+pub struct EventRecord {
+    /// The object that the event is about.
+    pub object: ObjectReference,
+    /// The reason, as a CamelCase word.
+    pub reason: &'static str,
+    /// The action, as a CamelCase verb.
+    pub action: &'static str,
+    /// The message for people.
+    pub note: String,
+    /// The time of the action, or another time that tells it from other events of its reason.
+    pub at: Timestamp,
+    /// The cause of the action; none if it isn't known.
+    pub cause: Option<EventCause>,
+    /// The Extension that it is about, which tells it from other events of its reason and time.
+    pub request: Option<ObjectReference>,
+    /// The end of the run, of which this is a notice.
+    pub end: Option<Timestamp>,
+}
+
+/// The cause of an action.
+#[derive(Clone, Debug)]
+pub struct EventCause {
+    /// The pod; none if the action is known by its record alone.
+    pub pod: Option<ObjectReference>,
+    /// The queue of that pod.
+    pub queue: String,
+}
+
+impl EventCause {
+    /// Returns the cause that a record names. Any user may write one, with any text in place of a queue.
+    pub fn of(record: &PausedRecord) -> Option<Self> {
+        let queue = Some(&record.queue).filter(|queue| (1..=LONGEST_QUEUE_BYTES).contains(&queue.len()))?;
+        Some(Self { pod: None, queue: queue.clone() })
+    }
+}
+
+impl EventRecord {
+    /// Creates an event with no known cause.
+    pub fn new(
+        object: &ObjectReference,
+        reason: &'static str,
+        action: &'static str,
+        note: String,
+        at: Timestamp,
+    ) -> Self {
+        let (object, cause, request, end) = (object.clone(), None, None, None);
+        Self { object, reason, action, note, at, cause, request, end }
+    }
+
+    /// The namespace of the event. That of a cluster-scoped object is in the default namespace.
+    pub fn namespace(&self) -> &str {
+        self.object.namespace.as_deref().unwrap_or("default")
+    }
+
+    /// The name of the event, which follows from what happened.
+    pub fn name(&self) -> String {
+        let Self { object, reason, at, request, .. } = self;
+        let of = |text: &Option<String>, length: usize| {
+            text.as_deref().unwrap_or_default().chars().take(length).collect::<String>()
+        };
+        let (name, uid) = (of(&object.name, 200), of(&object.uid, 8));
+        let name = format!("{}.{uid}", name.trim_end_matches(['-', '.']));
+        if let Some(request) = request {
+            // it is used once, and nothing notes when
+            let at = Some(at).filter(|_| *reason != EXTENSION_USED).map(Timestamp::to_string);
+            let of_request =
+                format!("{} {reason} {}", request.uid.as_deref().unwrap_or_default(), at.unwrap_or_default());
+            return format!("{name}{:x}x", hash(&of_request));
+        }
+        if BY_NOTE.contains(reason) {
+            return format!("{name}{:x}o", hash(&self.note));
+        }
+        let kind = match *reason {
+            MAX_DURATION_APPROACHING => "a",
+            PAUSE_REVERSED => "r",
+            RUN_ENDED => "w",
+            REQUEUED | REACTIVATED => "b",
+            RETURN_REFUSED => "f",
+            _ => "",
+        };
+        format!("{name}{:x}{kind}", at.as_millisecond())
+    }
+
+    /// The note, cut to what the API server takes.
+    pub fn longest_note(&self) -> &str {
+        self.note.get(..self.note.floor_char_boundary(LONGEST_NOTE_BYTES)).unwrap_or_default()
+    }
+
+    /// Returns the message about the same act.
+    pub fn message(&self, now: Timestamp) -> Message {
+        let Self { object, reason, action: _, note: _, at, cause, request: _, end } = self;
+        let is_pod = |object: &ObjectReference| object.kind.as_deref() == Some("Pod");
+        let pod = cause.as_ref().and_then(|cause| cause.pod.as_ref());
+        let pod = pod.and_then(|pod| pod.name.clone().filter(|_| is_pod(pod)));
+        Message {
+            id: format!("{}/{}", object.namespace.as_deref().unwrap_or_default(), self.name()),
+            reason,
+            object: object.clone(),
+            pod,
+            queue: cause.as_ref().map(|cause| cause.queue.clone()),
+            note: self.longest_note().to_owned(),
+            time: now.min(*at),
+            deadline: *end,
+        }
+    }
+
+    /// Logs that the event won't be written.
+    pub fn complain(&self, why: &str) {
+        let (namespace, object) = (self.namespace(), self.object.name.as_deref().unwrap_or_default());
+        error!(%namespace, %object, reason = self.reason, error = why, "Failed to write an event");
+    }
+}
+
+/// A hash that each keeper computes alike.
+pub fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use tenure_policy::{extension::EXTENSION_GRANTED, pause::MAX_DURATION_EXCEEDED};
+
+    use super::*;
+
+    /// An event on the object of this name.
+    pub fn event(namespace: &str, name: &str) -> EventRecord {
+        let object = ObjectReference {
+            namespace: Some(namespace.into()),
+            name: Some(name.into()),
+            ..ObjectReference::default()
+        };
+        let (note, at) = (String::new(), Timestamp::UNIX_EPOCH);
+        EventRecord { object, reason: "", action: "", note, at, cause: None, request: None, end: None }
+    }
+
+    pub fn happening(object: &str, uid: &str, reason: &'static str) -> EventRecord {
+        let at = Timestamp::from_millisecond(255).unwrap();
+        let mut happening = EventRecord { reason, at, ..event("default", object) };
+        happening.object.uid = Some(uid.into());
+        happening
+    }
+
+    #[test]
+    fn an_events_name_follows_from_what_happened_and_is_never_too_long() {
+        let of = |object, uid, reason| happening(object, uid, reason).name();
+        assert_eq!(of("test", "6ccd780c-baba", MAX_DURATION_EXCEEDED), "test.6ccd780cff");
+        assert_ne!(of("test", "00000000-baba", MAX_DURATION_EXCEEDED), "test.6ccd780cff");
+        assert_ne!(of("test", "6ccd780c-baba", MAX_DURATION_APPROACHING), "test.6ccd780cff");
+        assert_ne!(of("test", "6ccd780c-baba", RETURN_REFUSED), "test.6ccd780cff");
+        assert_ne!(of("test", "6ccd780c-baba", RUN_ENDED), "test.6ccd780cff");
+        let by_note = |note: &str| {
+            let happening = happening("test", "6ccd780c-baba", INVALID_MAX_DURATION);
+            EventRecord { note: note.into(), ..happening }.name()
+        };
+        assert_eq!(by_note("one"), by_note("one"));
+        assert_ne!(by_note("one"), by_note("two"));
+        let of_request = |request: &str, reason, milliseconds| {
+            let at = Timestamp::from_millisecond(milliseconds).unwrap();
+            let request = ObjectReference { uid: Some(request.into()), ..ObjectReference::default() };
+            EventRecord { request: Some(request), at, ..happening("test", "6ccd780c-baba", reason) }.name()
+        };
+        let granted = of_request("a", EXTENSION_GRANTED, 1);
+        assert_eq!(granted, of_request("a", EXTENSION_GRANTED, 1));
+        assert_ne!(granted, of_request("b", EXTENSION_GRANTED, 1), "a request of the same text");
+        assert_ne!(granted, of_request("a", EXTENSION_GRANTED, 2), "granted again");
+        assert_eq!(of_request("a", EXTENSION_USED, 1), of_request("a", EXTENSION_USED, 2));
+        let long = of(&format!("{}-rest", "x".repeat(199)), "u", MAX_DURATION_EXCEEDED);
+        assert!(long.len() < 253 && !long.contains("-."), "{long}");
+    }
+
+    #[test]
+    fn a_note_is_cut_to_what_the_api_server_takes() {
+        let of =
+            |text: &str| EventRecord { note: text.into(), ..happening("", "", "") }.longest_note().to_owned();
+        assert_eq!(of("short"), "short");
+        assert_eq!(of(&"x".repeat(1024)).len(), 1024);
+        assert_eq!(of(&"€".repeat(1024)), "€".repeat(341), "whole characters");
+    }
+}
