@@ -135,7 +135,7 @@ impl<W: Work> State<W> {
             return;
         };
         (known.work, known.is_wanted) = (work, true);
-        known.is_renewed |= renews;
+        known.is_renewed |= renews && known.phase == Phase::InFlight;
         let is_over = renews && known.is_awaited && matches!(known.phase, Phase::Waits(_));
         let phase = if is_over { Phase::Due } else { known.phase };
         let place = match (&known.place, first) {

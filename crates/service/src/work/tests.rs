@@ -216,6 +216,7 @@ async fn a_full_queue_drops_the_oldest_of_the_namespace_that_has_most_and_precio
 #[tokio::test(start_paused = true)]
 async fn work_that_is_added_again_while_it_is_in_flight_is_due_once_more() {
     let queue = queue([call(1, "a")]);
+    queue.push(call(1, "a"));
     let lease = queue.take().unwrap();
     queue.push(Call { rank: 7, ..call(1, "a") });
     assert!(queue.take().is_none(), "one call at a time for one key");
