@@ -278,7 +278,7 @@ fn due(attempts: u8) -> DueBatch {
 /// Acts; returns the events, first those from before the act.
 async fn events(pauser: &Pauser, group: &DueBatch) -> Vec<EventRecord> {
     let done = pauser.act(group).await.unwrap_or_else(|failure| panic!("{failure}"));
-    let before = std::iter::from_fn(|| pauser.events.take()).map(|(waiting, _)| waiting.event);
+    let before = std::iter::from_fn(|| pauser.events.written());
     before.chain(done.events).collect()
 }
 
@@ -405,12 +405,11 @@ async fn the_events_of_a_deletion_are_tried_before_it_since_nothing_is_left_to_n
     let group = due(0);
     let told = async {
         for _ in 0..2 {
-            while pauser.events.is_empty() {
-                pauser.events.changed().await;
+            while pauser.events.work.waiting() == 0 {
+                pauser.events.work.changed().await;
             }
             assert_eq!(server.changes(), [""; 0]);
-            let (waiting, _slot) = pauser.events.take().unwrap();
-            pauser.events.settle(waiting, &Ok(()));
+            assert!(pauser.events.written().is_some());
         }
     };
     let (done, ()) = tokio::join!(pauser.act(&group), told);
@@ -425,7 +424,7 @@ async fn a_deletion_that_the_api_server_refuses_is_not_told() {
     server.merge(POD, &json!({"metadata": {"ownerReferences": null}}));
     server.refuse(Method::DELETE, POD, 403);
     assert!(pauser.act(&due(0)).await.is_err());
-    assert!(pauser.events.is_empty());
+    assert_eq!(pauser.events.work.waiting(), 0);
 }
 
 const POD_CHANGED: &str = "put off: the pod has changed since it was judged";

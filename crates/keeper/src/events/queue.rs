@@ -1,29 +1,33 @@
 //! Events that wait to be written. Namespaces take turns, so that one whose events fail holds up no other.
 
-mod lines;
-
-use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use parking_lot::Mutex;
-use tenure_service::call::ApiError;
+use tenure_service::{
+    call::ApiError,
+    log::with_causes,
+    work::{Lease, Limits, Spread, Work, WorkQueue},
+};
+use tenure_types::wait::Wait;
 use tokio::{
-    sync::{Notify, oneshot},
+    sync::oneshot,
     time::{Instant, timeout},
 };
 
-use super::{DELETING, EventRecord};
+use super::record::{DELETING, EventRecord};
 use crate::{
     messages::Messages,
     metrics::{EventResult, Metrics},
     recent::EventOutbox,
-    slots::{FairSlots, TakenSlot},
 };
-use lines::Lines;
 
 /// The most events that wait. Ten thousand workloads that end at once have two events each, and these are written
 /// meanwhile.
 const CAPACITY: usize = 20_000;
+
+/// The waits after failures. One event at a time shows when they can be written again.
+const RETRY: Wait = Wait { first: Duration::from_millis(100), last: Duration::from_secs(5) };
 
 /// The time for which an event is tried again while the API server doesn't decide.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -39,15 +43,15 @@ const LONGEST_FIRST_TRY: Duration = Duration::from_secs(2);
 /// namespaces, one by one.
 const MOST_IN_VAIN: u32 = 8;
 
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-const LAST_WAIT: Duration = Duration::from_secs(5);
+/// The rank of events that are not told first.
+const IN_TURN: u64 = u64::MAX;
 
 /// Events that wait to be written. Clones share them.
 #[derive(Clone, Debug)]
 pub struct EventQueue {
-    lines: Arc<Mutex<Lines>>,
-    changed: Arc<Notify>,
-    slots: FairSlots,
+    /// The events, each once.
+    pub work: WorkQueue<QueuedEvent>,
+    outcomes: Arc<Mutex<Outcomes>>,
     metrics: Metrics,
     /// The pauses whose events may be missing.
     outbox: EventOutbox,
@@ -55,30 +59,58 @@ pub struct EventQueue {
     messages: Option<Messages>,
 }
 
-/// An event that waits.
+/// An event that waits or is being written.
 #[derive(Debug)]
-pub struct WaitingEvent {
-    pub event: EventRecord,
+pub struct QueuedEvent {
+    pub record: EventRecord,
+    name: String,
+    /// Among events that are told first the latest is the least.
+    rank: u64,
     /// Dropped after the first try.
-    untried: Option<oneshot::Sender<Infallible>>,
-    /// The time of the first try.
-    since: Option<Instant>,
+    untried: Mutex<Option<oneshot::Sender<Infallible>>>,
 }
 
-/// The consequence of a try.
-#[derive(Debug)]
-pub enum Settled {
-    Written,
-    /// It will be tried again.
-    Again,
-    /// It won't be written.
-    GivenUp(Box<EventRecord>),
+impl Work for QueuedEvent {
+    /// The namespace and the name.
+    type Key = (String, String);
+    type Rank = u64;
+
+    fn key(&self) -> Self::Key {
+        (self.namespace().to_owned(), self.name.clone())
+    }
+
+    fn namespace(&self) -> &str {
+        self.record.namespace()
+    }
+
+    fn rank(&self) -> u64 {
+        self.rank
+    }
+
+    /// True for an event that nothing follows from when it is lost.
+    fn is_precious(&self) -> bool {
+        self.record.action == DELETING || self.rank < IN_TURN
+    }
+}
+
+/// What the calls of late have shown.
+#[derive(Debug, Default)]
+struct Outcomes {
+    /// The number of events that were told first.
+    first: u64,
+    /// The waits for events that were in vain since an event was written.
+    in_vain: u32,
+    /// The namespaces in which the last wait was in vain, and when.
+    silent: HashMap<String, Instant>,
+    /// The namespaces that refuse all events, and since when.
+    refusing: HashMap<String, Instant>,
 }
 
 impl EventQueue {
     pub fn new(metrics: Metrics, outbox: EventOutbox) -> Self {
-        let (lines, changed, slots) = (Arc::default(), Arc::default(), FairSlots::default());
-        Self { lines, changed, slots, metrics, outbox, messages: None }
+        let (retry, spread, capacity) = (RETRY, Spread::Namespace, CAPACITY);
+        let work = WorkQueue::new(Limits { retry, spread, capacity, ..Limits::default() });
+        Self { work, outcomes: Arc::default(), metrics, outbox, messages: None }
     }
 
     /// Has messages sent about all events.
@@ -116,116 +148,153 @@ impl EventQueue {
             if self.is_worth_a_wait(event.namespace()) {
                 awaited.push(tried);
             }
-            self.insert(WaitingEvent { event, untried: Some(untried), since: None }, VecDeque::push_front);
+            let mut outcomes = self.outcomes.lock();
+            outcomes.first = outcomes.first.saturating_add(1);
+            let rank = IN_TURN.saturating_sub(outcomes.first);
+            drop(outcomes);
+            let event = QueuedEvent { rank, untried: Mutex::new(Some(untried)), ..queued(event) };
+            // one that was tried before would come last
+            self.work.remove(&event.key());
+            self.insert(event);
         }
         if timeout(LONGEST_FIRST_TRY, join_all(awaited)).await.is_err() {
-            let mut lines = self.lines.lock();
-            lines.in_vain = lines.in_vain.saturating_add(1);
+            let mut outcomes = self.outcomes.lock();
+            outcomes.in_vain = outcomes.in_vain.saturating_add(1);
             let now = Instant::now();
-            lines.silent.retain(|_, since| now.duration_since(*since) < PATIENCE);
-            lines.silent.extend(namespaces.into_iter().map(|namespace| (namespace, now)));
+            outcomes.silent.retain(|_, since| now.duration_since(*since) < PATIENCE);
+            outcomes.silent.extend(namespaces.into_iter().map(|namespace| (namespace, now)));
         }
     }
 
     /// True if the next event of a namespace can be expected to be written at once.
     fn is_worth_a_wait(&self, namespace: &str) -> bool {
-        let lines = self.lines.lock();
-        let fails = lines.by_namespace.get(namespace).is_some_and(|line| line.failures > 0);
-        let is_silent = lines.silent.get(namespace).is_some_and(|since| since.elapsed() < PATIENCE);
-        !fails && !is_silent && lines.in_vain < MOST_IN_VAIN
+        let outcomes = self.outcomes.lock();
+        let is_silent = outcomes.silent.get(namespace).is_some_and(|since| since.elapsed() < PATIENCE);
+        !self.work.is_failing(namespace) && !is_silent && outcomes.in_vain < MOST_IN_VAIN
     }
 
+    /// Adds an event, unless the same waits or is being written.
     fn push(&self, event: EventRecord) {
-        self.insert(WaitingEvent { event, untried: None, since: None }, VecDeque::push_back);
+        let event = queued(event);
+        if self.work.get(&event.key()).is_none() {
+            self.insert(event);
+        }
     }
 
-    fn insert(&self, waiting: WaitingEvent, place: fn(&mut VecDeque<WaitingEvent>, WaitingEvent)) {
-        let mut lines = self.lines.lock();
-        place(&mut lines.line(&waiting.event).waiting, waiting);
-        lines.waiting = lines.waiting.saturating_add(1);
-        let dropped = if lines.waiting > CAPACITY { lines.drop_one() } else { None };
-        self.metrics.waiting_events(lines.waiting);
-        drop(lines);
-        self.changed.notify_one();
+    fn insert(&self, event: QueuedEvent) {
+        let dropped = self.work.push(event);
+        self.count();
         if let Some(event) = dropped {
             self.metrics.event(EventResult::Dropped);
-            event.complain("too many events wait");
+            event.record.complain("too many events wait");
             // of a deletion nothing is left to repair it by
-            if event.action != DELETING {
-                self.outbox.not_told(event.object.uid.as_deref().unwrap_or_default());
+            if event.record.action != DELETING {
+                self.not_told(&event.record);
             }
         }
+    }
+
+    fn not_told(&self, event: &EventRecord) {
+        self.outbox.not_told(event.object.uid.as_deref().unwrap_or_default());
     }
 
     /// True while less than half of the queue is in use.
     pub fn has_room(&self) -> bool {
-        self.lines.lock().waiting < CAPACITY / 2
+        self.work.waiting() < CAPACITY / 2
     }
 
     /// Takes all events out, and returns them.
     pub fn clear(&self) -> Vec<EventRecord> {
-        let lines = std::mem::take(&mut *self.lines.lock());
-        self.metrics.waiting_events(0);
-        let waiting = lines.by_namespace.into_values().flat_map(|line| line.waiting);
-        waiting.map(|waiting| waiting.event).collect()
+        let waiting = self.work.clear();
+        *self.outcomes.lock() = Outcomes::default();
+        self.count();
+        waiting.iter().map(|event| event.record.clone()).collect()
     }
 
-    /// True if no event waits.
-    pub fn is_empty(&self) -> bool {
-        self.lines.lock().waiting == 0
+    /// Shows how many events wait.
+    pub fn count(&self) {
+        self.metrics.waiting_events(self.work.waiting());
     }
 
-    /// Takes the next event that may be tried, with a slot for it.
-    pub fn take(&self) -> Option<(WaitingEvent, TakenSlot)> {
-        let taken = self.lines.lock().take(Instant::now(), |namespace| self.slots.take(namespace));
-        self.metrics.waiting_events(self.lines.lock().waiting);
-        taken
-    }
-
-    /// Returns when [`take`](Self::take) may return another event: after a change, or at the end of a backoff.
-    pub async fn changed(&self) {
-        let next = self.lines.lock().next_try();
-        let retry = async {
-            match next {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
+    /// Ends a try.
+    pub fn tried(&self, lease: Lease<QueuedEvent>, result: &Result<(), ApiError>) {
+        lease.work.untried.lock().take();
+        let event = Arc::clone(&lease.work);
+        match result {
+            // it has been written before
+            Ok(()) | Err(ApiError::Stale(_)) => {
+                self.note_written(&lease);
+                lease.done();
+                self.metrics.event(EventResult::Written);
             }
-        };
-        tokio::select! {
-            () = self.changed.notified() => {}
-            () = self.slots.changed() => {}
-            () = retry => {}
+            Err(error) if self.is_left(error, &lease) => {
+                lease.trouble();
+                lease.failed();
+            }
+            Err(error) => {
+                lease.forget();
+                let result = if error.is_refusal() { EventResult::Refused } else { EventResult::Failed };
+                self.metrics.event(result);
+                // what the API server has decided isn't asked again
+                if error.is_open() {
+                    self.not_told(&event.record);
+                }
+                event.record.complain(&with_causes(error));
+            }
+        }
+        self.count();
+    }
+
+    fn note_written(&self, lease: &Lease<QueuedEvent>) {
+        let (mut outcomes, namespace) = (self.outcomes.lock(), lease.work.namespace());
+        outcomes.in_vain = 0;
+        outcomes.refusing.remove(namespace);
+        if lease.since.elapsed() < LONGEST_FIRST_TRY {
+            outcomes.silent.remove(namespace);
         }
     }
 
-    /// Takes back an event that was tried.
-    pub fn settle(&self, waiting: WaitingEvent, result: &Result<(), ApiError>) -> Settled {
-        let mut lines = self.lines.lock();
-        let settled = lines.settle(waiting, result, Instant::now());
-        self.metrics.waiting_events(lines.waiting);
-        drop(lines);
-        match (&settled, result) {
-            (Settled::Written, _) => self.metrics.event(EventResult::Written),
-            (Settled::Again, _) => {}
-            (Settled::GivenUp(_), Err(error)) if error.is_refusal() => {
-                self.metrics.event(EventResult::Refused);
-            }
-            (Settled::GivenUp(_), _) => self.metrics.event(EventResult::Failed),
+    /// True if an event that failed is tried again.
+    fn is_left(&self, error: &ApiError, lease: &Lease<QueuedEvent>) -> bool {
+        let (mut outcomes, namespace) = (self.outcomes.lock(), lease.work.namespace());
+        if !matches!(error, ApiError::Forbidden(_)) {
+            outcomes.refusing.remove(namespace);
+            // the event of a deletion that a lost lead has stopped is kept until this keeper leads again
+            let is_open = error.is_open() && lease.since.elapsed() < PATIENCE;
+            return is_open || matches!(error, ApiError::NotLeading);
         }
-        settled
+        outcomes.refusing.retain(|namespace, _| self.work.is_failing(namespace));
+        let since = outcomes.refusing.entry(namespace.to_owned()).or_insert_with(Instant::now);
+        since.elapsed() < REFUSAL_PATIENCE
     }
+}
+
+#[cfg(test)]
+impl EventQueue {
+    /// Returns the next event, as if it was written.
+    pub fn written(&self) -> Option<EventRecord> {
+        let lease = self.work.take()?;
+        let record = lease.work.record.clone();
+        self.tried(lease, &Ok(()));
+        Some(record)
+    }
+}
+
+fn queued(record: EventRecord) -> QueuedEvent {
+    QueuedEvent { name: record.name(), record, rank: IN_TURN, untried: Mutex::default() }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
+    use futures::FutureExt;
     use prometheus_client::registry::Registry;
     use serde_json::json;
     use tenure_policy::pause::PausedObject;
     use tokio::time::advance;
 
-    use super::{super::record::tests::event, lines::Line, *};
+    use super::{super::record::tests::event, *};
 
     fn queue() -> EventQueue {
         EventQueue::new(Metrics::register(&mut Registry::default()), EventOutbox::default())
@@ -235,69 +304,74 @@ mod tests {
         (0..count).map(move |number| event(namespace, &number.to_string()))
     }
 
-    fn take_all(queue: &EventQueue) -> Vec<(WaitingEvent, TakenSlot)> {
-        std::iter::from_fn(|| queue.take()).collect()
-    }
-
-    fn namespaces(taken: &[(WaitingEvent, TakenSlot)]) -> Vec<&str> {
-        taken.iter().map(|(waiting, _)| waiting.event.namespace()).collect()
-    }
-
     fn forbidden() -> Result<(), ApiError> {
         Err(ApiError::Forbidden("exceeded quota".into()))
     }
 
-    /// Tries what may be tried now, with this result; returns how many are given up.
+    fn is_empty(queue: &EventQueue) -> bool {
+        queue.work.waiting() == 0
+    }
+
+    /// Outcomes what may be tried now, with this result; returns how many are given up.
     fn try_all(queue: &EventQueue, result: impl Fn(&str) -> Result<(), ApiError>) -> usize {
-        let settle = |(waiting, _): (WaitingEvent, TakenSlot)| {
-            let result = result(waiting.event.namespace());
-            matches!(queue.settle(waiting, &result), Settled::GivenUp(_))
+        let leases: Vec<_> = std::iter::from_fn(|| queue.work.take()).collect();
+        let is_given_up = |lease: Lease<QueuedEvent>| {
+            let (key, result) = (lease.work.key(), result(lease.work.namespace()));
+            queue.tried(lease, &result);
+            result.is_err() && queue.work.get(&key).is_none()
         };
-        take_all(queue).into_iter().map(settle).filter(|given_up| *given_up).count()
+        leases.into_iter().map(is_given_up).filter(|is_given_up| *is_given_up).count()
+    }
+
+    /// The names of the objects, by the order of their events.
+    fn in_order(queue: &EventQueue) -> Vec<String> {
+        std::iter::from_fn(|| queue.written()?.object.name).collect()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn namespaces_take_turns() {
+    async fn an_event_that_exists_already_is_written_and_one_that_waits_is_not_added_again() {
         let queue = queue();
-        queue.extend(events("a", 100).chain(events("b", 2)).chain(events("c", 1)));
-        assert_eq!(namespaces(&take_all(&queue))[..6], ["a", "b", "c", "a", "b", "a"]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_event_that_exists_already_is_written() {
-        let queue = queue();
+        queue.extend(events("a", 1).chain(events("a", 1)));
+        assert_eq!(queue.work.waiting(), 1);
+        assert_eq!(try_all(&queue, |_| Err(ApiError::Stale("exists".into()))), 1, "it is done");
+        assert!(is_empty(&queue));
+        queue.extend(events("a", 2));
+        queue.tell_first(vec![event("a", "1")]).now_or_never();
+        queue.extend(events("a", 2));
+        assert_eq!(in_order(&queue), ["1", "0"], "once, and still first");
         queue.extend(events("a", 1));
-        assert_eq!(try_all(&queue, |_| Err(ApiError::Stale(String::new()))), 0);
-        assert!(queue.is_empty() && queue.lines.lock().by_namespace.is_empty());
+        try_all(&queue, |_| Err(ApiError::Timeout));
+        queue.extend(events("a", 3));
+        queue.tell_first(vec![event("a", "0")]).await;
+        advance(RETRY.last).await;
+        assert_eq!(in_order(&queue), ["0", "1", "2"], "first, though it was tried");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_events_fail_one_at_a_time_is_tried_until_one_is_written() {
+    async fn where_events_fail_one_at_a_time_is_tried_after_waits_that_grow_to_a_bound() {
         let queue = queue();
         queue.extend(events("a", 100));
         try_all(&queue, |_| Err(ApiError::Timeout));
-        assert!(take_all(&queue).is_empty(), "waits");
-        advance(LAST_WAIT).await;
-        let mut probes = take_all(&queue);
-        assert_eq!(probes.len(), 1);
-        let (waiting, slot) = probes.remove(0);
-        drop(slot);
-        assert!(matches!(queue.settle(waiting, &Ok(())), Settled::Written));
-        assert!(take_all(&queue).len() > 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_waits_between_tries_grow_to_a_bound() {
-        let queue = queue();
-        queue.extend(events("a", 1));
         let mut waits = Vec::new();
         for _ in 0..8 {
-            assert_eq!(try_all(&queue, |_| Err(ApiError::Timeout)), 0);
-            let next = queue.lines.lock().next_try().unwrap();
-            waits.push(next.duration_since(Instant::now()));
-            tokio::time::sleep_until(next).await;
+            let begun = Instant::now();
+            assert!(queue.work.take().is_none());
+            queue.work.changed().await;
+            let lease = loop {
+                match queue.work.take() {
+                    Some(lease) => break lease,
+                    None => queue.work.changed().await,
+                }
+            };
+            assert!(queue.work.take().is_none(), "one at a time");
+            waits.push(begun.elapsed());
+            queue.tried(lease, &Err(ApiError::Timeout));
         }
-        assert!(waits.is_sorted() && waits[0] == FIRST_WAIT && waits[7] == LAST_WAIT, "{waits:?}");
+        let of = |longest: Duration| longest / 2..=longest + Duration::from_millis(1);
+        assert!(of(RETRY.first).contains(&waits[0]) && of(RETRY.last).contains(&waits[7]), "{waits:?}");
+        advance(RETRY.last).await;
+        assert!(queue.written().is_some());
+        assert!(queue.work.take().is_some() && queue.work.take().is_some());
     }
 
     #[tokio::test(start_paused = true)]
@@ -306,7 +380,7 @@ mod tests {
         queue.extend(events("refused", 1_000));
         let begun = Instant::now();
         let (mut given_up, mut others) = (0, BTreeSet::new());
-        while !queue.is_empty() {
+        while !is_empty(&queue) {
             let name = begun.elapsed().as_secs().to_string();
             queue.push(event("fine", &name));
             given_up += try_all(&queue, |namespace| if namespace == "fine" { Ok(()) } else { forbidden() });
@@ -323,12 +397,12 @@ mod tests {
         let queue = queue();
         queue.extend(events("a", 20));
         let begun = Instant::now();
-        while !queue.is_empty() {
+        while !is_empty(&queue) {
             let is_over = begun.elapsed() >= REFUSAL_PATIENCE / 2;
             assert_eq!(try_all(&queue, |_| if is_over { Ok(()) } else { forbidden() }), 0);
-            advance(FIRST_WAIT).await;
+            advance(RETRY.first).await;
         }
-        assert!(begun.elapsed() < REFUSAL_PATIENCE + LAST_WAIT);
+        assert!(begun.elapsed() < REFUSAL_PATIENCE + RETRY.last);
     }
 
     #[tokio::test(start_paused = true)]
@@ -337,9 +411,24 @@ mod tests {
         queue.extend(events("a", 1));
         let begun = Instant::now();
         while try_all(&queue, |_| Err(ApiError::Timeout)) == 0 {
-            advance(LAST_WAIT).await;
+            advance(RETRY.last).await;
         }
-        assert!((PATIENCE..PATIENCE * 2).contains(&begun.elapsed()) && queue.is_empty());
+        assert!((PATIENCE..PATIENCE * 2).contains(&begun.elapsed()) && is_empty(&queue));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_does_not_make_a_refusal_final() {
+        let queue = queue();
+        queue.extend(events("a", 500));
+        let begun = Instant::now();
+        while begun.elapsed() < REFUSAL_PATIENCE * 2 {
+            try_all(&queue, |_| Err(ApiError::Timeout));
+            advance(RETRY.last).await;
+        }
+        let left = queue.work.waiting();
+        // an API server that has just started
+        assert_eq!(try_all(&queue, |_| forbidden()), 0);
+        assert_eq!(queue.work.waiting(), left);
     }
 
     /// Tells an event first, with a result of its try after so long; returns for how long that was waited for.
@@ -352,9 +441,9 @@ mod tests {
         let begun = Instant::now();
         let write = async {
             tokio::task::yield_now().await;
-            let (waiting, slot) = queue.take().unwrap();
-            slot.watch(tokio::time::sleep(after)).await;
-            queue.settle(waiting, &result);
+            let lease = queue.work.take().unwrap();
+            lease.watch(tokio::time::sleep(after)).await;
+            queue.tried(lease, &result);
         };
         let tell = async {
             queue.tell_first(vec![event(namespace, "first")]).await;
@@ -368,7 +457,7 @@ mod tests {
         let queue = queue();
         queue.extend(events("a", 100));
         let waited = told_first(&queue, "a", Duration::from_millis(30), Ok(())).await;
-        assert_eq!((waited, queue.lines.lock().waiting), (Duration::from_millis(30), 100));
+        assert_eq!((waited, queue.work.waiting()), (Duration::from_millis(30), 100));
     }
 
     #[tokio::test(start_paused = true)]
@@ -393,10 +482,8 @@ mod tests {
             queue.tell_first(vec![event(&format!("hangs-{number}"), "first")]).await;
         }
         assert_eq!(begun.elapsed(), LONGEST_FIRST_TRY * MOST_IN_VAIN);
-        let (waiting, slot) = queue.take().unwrap();
-        drop(slot);
-        queue.settle(waiting, &Ok(()));
-        assert_eq!(queue.lines.lock().in_vain, 0);
+        assert!(queue.written().is_some());
+        assert_eq!(queue.outcomes.lock().in_vain, 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -404,10 +491,12 @@ mod tests {
         let queue = queue();
         queue.extend(events("few", 10));
         queue.extend(events("many", 2 * CAPACITY));
-        let lines = queue.lines.lock();
-        assert_eq!((lines.waiting, lines.by_namespace["few"].waiting.len()), (CAPACITY, 10));
-        let last = lines.by_namespace["many"].waiting.back().and_then(|last| last.event.object.name.clone());
-        assert_eq!(last, Some((2 * CAPACITY - 1).to_string()));
+        let left = queue.clear();
+        let many = left.iter().filter(|event| event.namespace() == "many");
+        let numbers = many.map(|event| event.object.name.as_ref().unwrap().parse::<usize>().unwrap());
+        let numbers: BTreeSet<_> = numbers.collect();
+        assert_eq!(left.len(), CAPACITY);
+        assert!(numbers.into_iter().eq(CAPACITY + 10..2 * CAPACITY));
     }
 
     #[tokio::test(start_paused = true)]
@@ -436,19 +525,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_too_many_events_that_of_a_deletion_is_dropped_last() {
         let queue = queue();
-        let names = |line: &Line| {
-            let name = |waiting: &WaitingEvent| waiting.event.object.name.clone().unwrap();
-            line.waiting.iter().map(name).collect::<Vec<_>>()
-        };
         queue.extend([EventRecord { action: DELETING, ..event("a", "deleted") }]);
         queue.extend(events("a", CAPACITY - 1));
         queue.tell_first(vec![event("a", "first")]).await;
-        assert_eq!(names(&queue.lines.lock().by_namespace["a"])[..3], ["first", "deleted", "1"]);
-        queue.clear();
+        assert_eq!(in_order(&queue)[..3], ["first", "deleted", "1"]);
         for number in 0..=CAPACITY {
             queue.tell_first(vec![EventRecord { action: DELETING, ..event("a", &number.to_string()) }]).await;
         }
-        let left = names(&queue.lines.lock().by_namespace["a"]);
+        let left = in_order(&queue);
         assert_eq!((left[0].clone(), left.len()), (CAPACITY.to_string(), CAPACITY));
         assert_eq!(left[CAPACITY - 1], "1", "the one that was told first the longest ago has gone");
     }

@@ -2,18 +2,17 @@
 
 mod left;
 
-use futures::stream::{FuturesUnordered, StreamExt};
 use tenure_service::{
-    call::ApiError, clock::ServerClock, leadership::Leadership, limit::WriteLimit, log::with_causes,
+    clock::ServerClock,
+    leadership::Leadership,
+    limit::WriteLimit,
+    work::{Lease, Run},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{
-    EventQueue, Events, FOR_EVENTS,
-    queue::{Settled, WaitingEvent},
-};
-use crate::{recent::EventOutbox, slots::TakenSlot};
+use super::{EventQueue, Events, FOR_EVENTS, queue::QueuedEvent};
+use crate::recent::EventOutbox;
 
 pub use left::LeftEvents;
 
@@ -42,48 +41,19 @@ impl EventWriter {
             ended.cancelled().await;
             tokio::time::sleep(FOR_EVENTS).await;
         };
+        let run = Run { queue: &self.queue.work, gate: None, end: ended, drains: true };
+        let writes = run.work(|| {}, std::future::pending::<()>, async |event| self.write(event).await);
         tokio::select! {
-            () = async { tokio::join!(self.left.look(&self.queue), self.write_all(ended)); } => {}
+            () = async { tokio::join!(self.left.look(&self.queue), writes); } => {}
             () = end => warn!("Ended before all events were written"),
         }
     }
 
-    async fn write_all(&self, ended: &CancellationToken) {
-        let mut writes = FuturesUnordered::new();
-        loop {
-            while let Some((event, slot)) = self.queue.take() {
-                self.left.begin(&event.event);
-                writes.push(self.write(event, slot));
-            }
-            if ended.is_cancelled() && writes.is_empty() && self.queue.is_empty() {
-                return;
-            }
-            tokio::select! {
-                Some(()) = writes.next() => {}
-                () = self.queue.changed() => {}
-                () = ended.cancelled(), if !ended.is_cancelled() => {}
-            }
-        }
-    }
-
-    async fn write(&self, waiting: WaitingEvent, slot: TakenSlot) {
+    async fn write(&self, event: Lease<QueuedEvent>) {
+        self.queue.count();
         self.limit.until_ready().await;
-        let result = slot.watch(self.events.write(&waiting.event, self.clock.now())).await;
-        // the event of a deletion that a lost lead has stopped is kept until this keeper leads again
-        if !matches!(result, Err(ApiError::NotLeading)) {
-            self.left.end(&waiting.event);
-        }
-        let settled = self.queue.settle(waiting, &result);
-        if matches!(settled, Settled::Again) {
-            slot.trouble();
-        }
-        if let (Settled::GivenUp(event), Err(error)) = (settled, result) {
-            // what the API server has decided isn't asked again
-            if error.is_open() || matches!(error, ApiError::NotLeading) {
-                self.outbox.not_told(event.object.uid.as_deref().unwrap_or_default());
-            }
-            event.complain(&with_causes(&error));
-        }
+        let result = event.watch(self.events.write(&event.work.record, self.clock.now())).await;
+        self.queue.tried(event, &result);
     }
 }
 

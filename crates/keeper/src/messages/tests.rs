@@ -297,8 +297,7 @@ async fn an_event_that_exists_already_or_is_refused_silences_no_message() {
         ("2026-01-02T03:04:06Z", ApiError::Forbidden(String::new())),
     ] {
         queue.extend([event(RUN_ENDED, time)]);
-        let (waiting, _slot) = queue.take().unwrap();
-        queue.settle(waiting, &Err(result));
+        queue.tried(queue.work.take().unwrap(), &Err(result));
     }
     assert_eq!(counted(&registry), [r#"waiting_messages{receiver="a"} 2"#]);
 }

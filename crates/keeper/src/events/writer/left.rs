@@ -1,12 +1,9 @@
-//! Events of deletions that wait, or are being written, when this keeper loses the lead.
+//! Events of deletions that were not yet written when this keeper loses the lead.
 //!
 //! Other events follow from records, and come again. Of a deletion nothing is left. If this keeper leads again soon, it
 //! writes them, as far as the objects have been deleted: the loss may have come before the deletion.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    time::Duration,
-};
+use std::{collections::VecDeque, time::Duration};
 
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use parking_lot::Mutex;
@@ -26,8 +23,6 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The events of deletions that were not written.
 pub struct LeftEvents {
     objects: ObjectClient,
-    /// Events that are being written, by namespace and name.
-    under_way: Mutex<HashMap<(String, String), EventRecord>>,
     left: Mutex<VecDeque<LeftEvent>>,
 }
 
@@ -43,31 +38,14 @@ struct LeftEvent {
 
 impl LeftEvents {
     pub fn new(objects: ObjectClient) -> Self {
-        let (under_way, left) = Default::default();
-        Self { objects, under_way, left }
+        Self { objects, left: Mutex::default() }
     }
 
-    /// Notes that an event is about to be written.
-    pub fn begin(&self, event: &EventRecord) {
-        if event.action == DELETING {
-            self.under_way.lock().insert(key(event), event.clone());
-        }
-    }
-
-    /// Notes that the try to write an event has ended.
-    pub fn end(&self, event: &EventRecord) {
-        if event.action == DELETING {
-            self.under_way.lock().remove(&key(event));
-        }
-    }
-
-    /// Keeps the events of deletions that waited, and all that were being written.
-    pub fn keep(&self, waited: impl IntoIterator<Item = EventRecord>) {
-        let under_way = std::mem::take(&mut *self.under_way.lock()).into_values();
-        let deletions = under_way.chain(waited.into_iter().filter(|event| event.action == DELETING));
+    /// Keeps the events of deletions.
+    pub fn keep(&self, events: impl IntoIterator<Item = EventRecord>) {
+        let deletions = events.into_iter().filter(|event| event.action == DELETING);
         let now = Instant::now();
-        let left = deletions.map(|event| LeftEvent { event, since: now, not_before: now });
-        self.left.lock().extend(left);
+        self.left.lock().extend(deletions.map(|event| LeftEvent { event, since: now, not_before: now }));
     }
 
     /// Adds the events of what has been deleted to the queue again, and drops the others. An object that can't be read holds up
@@ -118,10 +96,6 @@ impl LeftEvents {
 fn deleted_by(event: &EventRecord) -> &ObjectReference {
     let pod = event.cause.as_ref().and_then(|cause| cause.pod.as_ref());
     pod.filter(|_| event.reason == PAUSE_REVERSED).unwrap_or(&event.object)
-}
-
-fn key(event: &EventRecord) -> (String, String) {
-    (event.namespace().to_owned(), event.name())
 }
 
 #[cfg(test)]
@@ -203,7 +177,8 @@ mod tests {
         let (queue, left) = (queue(), LeftEvents::new(ObjectClient::new(server())));
         let undone = |pod: &str| {
             let cause = EventCause { pod: Some(event(pod, DELETING).object), queue: "q".into() };
-            EventRecord { reason: PAUSE_REVERSED, cause: Some(cause), ..event("there", DELETING) }
+            let at = Timestamp::from_second(pod.len().try_into().unwrap()).unwrap();
+            EventRecord { reason: PAUSE_REVERSED, at, cause: Some(cause), ..event("there", DELETING) }
         };
         left.keep([undone("going"), undone("gone"), undone("there")]);
         assert_eq!(look(&left, &queue, LONGEST).await, ["there"; 2]);
@@ -217,20 +192,22 @@ mod tests {
     async fn what_was_deleted_is_told_when_the_lead_comes_back_and_what_was_not_is_not() {
         let queue = queue();
         let left = LeftEvents::new(ObjectClient::new(server()));
-        left.begin(&event("gone", DELETING));
-        left.begin(&event("written", DELETING));
-        left.end(&event("written", DELETING));
+        queue.extend(["written", "gone", "gone-too"].map(|name| event(name, DELETING)));
+        assert!(queue.written().is_some());
+        let [stopped, refused] = [queue.work.take().unwrap(), queue.work.take().unwrap()];
         queue.extend(["there", "going", "other"].map(|name| event(name, DELETING)));
         queue.extend([event("owner", "Pausing")]);
+        drop(stopped);
+        queue.tried(refused, &Err(ApiError::NotLeading));
         left.keep(queue.clear());
-        assert!(queue.is_empty());
+        assert_eq!(queue.work.waiting(), 0);
         left.look(&queue).await;
         let mut told: Vec<String> = queue.clear().into_iter().filter_map(|event| event.object.name).collect();
         told.sort();
-        assert_eq!(told, ["going", "gone", "other"]);
+        assert_eq!(told, ["going", "gone", "gone-too", "other"]);
         left.keep([event("gone", DELETING)]);
         tokio::time::advance(LONGEST * 2).await;
         left.look(&queue).await;
-        assert!(queue.is_empty(), "too long ago");
+        assert_eq!(queue.work.waiting(), 0, "too long ago");
     }
 }
