@@ -22,12 +22,12 @@ pub struct Run<'r, W: Work> {
 
 impl<W: Work> Run<'_, W> {
     /// Works until the end. `look` adds what is due to the queue, at the beginning and each time that `more` returns. `act` does
-    /// the work of one lease.
-    pub async fn work(
+    /// the work of one lease; it is no `AsyncFn`, for with that no run could be spawned.
+    pub async fn work<A: Future<Output = ()>>(
         self,
         mut look: impl FnMut(),
         mut more: impl AsyncFnMut(),
-        act: impl AsyncFn(Lease<W>),
+        act: impl Fn(Lease<W>) -> A,
     ) {
         let Self { queue, gate, end, drains } = self;
         let mut looks = pin!(async {
