@@ -2,7 +2,6 @@
 //! keeper waits for them.
 
 mod connect;
-mod pace;
 mod post;
 mod queue;
 mod sender;

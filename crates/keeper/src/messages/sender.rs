@@ -2,17 +2,19 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use futures::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 use tenure_policy::message::Receiver;
-use tenure_service::leadership::Leadership;
+use tenure_service::{
+    leadership::Leadership,
+    work::{Lease, Run},
+};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Messages, Outgoing,
     post::{PostError, Poster},
-    queue::{ReceiverQueue, WaitingMessage},
+    queue::{QueuedMessage, ReceiverQueue},
 };
 use crate::config::Current;
 
@@ -100,30 +102,20 @@ impl Tasks {
 /// Sends the messages of a receiver, until no more come and all are sent.
 async fn send(queue: Arc<ReceiverQueue>, config: Current, ended: CancellationToken) {
     let poster = Poster::default();
-    let mut posts = FuturesUnordered::new();
-    loop {
-        while let Some(waiting) = queue.take() {
-            posts.push(post(&queue, &poster, &config, waiting));
-        }
-        if ended.is_cancelled() && queue.is_idle() {
-            return;
-        }
-        tokio::select! {
-            Some(()) = posts.next() => {}
-            () = queue.changed() => {}
-            () = ended.cancelled(), if !ended.is_cancelled() => {}
-        }
-    }
+    let run = Run { queue: &queue.work, gate: None, end: &ended, drains: true };
+    let post = async |lease| post(&queue, &poster, &config, lease).await;
+    run.work(|| {}, std::future::pending::<()>, post).await;
 }
 
 /// Posts a message by the settings of this moment.
-async fn post(queue: &ReceiverQueue, poster: &Poster, config: &Current, waiting: WaitingMessage) {
+async fn post(queue: &ReceiverQueue, poster: &Poster, config: &Current, lease: Lease<QueuedMessage>) {
+    let Some(lease) = queue.begin(lease) else { return };
     let result = match settings(config, queue.receiver()) {
-        Some(receiver) => poster.post(&receiver, &waiting.message).await,
+        Some(receiver) => poster.post(&receiver, &lease.work.message).await,
         // its queue goes in a moment
         None => Err(PostError::NoReceiver),
     };
-    queue.settle(waiting, &result);
+    queue.tried(lease, &result);
 }
 
 fn settings(config: &Current, receiver: &str) -> Option<Receiver> {
