@@ -35,6 +35,10 @@ const NEXT_CONFIRMATION_SECONDS: u32 = 3;
 /// The time that an answer may take beyond the length of a watch.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The time for which a kind that was served is doubted once the API server doesn't have it: its definition may be replaced, or
+/// one of several API servers may be behind. Nothing is forgotten meanwhile, and nothing may rest on it.
+const GONE_AFTER: Duration = Duration::from_mins(1);
+
 /// A watch that ends earlier than this was cut, and not ended by its time.
 const SHORTEST: f64 = 0.9;
 
@@ -70,6 +74,10 @@ pub struct Follower<S, Key> {
     is_cut: bool,
     /// True if the API server didn't have the kind at last.
     is_missing: bool,
+    /// True if the API server has had the kind.
+    was_served: bool,
+    /// The time since which the API server doesn't have the kind any more.
+    gone_since: Option<Instant>,
 }
 
 impl<S, Key: Eq + Hash> Follower<S, Key> {
@@ -86,6 +94,8 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
             failures: 0,
             is_cut: false,
             is_missing: false,
+            was_served: false,
+            gone_since: None,
         }
     }
 
@@ -114,7 +124,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
             let asked = Instant::now();
             let failure = match self.list(api, config).await {
                 Ok(version) => self.watch(api, config, version).await,
-                Err(failure) if failure.is_missing() => return self.missing(asked),
+                Err(failure) if failure.is_missing() && self.is_gone() => return self.missing(asked),
                 Err(Failure::List(error)) if self.pages.shrink_after(&error) => {
                     let (kind, objects) = (self.synced.what(), self.pages.objects());
                     info!(kind, objects, "Has large objects: listing them in smaller pages");
@@ -162,6 +172,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
             self.synced.done();
             self.failures = 0;
             (self.is_cut, self.is_missing) = (false, false);
+            (self.was_served, self.gone_since) = (true, None);
             self.freshness.confirm(asked);
             self.works();
             return Ok(version);
@@ -279,12 +290,18 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
         }
     }
 
+    /// True if the API server doesn't have the kind, and didn't have it a moment ago.
+    fn is_gone(&mut self) -> bool {
+        let since = *self.gone_since.get_or_insert_with(Instant::now);
+        !self.was_served || self.need == Need::Optional || since.elapsed() >= GONE_AFTER
+    }
+
     fn missing<K>(&mut self, asked: Instant)
     where
         S: Store<K, Key = Key>,
     {
         self.store.retain(&HashSet::new());
-        self.is_missing = true;
+        (self.is_missing, self.was_served) = (true, false);
         self.synced.done();
         self.freshness.confirm(asked);
         let was = std::mem::replace(&mut self.trouble, Trouble::Missing);

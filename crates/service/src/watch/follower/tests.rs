@@ -281,6 +281,30 @@ async fn a_kind_that_is_missing_is_confirmed_within_seconds_although_a_connectio
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kind_that_is_gone_is_doubted_for_a_minute_and_then_forgotten() {
+    let gone = || Answer::Status(404);
+    let watch = || Answer::Watch(Vec::new(), 1_000);
+    let server = Server::new(vec![
+        Answer::List(&["a"]),
+        watch(),
+        gone(),
+        gone(),
+        Answer::List(&["a"]),
+        watch(),
+        gone(),
+    ]);
+    let (freshness, names, _tasks) = followed(&server).await;
+    sleep(Duration::from_millis(1_100)).await;
+    assert!(freshness.unconfirmed(None, BOUND).is_some(), "it may be there");
+    assert_eq!(names.0.lock().as_slice(), ["a"]);
+    sleep(Duration::from_secs(50)).await;
+    assert_eq!(names.0.lock().as_slice(), ["a"], "it was there meanwhile");
+    sleep(Duration::from_secs(30)).await;
+    assert!(names.0.lock().is_empty());
+    assert!(confirmed(&freshness).await < Duration::from_secs(6));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_fails_again_and_again_is_never_confirmed() {
     let server =
         Server::new(vec![Answer::List(&["a"]), Answer::Watch(Vec::new(), 50_000), Answer::Status(403)]);
