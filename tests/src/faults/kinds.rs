@@ -275,6 +275,8 @@ kinds! {
         d, WATCHES, refuse(StatusCode::INTERNAL_SERVER_ERROR), (13_000, 18_000));
     "queues-forbidden", "K12, a watch that never works again", All, d => refused_watches(
         d, QUEUE_READS, refuse(StatusCode::FORBIDDEN), (13_000, 18_000));
+    "queues-not-found", "K12, a kind that is gone for a moment", All, d => refused_watches(
+        d, QUEUE_READS, refuse(StatusCode::NOT_FOUND), (13_000, 18_000));
     "lists-refused", "K5", All, d => lost_watches(d, refuse(StatusCode::SERVICE_UNAVAILABLE));
     "lists-slow", "K11, K16", All, d => lost_watches(d, Deed::Slow(Duration::from_secs(4)));
     "lists-throttled", "K5", All, d => lost_watches(d, retry_after(2));
