@@ -228,6 +228,14 @@ async fn work_that_is_added_again_while_it_is_in_flight_is_due_once_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn work_that_is_added_twice_before_its_turn_is_done_once() {
+    let queue = queue([call(1, "a")]);
+    queue.push(call(1, "a"));
+    queue.take().unwrap().done();
+    assert!(queue.take().is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wait_for_work_to_be_added_ends_with_that_and_other_waits_do_not() {
     let wait = Duration::from_secs(5);
     let ends: [(fn(Lease<Call>, Duration), bool); 3] = [
