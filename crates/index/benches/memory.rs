@@ -100,7 +100,7 @@ fn in_groups(pods: usize, size: usize) -> CeilingIndex {
         }
     }
     assert_eq!(index.gangs().filter(|gang| gang.start.is_some()).count(), pods / size);
-    assert_eq!((index.claim_stamp(Timestamp::MAX), index.next_expiry()), (None, None));
+    assert_eq!((index.new_stampings(Timestamp::MAX), index.next_expiry()), (vec![], None));
     index
 }
 

@@ -196,9 +196,6 @@ impl Gangs {
         if says(gang) != before {
             self.moved.extend(gang.members());
         }
-        if let Some(keeper) = &mut gang.keeper {
-            keeper.stamp.renew();
-        }
         self.changed.insert(key.clone());
         self.prune(key);
     }

@@ -1,15 +1,20 @@
 //! Stamps each `PodGroup` with its start time, from the conditions of its pods.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
-use futures::stream::{FuturesUnordered, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::Mutex;
 use serde_json::json;
-use tenure_index::{CeilingIndex, Stamped, Stamping};
+use tenure_index::{Stamped, Stamping};
 use tenure_policy::start;
-use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership, log::with_causes};
-use tenure_types::{keys, podgroup::PodGroupKind};
+use tenure_service::{
+    call::ApiError,
+    clock::ServerClock,
+    leadership::Leadership,
+    log::with_causes,
+    work::{Lease, Limits, Run, Work, WorkQueue},
+};
+use tenure_types::{keys, podgroup::PodGroupKind, wait::Wait};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -22,8 +27,14 @@ use crate::{
     sleep,
 };
 
-/// The number of groups that are written at the same time. The limiter sets the rate; this only hides latency.
-const AT_ONCE: usize = 16;
+/// The waits after failures, and after stamps that a user removes.
+const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_mins(5) };
+
+/// The longest time until the watch shows why a write was stale.
+const STALE: Duration = Duration::from_secs(5);
+
+/// The number of stamps on a group in one run without a wait between them: a user may remove each again.
+const WITHOUT_WAIT: u8 = 3;
 
 /// Keeps the stamps of `PodGroup`s right.
 pub struct Stamps {
@@ -33,8 +44,29 @@ pub struct Stamps {
     limit: WriteLimit,
     metrics: Metrics,
     dry_run: bool,
+    queue: WorkQueue<GroupStamp>,
     /// Kinds that can't be written, as was said.
     refused: Mutex<HashSet<PodGroupKind>>,
+}
+
+/// A stamp that was to be written when its group was last looked at.
+#[derive(Debug)]
+struct GroupStamp(Stamping);
+
+impl Work for GroupStamp {
+    type Key = (PodGroupKind, String, String);
+    type Rank = ();
+
+    fn key(&self) -> Self::Key {
+        let Stamping { kind, namespace, name, .. } = &self.0;
+        (*kind, namespace.clone(), name.clone())
+    }
+
+    fn namespace(&self) -> &str {
+        &self.0.namespace
+    }
+
+    fn rank(&self) {}
 }
 
 #[derive(Debug, Error)]
@@ -56,63 +88,58 @@ impl Stamps {
         metrics: Metrics,
         dry_run: bool,
     ) -> Self {
-        Self { cluster, clock, objects, limit, metrics, dry_run, refused: Mutex::default() }
+        let queue = WorkQueue::new(Limits { retry: RETRY, ..Limits::default() });
+        Self { cluster, clock, objects, limit, metrics, dry_run, queue, refused: Mutex::default() }
     }
 
     /// Works whenever this keeper leads, until `shutdown`; then finishes what is in flight.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        lead.work(
-            shutdown,
-            async || self.work(shutdown).await,
-            || self.cluster.with(CeilingIndex::release_stamps),
-        )
-        .await;
+        lead.work(shutdown, async || self.work(shutdown).await, || self.queue.reset()).await;
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
         let mut changes = self.cluster.changes();
-        let mut writes = FuturesUnordered::new();
-        loop {
-            let open = !shutdown.is_cancelled();
-            while open
-                && writes.len() < AT_ONCE
-                && let Some(stamping) = self.cluster.with(|index| index.claim_stamp(self.clock.now()))
-            {
-                writes.push(self.stamp(stamping));
-            }
-            if !open && writes.is_empty() {
-                return;
-            }
+        let more = async || {
             tokio::select! {
-                Some(()) = writes.next() => {}
-                () = self.next_retry(), if open && writes.len() < AT_ONCE => {}
-                () = changes.next(), if open => {}
-                () = shutdown.cancelled(), if open => {}
+                () = sleep::towards(&self.clock, self.cluster.with(|index| index.next_stamp())) => {}
+                () = changes.next() => {}
             }
+        };
+        let run = Run { queue: &self.queue, gate: None, end: shutdown, drains: false };
+        run.work(|| self.look(), more, async |lease| self.stamp(lease).await).await;
+    }
+
+    fn look(&self) {
+        for stamping in self.cluster.with(|index| index.new_stampings(self.clock.now())) {
+            let work = GroupStamp(stamping);
+            let key = work.key();
+            // the waits are those of a run
+            if self.queue.get(&key).is_some_and(|known| known.0.run != work.0.run) {
+                self.queue.remove(&key);
+            }
+            self.queue.push(work);
         }
     }
 
-    async fn next_retry(&self) {
-        sleep::towards(&self.clock, self.cluster.with(|index| index.next_stamp())).await;
-    }
-
-    async fn stamp(&self, stamping: Stamping) {
-        let stamped = if self.dry_run {
+    async fn stamp(&self, lease: Lease<GroupStamp>) {
+        if !self.dry_run {
+            self.limit.until_ready().await;
+        }
+        let stamping = self.cluster.with(|index| index.stamping(&lease.work.0, self.clock.now()));
+        let Some(stamping) = stamping else { return lease.done() };
+        if self.dry_run {
             self.count(&stamping, StampResult::WouldStamp);
             let (namespace, group, start) = (&stamping.namespace, describe(&stamping), stamping.start);
             info!(%namespace, group, %start, "Dry run: would stamp");
-            Stamped::Said
-        } else {
-            let result = self.write(&stamping).await;
-            self.record(&stamping, result)
-        };
-        // ends may have moved
-        self.cluster.change(|index| index.settle_stamp(&stamping, stamped, self.clock.now()));
+            self.cluster.with(|index| index.note_stamp(&stamping, Stamped::Said));
+            return lease.done();
+        }
+        let result = lease.watch(self.write(&stamping)).await;
+        self.end(lease, &stamping, result);
     }
 
     /// Returns the version that the group has then.
     async fn write(&self, stamping: &Stamping) -> Result<String, StampError> {
-        self.limit.until_ready().await;
         let Stamping { namespace, uid, resource_version, start, .. } = stamping;
         let patch = json!({"metadata": {
             "uid": uid,
@@ -127,29 +154,37 @@ impl Stamps {
         }
     }
 
-    fn record(&self, stamping: &Stamping, result: Result<String, StampError>) -> Stamped {
+    fn end(&self, lease: Lease<GroupStamp>, stamping: &Stamping, result: Result<String, StampError>) {
         let (namespace, group, start) = (&stamping.namespace, describe(stamping), stamping.start);
         match result {
             Ok(version) => {
                 self.refused.lock().remove(&stamping.kind);
                 self.count(stamping, StampResult::Stamped);
                 debug!(%namespace, group, %start, "Stamped");
-                Stamped::Written(version)
+                // ends may have moved
+                self.cluster.change(|index| index.note_stamp(stamping, Stamped::Written(version)));
+                match stamping.written.saturating_add(1).checked_sub(WITHOUT_WAIT) {
+                    Some(more) => lease.again(RETRY.after(more.into())),
+                    None => lease.done(),
+                }
             }
             Err(StampError::Api(ApiError::Stale(_) | ApiError::NotFound | ApiError::NotLeading)) => {
                 self.count(stamping, StampResult::Stale);
                 debug!(%namespace, group, "Changed or gone before it was stamped");
-                Stamped::Stale
+                lease.until_added(STALE);
             }
             Err(error) => {
+                if matches!(&error, StampError::Api(error) if error.is_open()) {
+                    lease.trouble();
+                }
                 self.count(stamping, StampResult::Failed);
-                self.complain(stamping, &error);
-                Stamped::Failed
+                self.complain(stamping, &error, lease.failures > 0);
+                lease.failed();
             }
         }
     }
 
-    fn complain(&self, stamping: &Stamping, error: &StampError) {
+    fn complain(&self, stamping: &Stamping, error: &StampError, has_failed_before: bool) {
         let (namespace, group) = (&stamping.namespace, describe(stamping));
         let text = with_causes(error);
         let remedy = match error {
@@ -159,14 +194,14 @@ impl Stamps {
         };
         match remedy {
             // an API server that has just started forbids everything for a moment, and the webhook's clock may be behind
-            Some(remedy) if stamping.attempts > 0 => {
+            Some(remedy) if has_failed_before => {
                 if self.refused.lock().insert(stamping.kind) {
                     let api_group = stamping.kind.group();
                     warn!(api_group, %namespace, group, error = text, remedy, "Can't stamp PodGroups of this kind");
                 }
             }
             Some(_) => debug!(%namespace, group, error = text, "Failed to stamp"),
-            _ if stamping.attempts > 0 => debug!(%namespace, group, error = text, "Failed again to stamp"),
+            _ if has_failed_before => debug!(%namespace, group, error = text, "Failed again to stamp"),
             _ => warn!(%namespace, group, error = text, "Failed to stamp: will try again"),
         }
     }
@@ -192,3 +227,6 @@ fn reference(stamping: &Stamping) -> OwnerReference {
 fn describe(stamping: &Stamping) -> String {
     format!("{} ({})", stamping.name, stamping.kind.group())
 }
+
+#[cfg(test)]
+mod tests;

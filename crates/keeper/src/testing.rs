@@ -1,4 +1,4 @@
-//! A keeper, and an API server with pods of many namespaces, some of whose calls hang or fail.
+//! A keeper, and an API server with pods and groups of many namespaces, some of whose calls hang or fail.
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::{
@@ -26,8 +26,8 @@ use crate::{
     limit::WriteLimit,
 };
 
-/// An API server with any pods. It doesn't answer writes in namespaces `hangs-…`, fails those in `fails-…`, and
-/// refuses those in `refuses-…`.
+/// An API server with any pods and groups. It doesn't answer writes in namespaces `hangs-…`, fails those in `fails-…`, and
+/// refuses those in `refuses-…`. In `stale-…` there is always another version, and in `drops-…` nothing is changed.
 #[derive(Clone, Default)]
 pub struct Server(pub Arc<Mutex<State>>);
 
@@ -55,7 +55,10 @@ impl Server {
         let service = tower::service_fn(move |request: Request<Body>| {
             let server = server.clone();
             async move {
-                let (status, body) = server.answer(request.method(), request.uri().path()).await;
+                let (parts, body) = request.into_parts();
+                let body = body.collect_bytes().await.unwrap();
+                let sent = serde_json::from_slice(&body).unwrap_or_default();
+                let (status, body) = server.answer(&parts.method, parts.uri.path(), &sent).await;
                 let response = Response::builder()
                     .status(status)
                     .header(DATE, "Thu, 01 Jan 2026 00:00:00 GMT")
@@ -66,44 +69,49 @@ impl Server {
         Client::new(service, "default")
     }
 
-    async fn answer(&self, method: &Method, path: &str) -> (u16, Value) {
-        if path == "/api/v1" {
-            let pods =
-                json!({"name": "pods", "singularName": "", "kind": "Pod", "namespaced": true, "verbs": []});
-            let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "v1", "resources": [pods]});
+    async fn answer(&self, method: &Method, path: &str, sent: &Value) -> (u16, Value) {
+        let served =
+            [("/api/v1", "pods", "Pod"), ("/apis/scheduling.run.ai/v2alpha2", "podgroups", "PodGroup")];
+        if let Some((_, name, kind)) = served.iter().find(|(of, ..)| *of == path) {
+            let resource =
+                json!({"name": name, "singularName": "", "kind": kind, "namespaced": true, "verbs": []});
+            let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "v1", "resources": [resource]});
             return (200, list);
         }
-        let Some((_, pod)) = path.split_once("/namespaces/") else { return (200, json!({})) };
-        let (namespace, name) = pod.split_once("/pods/").unwrap();
+        let Some((_, object)) = path.split_once("/namespaces/") else { return (200, json!({})) };
+        let (namespace, name) = (object.split('/').next().unwrap(), object.rsplit('/').next().unwrap());
         if method == Method::GET {
-            self.0.lock().read.push(pod.to_owned());
+            self.0.lock().read.push(object.to_owned());
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
-        let metadata = json!({"name": name, "namespace": namespace, "uid": name});
+        let mut metadata = json!({"name": name, "namespace": namespace, "uid": name, "resourceVersion": "w"});
         if method == Method::GET {
             let kind = json!({
                 "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata,
             });
             return (200, kind);
         }
-        let _under_way = self.begin(pod);
+        let _under_way = self.begin(object);
         if namespace.starts_with("hangs-") {
             pending::<()>().await;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
-        for (trouble, code) in [("fails-", 500), ("refuses-", 422)] {
+        for (trouble, code) in [("fails-", 500), ("refuses-", 422), ("stale-", 409)] {
             if namespace.starts_with(trouble) {
                 return (code, json!({"kind": "Status", "status": "Failure", "message": "no", "code": code}));
             }
         }
+        if !namespace.starts_with("drops-") {
+            metadata["annotations"] = sent["metadata"]["annotations"].clone();
+        }
         (200, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, "status": {}}))
     }
 
-    fn begin(&self, pod: &str) -> UnderWay {
+    fn begin(&self, object: &str) -> UnderWay {
         let State { under_way, written, .. } = &mut *self.0.lock();
-        assert!(under_way.insert(pod.to_owned()), "two writes of {pod} at the same time");
-        written.push(pod.to_owned());
-        UnderWay(self.clone(), pod.to_owned())
+        assert!(under_way.insert(object.to_owned()), "two writes of {object} at the same time");
+        written.push(object.to_owned());
+        UnderWay(self.clone(), object.to_owned())
     }
 
     /// Returns once so many pods of namespaces whose names begin like this were written.
@@ -176,7 +184,7 @@ impl Keeper {
         }
     }
 
-    fn add_pod(&self, namespace: &str, name: &str, change: &Value) {
+    pub fn add_pod(&self, namespace: &str, name: &str, change: &Value) {
         let condition = json!({
             "type": "PodScheduled", "status": "True", "lastTransitionTime": "2025-12-31T23:00:00Z",
         });

@@ -169,7 +169,7 @@ impl Gang {
         self.shown = Shown::default();
         if let Some(keeper) = &mut self.keeper {
             keeper.readiness.forget();
-            keeper.stamp.end();
+            keeper.stamp.written = 0;
         }
     }
 

@@ -71,15 +71,23 @@ fn start(index: &mut CeilingIndex) -> Option<i64> {
     index.gangs().next().and_then(|gang| gang.start).map(second)
 }
 
-fn claim(index: &mut CeilingIndex) -> Option<Stamping> {
-    index.claim_stamp(at(10_000))
+fn new_stamping(index: &mut CeilingIndex) -> Option<Stamping> {
+    new_stamping_at(index, 10_000)
 }
 
-/// Claims the stamp, and has it written.
+fn new_stamping_at(index: &mut CeilingIndex, now: i64) -> Option<Stamping> {
+    index.new_stampings(at(now)).pop()
+}
+
+/// Has the new stamp written.
 fn stamp(index: &mut CeilingIndex, version: u32) -> Option<i64> {
-    let stamping = claim(index)?;
-    index.settle_stamp(&stamping, Stamped::Written(version.to_string()), at(10_000));
+    let stamping = new_stamping(index)?;
+    write(index, &stamping, version);
     Some(second(stamping.start))
+}
+
+fn write(index: &mut CeilingIndex, stamping: &Stamping, version: u32) {
+    index.note_stamp(stamping, Stamped::Written(version.to_string()));
 }
 
 fn end(index: &mut CeilingIndex) -> Option<i64> {
@@ -91,18 +99,18 @@ fn a_group_starts_with_the_last_pod_that_it_takes_and_growth_keeps_that() {
     let mut index = with_group(2);
     index.apply_pod(&pod("a", 0, Some(5)));
     index.apply_pod(&pod("b", 0, None));
-    assert_eq!((start(&mut index), claim(&mut index)), (None, None));
+    assert_eq!((start(&mut index), new_stamping(&mut index)), (None, None));
     index.apply_pod(&pod("b", 0, Some(9)));
     assert_eq!(stamp(&mut index, 2), Some(9));
     index.apply_pod(&pod("c", 50, Some(60)));
-    assert_eq!((start(&mut index), claim(&mut index)), (Some(9), None));
+    assert_eq!((start(&mut index), new_stamping(&mut index)), (Some(9), None));
 }
 
 #[test]
 fn pods_may_come_before_their_group() {
     let mut index = index("100s");
     index.apply_pod(&pod("a", 0, Some(5)));
-    assert_eq!(claim(&mut index), None);
+    assert_eq!(new_stamping(&mut index), None);
     index.apply_group(RUNAI, &group("u", 1, None, &json!({})));
     assert_eq!(stamp(&mut index, 2), Some(5));
 }
@@ -115,7 +123,7 @@ fn a_run_that_ends_leaves_its_stamp_behind_and_the_next_has_its_own() {
     index.apply_pod(&pod("b", 0, None));
     assert_eq!(stamp(&mut index, 2), Some(5));
     index.delete_pod(Uid::of("a"));
-    assert_eq!((start(&mut index), claim(&mut index)), (None, None));
+    assert_eq!((start(&mut index), new_stamping(&mut index)), (None, None));
     index.apply_pod(&pod("b", 0, Some(300)));
     assert_eq!(stamp(&mut index, 3), Some(300));
 }
@@ -128,7 +136,7 @@ fn a_run_goes_on_while_all_its_pods_are_replaced_one_by_one() {
     for (uid, before, created) in [("b", "a", 500), ("c", "b", 900)] {
         index.apply_pod(&pod(uid, created, Some(created + 1)));
         index.delete_pod(Uid::of(before));
-        assert_eq!((start(&mut index), claim(&mut index)), (Some(5), None));
+        assert_eq!((start(&mut index), new_stamping(&mut index)), (Some(5), None));
     }
     // not even a later stamp is believed
     index.apply_group(RUNAI, &group("u", 3, Some(900), &json!({"minMember": 1})));
@@ -219,11 +227,10 @@ fn another_group_of_the_same_name_has_a_start_of_its_own() {
     index.apply_pod(&pod("b", 0, Some(9)));
     assert_eq!(stamp(&mut index, 2), Some(5));
     index.apply_group(RUNAI, &group("v", 3, None, &json!({"minMember": 2})));
-    let stamping = claim(&mut index).unwrap();
+    let stamping = new_stamping(&mut index).unwrap();
     assert_eq!((&*stamping.uid, second(stamping.start)), ("v", 9));
     index.delete_group(RUNAI, "ns", "g");
-    index.settle_stamp(&stamping, Stamped::Stale, at(10_000));
-    assert_eq!((index.gangs().count(), claim(&mut index)), (0, None));
+    assert_eq!((index.gangs().count(), index.stamping(&stamping, at(10_000))), (0, None));
 }
 
 #[test]
@@ -231,13 +238,13 @@ fn the_stamp_of_the_scheduler_stands_and_one_from_the_future_does_not() {
     let mut index = index("100s");
     index.apply_group(RUNAI, &group("u", 1, Some(3), &json!({})));
     index.apply_pod(&pod("a", 0, Some(5)));
-    assert_eq!((start(&mut index), claim(&mut index)), (Some(3), None));
+    assert_eq!((start(&mut index), new_stamping(&mut index)), (Some(3), None));
     index.apply_group(RUNAI, &group("u", 2, Some(9_000), &json!({})));
     assert_eq!(stamp(&mut index, 3), Some(5));
     // fewer pods than it takes say nothing, but no start is later than the longest formation
     index.apply_group(RUNAI, &group("v", 4, Some(20_000), &json!({"minMember": 7})));
     assert_eq!(stamp(&mut index, 5), Some(5 + 30 * 60));
-    assert_eq!(claim(&mut index), None);
+    assert_eq!(new_stamping(&mut index), None);
 }
 
 #[test]
@@ -245,10 +252,9 @@ fn a_stamp_from_the_future_delays_no_end_even_if_it_can_not_be_repaired() {
     let mut index = index("100s");
     index.apply_group(RUNAI, &group("u", 1, Some(900_000), &json!({"minMember": 7})));
     index.apply_pod(&pod("a", 0, Some(5)));
-    let stamping = index.claim_stamp(at(50)).unwrap();
-    index.settle_stamp(&stamping, Stamped::Failed, at(50));
+    let stamping = new_stamping_at(&mut index, 50).unwrap();
     assert_eq!((second(stamping.start), end(&mut index)), (50, Some(105)));
-    assert_eq!(index.claim_stamp(at(60)).map(|again| again.start), Some(stamping.start));
+    assert_eq!(index.stamping(&stamping, at(60)), Some(stamping));
 }
 
 #[test]
@@ -262,13 +268,19 @@ fn a_clock_that_is_behind_ends_no_member_of_a_gang_early() {
         index.apply_pod(&last);
         let ends =
             |index: &mut CeilingIndex| index.standing(&last).unwrap().expires.map(|(at, _)| second(at));
-        assert_eq!((index.claim_stamp(at(5) - behind), index.next_stamp()), (None, Some(at(5))), "{behind}");
+        assert_eq!(
+            (index.new_stampings(at(5) - behind), index.next_stamp()),
+            (vec![], Some(at(5))),
+            "{behind}"
+        );
         assert_eq!(ends(&mut index), Some(105), "{behind}");
-        let stamping = index.claim_stamp(at(5)).unwrap();
-        index.settle_stamp(&stamping, Stamped::Written("2".into()), at(5));
+        let stamping = new_stamping_at(&mut index, 5).unwrap();
+        assert_eq!(index.stamping(&stamping, at(5) - behind), None, "the clock is set back");
+        assert_eq!(new_stamping_at(&mut index, 5), Some(stamping.clone()));
+        write(&mut index, &stamping, 2);
         assert_eq!((second(stamping.start), ends(&mut index)), (5, Some(105)), "{behind}");
         assert_eq!(index.next_stamp(), Some(Timestamp::UNIX_EPOCH), "it is checked once more");
-        assert_eq!((index.claim_stamp(at(6)), index.next_stamp()), (None, None), "{behind}");
+        assert_eq!((new_stamping_at(&mut index, 6), index.next_stamp()), (None, None), "{behind}");
     }
 }
 
@@ -277,91 +289,56 @@ fn a_schedulers_stamp_a_little_ahead_of_the_clock_stands() {
     let mut index = index("100s");
     index.apply_group(RUNAI, &group("u", 1, Some(6), &json!({"minMember": 7})));
     index.apply_pod(&pod("a", 0, Some(5)));
-    assert_eq!((index.claim_stamp(at(5)), index.next_stamp()), (None, Some(at(6))));
-    assert_eq!((index.claim_stamp(at(6)), start(&mut index)), (None, Some(6)));
+    assert_eq!((new_stamping_at(&mut index, 5), index.next_stamp()), (None, Some(at(6))));
+    assert_eq!((new_stamping_at(&mut index, 6), start(&mut index)), (None, Some(6)));
 }
 
 #[test]
-fn a_stamp_is_handed_out_once_until_it_is_settled() {
+fn a_stamp_is_new_with_each_change_until_it_is_written() {
     let mut index = with_group(1);
     index.apply_pod(&pod("a", 0, Some(5)));
-    let stamping = claim(&mut index).unwrap();
+    let stamping = new_stamping(&mut index).unwrap();
+    assert_eq!(new_stamping(&mut index), None, "nothing has changed");
     index.apply_group(RUNAI, &group("u", 2, None, &json!({"minMember": 1, "queue": "demo"})));
-    assert_eq!(claim(&mut index), None);
-    index.settle_stamp(&stamping, Stamped::Stale, at(10_000));
-    let again = claim(&mut index).unwrap();
+    let again = index.stamping(&stamping, at(10_000)).unwrap();
     assert_eq!((&*again.resource_version, again.start), ("2", stamping.start));
-    index.release_stamps();
-    let released = claim(&mut index).unwrap();
-    assert_eq!((&*released.resource_version, released.start), ("2", stamping.start), "its writer is gone");
-    index.settle_stamp(&again, Stamped::Stale, at(10_000));
-    assert_eq!(claim(&mut index), None, "it is handed out by another claim");
+    assert_eq!(new_stamping(&mut index), Some(again.clone()));
+    write(&mut index, &again, 3);
+    assert_eq!((index.stamping(&stamping, at(10_000)), new_stamping(&mut index)), (None, None));
 }
 
 #[test]
-fn a_stale_stamp_waits_for_the_next_version_and_not_for_ever() {
+fn the_stamps_of_a_run_are_counted() {
     let mut index = with_group(1);
     index.apply_pod(&pod("a", 0, Some(5)));
-    let stamping = claim(&mut index).unwrap();
-    index.settle_stamp(&stamping, Stamped::Stale, at(10_000));
-    assert_eq!((claim(&mut index), index.next_stamp()), (None, Some(at(10_005))));
-    let again = index.claim_stamp(at(10_005)).unwrap();
-    index.settle_stamp(&again, Stamped::Stale, at(10_005));
-    index.apply_group(RUNAI, &group("u", 2, None, &json!({"minMember": 1})));
-    assert!(index.claim_stamp(at(10_005)).is_some());
-}
-
-#[test]
-fn what_can_not_be_written_is_tried_ever_later() {
-    let mut index = with_group(1);
-    index.apply_pod(&pod("a", 0, Some(5)));
-    let mut now = 10_000;
-    for wait in [5, 10, 20, 40, 80, 160, 300, 300] {
-        let stamping = index.claim_stamp(at(now)).unwrap();
-        index.settle_stamp(&stamping, Stamped::Failed, at(now));
-        let version = u32::try_from(now).unwrap();
-        index.apply_group(RUNAI, &group("u", version, None, &json!({"minMember": 1})));
-        assert_eq!(index.claim_stamp(at(now + wait - 1)), None, "{wait}");
-        now += wait;
-    }
-}
-
-#[test]
-fn who_takes_a_stamp_away_again_and_again_finds_it_back_ever_later() {
-    let mut index = with_group(1);
-    index.apply_pod(&pod("a", 0, Some(5)));
-    let mut now = 10_000;
-    for (version, wait) in (1..).zip([0, 0, 5, 10, 20]) {
-        let stamping = index.claim_stamp(at(now)).unwrap();
-        index.settle_stamp(&stamping, Stamped::Written("w".into()), at(now));
-        index.apply_group(RUNAI, &group("u", version, None, &json!({"minMember": 1})));
-        if wait > 0 {
-            assert_eq!(index.claim_stamp(at(now + wait - 1)), None, "{wait}");
-        }
-        now += wait;
+    let first = new_stamping(&mut index).unwrap();
+    for written in 0..3 {
+        let stamping = index.stamping(&first, at(10_000)).unwrap();
+        assert_eq!((stamping.written, stamping.run), (written, first.run));
+        write(&mut index, &stamping, 7);
+        // a user removes it
+        index.apply_group(RUNAI, &group("u", u32::from(written) + 8, None, &json!({"minMember": 1})));
     }
     index.delete_pod(Uid::of("a"));
     index.apply_pod(&pod("b", 0, Some(50)));
-    assert_eq!(
-        index.claim_stamp(at(now - 1)).map(|stamping| second(stamping.start)),
-        Some(50),
-        "another run"
-    );
+    let another = index.stamping(&first, at(10_000)).unwrap();
+    assert_eq!((another.written, second(another.start)), (0, 50));
+    assert_ne!(another.run, first.run);
 }
 
 #[test]
 fn what_is_only_said_is_said_once_for_each_start() {
     let mut index = with_group(1);
     index.apply_pod(&pod("a", 0, Some(5)));
-    let stamping = claim(&mut index).unwrap();
-    index.settle_stamp(&stamping, Stamped::Said, at(10_000));
+    let stamping = new_stamping(&mut index).unwrap();
+    index.note_stamp(&stamping, Stamped::Said);
     index.apply_pod(&pod("b", 0, Some(7)));
-    assert_eq!(claim(&mut index), None);
+    assert_eq!(new_stamping(&mut index), None);
     for uid in ["a", "b"] {
         index.delete_pod(Uid::of(uid));
     }
     index.apply_pod(&pod("c", 20, Some(30)));
-    assert_eq!(claim(&mut index).map(|stamping| second(stamping.start)), Some(30));
+    assert_eq!(new_stamping(&mut index).map(|stamping| second(stamping.start)), Some(30));
 }
 
 #[test]
@@ -369,9 +346,9 @@ fn a_stamp_that_is_written_when_its_run_has_ended_is_one_that_was_left_behind() 
     let mut index = with_group(1);
     index.apply_pod(&pod("a", 0, Some(5)));
     index.apply_pod(&pod("b", 0, None));
-    let stamping = claim(&mut index).unwrap();
+    let stamping = new_stamping(&mut index).unwrap();
     index.delete_pod(Uid::of("a"));
-    index.settle_stamp(&stamping, Stamped::Written("2".into()), at(10_000));
+    write(&mut index, &stamping, 2);
     index.apply_pod(&pod("b", 0, Some(50)));
     assert_eq!(stamp(&mut index, 3), Some(50));
 }
@@ -380,10 +357,10 @@ fn a_stamp_that_is_written_when_its_run_has_ended_is_one_that_was_left_behind() 
 fn what_the_watch_says_of_a_later_version_is_not_undone_by_the_answer_to_a_write() {
     let mut index = with_group(1);
     index.apply_pod(&pod("a", 0, Some(5)));
-    let stamping = claim(&mut index).unwrap();
+    let stamping = new_stamping(&mut index).unwrap();
     index.apply_group(RUNAI, &group("u", 3, None, &json!({"minMember": 1})));
-    index.settle_stamp(&stamping, Stamped::Written("2".into()), at(10_000));
-    assert_eq!(claim(&mut index).map(|stamping| stamping.resource_version), Some("3".into()));
+    write(&mut index, &stamping, 2);
+    assert_eq!(new_stamping(&mut index).map(|stamping| stamping.resource_version), Some("3".into()));
 }
 
 #[test]
@@ -473,7 +450,7 @@ fn nothing_piles_up_for_those_that_never_ask_what_is_to_be_stamped() {
             }
         }
         let Gangs { changed, moved, stamps, .. } = &index.objects.gangs;
-        assert_eq!((changed.len(), moved.len(), stamps.order.len()), (0, 0, 0));
+        assert_eq!((changed.len(), moved.len(), stamps.0.len()), (0, 0, 0));
         index.apply_group(RUNAI, &group("u", 1, None, &json!({})));
         index.apply_pod(&pod("a", 0, Some(5)));
         assert_eq!(stamp(&mut index, 2), Some(5), "and nothing is lost");

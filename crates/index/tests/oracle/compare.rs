@@ -16,7 +16,7 @@ use tenure_types::projection::Pod;
 
 use crate::{
     event::Event,
-    naive::{self, Claim, Naive, StampClaim},
+    naive::{self, Claim, Naive},
     wire,
     world::{MILLI, Nanos, timestamp},
 };
@@ -34,7 +34,9 @@ pub struct Pair {
     index: CeilingIndex,
     model: Naive,
     claims: [Option<(DueBatch, Claim)>; 4],
-    stamps: Vec<(Stamping, StampClaim)>,
+    /// The groups that need a stamp, as the index has said.
+    unstamped: Vec<Stamping>,
+    stamps: Vec<(Stamping, naive::Stamping)>,
     returns: Vec<u32>,
     /// As they were last told of.
     pods: BTreeMap<u32, Pod>,
@@ -86,6 +88,7 @@ impl Pair {
             index,
             model,
             claims: [const { None }; 4],
+            unstamped: Vec::new(),
             stamps: Vec::new(),
             returns: Vec::new(),
             pods: BTreeMap::new(),
@@ -194,12 +197,8 @@ impl Pair {
                 index.release_all();
                 model.release_all();
             }
-            Event::ClaimStamps => return self.claim_stamps(),
-            Event::SettleStamp(pick, end) => self.settle_stamp(usize::from(*pick), *end),
-            Event::ReleaseStamps => {
-                index.release_stamps();
-                model.release_stamps();
-            }
+            Event::LookForStamps => return self.look_for_stamps(),
+            Event::EndStamp(pick, end) => self.end_stamp(usize::from(*pick), *end),
             Event::ClaimReturns => return self.claim_returns(),
             Event::SettleReturn(pick, wait) => {
                 let not_before = model.now + wait * MILLI;

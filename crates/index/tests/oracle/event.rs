@@ -7,12 +7,11 @@ use crate::{
     world::{ConfigObj, ExtensionObj, GroupObj, OwnerKind, OwnerObj, PodObj, RunaiObj, TensorstackObj},
 };
 
-/// The result of a claimed stamp.
+/// The result of a stamp that was to be written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StampEnd {
     Written,
     Said,
-    Stale,
     Failed,
 }
 
@@ -73,9 +72,10 @@ pub enum Event {
     /// Settles what is in a place.
     Settle(u8, Scope, End),
     ReleaseAll,
-    ClaimStamps,
-    SettleStamp(u8, StampEnd),
-    ReleaseStamps,
+    /// Looks for stamps that are to be written, and begins to write them.
+    LookForStamps,
+    /// Ends one of those.
+    EndStamp(u8, StampEnd),
     ClaimReturns,
     /// One of those that were claimed may be claimed again after so many milliseconds.
     SettleReturn(u8, i64),

@@ -211,14 +211,11 @@ impl History {
     }
 
     fn stamps(&mut self) {
-        let event = match self.random.below(10) {
-            0 => Event::ReleaseStamps,
-            1..=4 => Event::ClaimStamps,
-            _ => {
-                let end =
-                    [StampEnd::Written, StampEnd::Written, StampEnd::Said, StampEnd::Stale, StampEnd::Failed];
-                Event::SettleStamp(self.random.small(4), self.random.of(&end))
-            }
+        let event = if self.random.percent(50) {
+            Event::LookForStamps
+        } else {
+            let end = [StampEnd::Written, StampEnd::Written, StampEnd::Said, StampEnd::Failed];
+            Event::EndStamp(self.random.small(4), self.random.of(&end))
         };
         self.events.push(event);
     }

@@ -226,7 +226,7 @@ fn a_stamp_that_is_ahead_does_not_move_the_start_that_pods_have_shown() {
         member(1, 5, true),
         group(Some(8_000), 1),
         group(Some(8_000), 3),
-        Event::ClaimStamps,
+        Event::LookForStamps,
         group(None, 2),
     ]);
 }
@@ -365,11 +365,11 @@ fn a_start_that_pods_show_ahead_of_the_clock_is_no_earlier_for_it() {
         member(1, 4, true),
         member(2, 5, true),
         Event::Pass(4_950),
-        Event::ClaimStamps,
-        Event::SettleStamp(0, StampEnd::Written),
+        Event::LookForStamps,
+        Event::EndStamp(0, StampEnd::Written),
         Event::Pass(50),
-        Event::ClaimStamps,
-        Event::SettleStamp(0, StampEnd::Written),
+        Event::LookForStamps,
+        Event::EndStamp(0, StampEnd::Written),
     ]);
 }
 
@@ -379,10 +379,10 @@ fn a_start_far_ahead_that_only_a_stamp_shows_is_set_back() {
         Event::Group(GroupObj { min: Some(2), stamp: Some(900_000), ..GroupObj::default() }),
         member(1, 100, true),
         Event::Pass(1_500),
-        Event::ClaimStamps,
-        Event::SettleStamp(0, StampEnd::Written),
+        Event::LookForStamps,
+        Event::EndStamp(0, StampEnd::Written),
         Event::Pass(120_000),
-        Event::ClaimStamps,
+        Event::LookForStamps,
     ]);
 }
 
@@ -397,11 +397,11 @@ fn a_start_ahead_of_the_clock_waits_for_it_though_its_run_ends_before() {
     agrees(&[
         Event::Group(GroupObj { kind: PodGroupKind::Tensorstack, ..GroupObj::default() }),
         Event::Pod(in_group(1, 300_000)),
-        Event::ClaimStamps,
+        Event::LookForStamps,
         Event::Pod(PodObj { finished: true, ..in_group(1, 300_000) }),
-        Event::SettleStamp(0, StampEnd::Stale),
+        Event::EndStamp(0, StampEnd::Failed),
         Event::Pod(in_group(2, 375_000)),
-        Event::ClaimStamps,
+        Event::LookForStamps,
     ]);
 }
 

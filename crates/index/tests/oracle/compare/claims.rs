@@ -74,44 +74,51 @@ impl Pair {
         self.model.settle(&claim, scope, end);
     }
 
-    pub(super) fn claim_stamps(&mut self) -> Result {
+    pub(super) fn look_for_stamps(&mut self) -> Result {
         let now = timestamp(self.model.now);
-        let mut given: Vec<Stamping> = std::iter::from_fn(|| self.index.claim_stamp(now)).take(100).collect();
-        let claims = self.model.claim_stamps();
-        let written = |of: &Stamping| {
-            let name = (of.kind, of.namespace.clone(), of.name.clone());
-            (name, of.uid.clone(), of.resource_version.clone(), of.start, of.attempts)
-        };
-        given.sort_by_key(|of| written(of).0);
-        let expected = claims.iter().map(|of| {
+        let Self { index, model, unstamped, .. } = self;
+        let name = |of: &Stamping| (of.kind, of.namespace.clone(), of.name.clone());
+        // a group that was found stays so until its stamp is right
+        unstamped.extend(index.new_stampings(now));
+        *unstamped = unstamped.iter().filter_map(|of| index.stamping(of, now)).collect();
+        unstamped.sort_by_key(name);
+        unstamped.dedup();
+        let written =
+            |of: &Stamping| (name(of), of.uid.clone(), of.resource_version.clone(), of.start, of.written);
+        let stampings = model.stampings();
+        let expected = stampings.iter().map(|of| {
             let name = (of.key.0, wire::namespace(of.key.1), wire::group_name(of.key.2));
-            (name, wire::uid_text(of.uid), of.version.to_string(), timestamp(of.start), of.attempts)
+            (name, wire::uid_text(of.uid), of.version.to_string(), timestamp(of.start), of.written)
         });
-        same("claim_stamp", &given.iter().map(written).collect::<Vec<_>>(), &expected.collect())?;
-        for (of, claim) in given.iter().zip(&claims) {
-            let proven = self.model.run(claim.key).and_then(|(_, run)| run.proven());
+        same("stampings", &unstamped.iter().map(written).collect::<Vec<_>>(), &expected.collect())?;
+        for (of, stamping) in unstamped.iter().zip(&stampings) {
+            let proven = model.run(stamping.key).and_then(|(_, run)| run.proven());
             let is_early = proven.is_none_or(|proven| of.start < timestamp(proven));
             same(format_args!("{} is stamped before its pods started", of.name), &is_early, &false)?;
         }
-        self.seen.note("stamped", given.len());
-        self.stamps.extend(given.into_iter().zip(claims));
+        self.seen.note("stamped", stampings.len());
+        for (of, of_model) in unstamped.iter().zip(stampings) {
+            if self.stamps.iter().all(|(begun, _)| name(begun) != name(of)) {
+                self.stamps.push((of.clone(), of_model));
+            }
+        }
         Ok(())
     }
 
-    pub(super) fn settle_stamp(&mut self, pick: usize, end: StampEnd) {
+    pub(super) fn end_stamp(&mut self, pick: usize, end: StampEnd) {
         if self.stamps.is_empty() {
             return;
         }
-        let (stamping, claim) = self.stamps.remove(pick % self.stamps.len());
+        let (stamping, of_model) = self.stamps.remove(pick % self.stamps.len());
         self.versions += 1;
-        let stamped = match end {
-            StampEnd::Written => Stamped::Written(self.versions.to_string()),
-            StampEnd::Said => Stamped::Said,
-            StampEnd::Stale => Stamped::Stale,
-            StampEnd::Failed => Stamped::Failed,
-        };
-        self.index.settle_stamp(&stamping, stamped, timestamp(self.model.now));
-        self.model.settle_stamp(&claim, end, self.versions);
+        match end {
+            StampEnd::Written => {
+                self.index.note_stamp(&stamping, Stamped::Written(self.versions.to_string()));
+            }
+            StampEnd::Said => self.index.note_stamp(&stamping, Stamped::Said),
+            StampEnd::Failed => {}
+        }
+        self.model.note_stamp(&of_model, end, self.versions);
     }
 
     pub(super) fn claim_returns(&mut self) -> Result {

@@ -12,8 +12,6 @@ use crate::world::{GroupKey, GroupObj, MILLI, Nanos, PodObj, SECOND, nanos, time
 /// The memory of a group, kept as long as there is such a group or a live pod that names it.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// Tells it from another record of the same name.
-    pub id: u64,
     pub ended: u64,
     /// The oldest creation of a pod that was active in this run.
     oldest: Option<Nanos>,
@@ -292,8 +290,7 @@ impl Naive {
     }
 
     pub(super) fn run_mut(&mut self, key: GroupKey) -> &mut Run {
-        let id = self.next_id();
-        self.runs.entry(key).or_insert_with(|| Run { id, ..Run::default() })
+        self.runs.entry(key).or_default()
     }
 
     fn forget_if_nothing(&mut self, key: GroupKey) {
@@ -319,7 +316,6 @@ impl Naive {
             (run.shown, run.set_back) = (None, None);
             run.fixed = run.fixed.or(named);
         }
-        self.run_mut(key).stamp.renew();
         match group {
             Some(group) => drop(self.groups.insert(key, group)),
             None => drop(self.groups.remove(&key)),
@@ -391,7 +387,7 @@ impl Run {
         self.ended += 1;
         (self.left, self.oldest, self.shown, self.set_back, self.fixed) = (left, None, None, None, None);
         self.readiness = Memory::default();
-        self.stamp.end();
+        self.stamp.written = 0;
     }
 }
 

@@ -16,7 +16,7 @@ use tenure_policy::ready::Readiness;
 
 pub use dues::{Claim, Due, DuePod, NEVER, Task};
 pub use groups::{GangNow, stamp_of};
-pub use stamps::StampClaim;
+pub use stamps::Stamping;
 pub use tally::Tally;
 
 use crate::{
