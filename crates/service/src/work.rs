@@ -178,6 +178,11 @@ impl<W: Work> WorkQueue<W> {
         self.0.state.lock().waiting()
     }
 
+    /// Returns how much work waits or is in flight.
+    pub fn total(&self) -> usize {
+        self.0.state.lock().total()
+    }
+
     /// Returns the number of calls in flight.
     pub fn in_flight(&self) -> usize {
         self.0.state.lock().shares.in_flight()

@@ -13,7 +13,7 @@ use super::post::{PostError, PostOutcome};
 use crate::metrics::{MessageResult, Metrics};
 
 /// The most messages that wait for a receiver.
-pub const CAPACITY: usize = 5_000;
+const CAPACITY: usize = 5_000;
 
 /// The most messages that are under way at a time.
 const AT_ONCE: usize = 8;
@@ -105,7 +105,8 @@ impl ReceiverQueue {
     /// Drops all messages, including messages under way.
     pub fn drop_all(&self, why: &str) {
         let mut state = self.state.lock();
-        let left = self.work.clear().len().saturating_add(self.work.in_flight());
+        let left = self.work.total();
+        self.work.clear();
         let generation = state.generation.saturating_add(1);
         *state = State { generation, ..State::default() };
         if left > 0 {

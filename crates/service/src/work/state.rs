@@ -98,8 +98,12 @@ impl<W: Work> Default for State<W> {
 }
 
 impl<W: Work> State<W> {
+    pub(super) fn total(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(super) fn waiting(&self) -> usize {
-        self.entries.len().saturating_sub(self.in_flight)
+        self.total().saturating_sub(self.in_flight)
     }
 
     pub(super) fn get(&self, key: &W::Key) -> Option<Arc<W>> {

@@ -269,7 +269,7 @@ async fn a_dropped_lease_gives_the_work_back_and_an_empty_queue_is_forgotten() {
     let queue = queue([call(1, "a"), in_line(2, "b", 0)]);
     drop(take_all(&queue));
     let held = take_all(&queue);
-    assert_eq!(held.len(), 2);
+    assert_eq!((held.len(), queue.total()), (2, 2));
     assert_eq!(queue.clear().len(), 0, "all is in flight");
     drop(held);
     assert_eq!((queue.waiting(), queue.in_flight(), queue.take().is_none()), (0, 0, true));
