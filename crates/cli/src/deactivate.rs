@@ -8,7 +8,7 @@ use serde_json::Value;
 use tenure_policy::{
     expiry::Family,
     owners::PauseRule,
-    pause::{self, DEACTIVATED, OwnerObject, ResumeCondition, Reversals, is_deactivation},
+    pause::{self, DEACTIVATED, OwnerObject, Pause, PausePlan, ResumeCondition, Reversals, is_deactivation},
 };
 use tenure_types::{
     keys::{RUNAI_QUEUE_LABEL, TENSORSTACK_QUEUE_LABEL},
@@ -79,8 +79,10 @@ fn pauses(subject: ChangeSubject<'_>) -> Option<ObjectChange> {
     let at = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
     let (family, queue) = queue_of(found.0).unwrap_or((Family::Runai, ""));
     let record = |rule: &PauseRule| {
+        let plan = PausePlan { reason: DEACTIVATED, at, until: ResumeCondition::Activated };
         let reversals = Reversals::of(found, DEACTIVATED, None);
-        let record = pause::record(found, rule, DEACTIVATED, (family, queue), at, reversals);
+        let pause = Pause { plan, ceiling: None, reversals, unannounced: false, noticed: None };
+        let record = pause::record(found, rule, (family, queue), pause);
         PausedRecord { queue_group: record.queue_group.filter(|_| !queue.is_empty()), ..record }
     };
     let by: Vec<_> = subject.rules().into_iter().map(|rule| (rule.clone(), record(rule))).collect();

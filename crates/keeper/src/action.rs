@@ -116,15 +116,7 @@ struct Work<'b> {
 
 impl Done {
     const fn nothing(why: &'static str, served: BatchCoverage) -> Self {
-        Self::without_events(ActionResult::Nothing(why), served)
-    }
-
-    const fn put_off(why: &'static str, served: BatchCoverage) -> Self {
-        Self::without_events(ActionResult::PutOff(why), served)
-    }
-
-    const fn without_events(result: ActionResult, served: BatchCoverage) -> Self {
-        Self { result, events: Vec::new(), served }
+        Self { result: ActionResult::Nothing(why), events: Vec::new(), served }
     }
 }
 
@@ -160,34 +152,28 @@ impl Pauser {
         if act.is_done() && !is_retry {
             self.take_turn(work).await?;
         }
-        match act {
-            Act::Leave(why, coverage) => Ok(Done::nothing(why, coverage)),
-            Act::PutOff(why, coverage) => Ok(Done::put_off(why, coverage)),
-            Act::TooEarly => Ok(Done::without_events(ActionResult::TooEarly, BatchCoverage::All)),
-            Act::Extended => Ok(Done::without_events(ActionResult::Extended, BatchCoverage::All)),
-            Act::Exempt => Ok(Done::without_events(ActionResult::Exempt, BatchCoverage::First)),
-            Act::PausedBefore => Ok(Done::without_events(ActionResult::PausedBefore, BatchCoverage::All)),
-            Act::Forbidden(owner) => Err(Failure::ForbiddenOwner(owner)),
-            act => match self.judge_again(work, &act) {
-                Ok(Act::Pause(pause)) => self.pause(work, &pause).await,
-                Ok(Act::DeletePod(deletion)) => self.delete_pod(work, &deletion).await,
-                Ok(Act::DeleteOwner(deletion)) => self.delete_owner(work, &deletion).await,
-                Ok(Act::Announce(notice)) => self.announce(work, &notice).await,
-                Ok(_) => Ok(changed()),
-                Err(done) => Ok(done),
-            },
+        if let Act::Forbidden(owner) = act {
+            return Err(Failure::ForbiddenOwner(owner));
+        }
+        if !act.is_done() {
+            return Ok(idle(&act));
+        }
+        match self.judge_again(work, &act) {
+            Act::Pause(owner, pause) => self.pause(work, &owner, &pause).await,
+            Act::DeletePod(deletion) => self.delete_pod(work, &deletion).await,
+            Act::DeleteOwner(deletion) => self.delete_owner(work, &deletion).await,
+            Act::Announce(notice) => self.announce(work, &notice).await,
+            act => Ok(idle(&act)),
         }
     }
 
-    /// Brings a case up to date from the index and the clock, and judges it right before a write. An error is what is done in
-    /// place of another act.
-    fn judge_again(&self, work: &mut Work<'_>, act: &Act) -> Result<Act, Done> {
+    /// Brings a case up to date from the index and the clock, and judges it right before a write: the same act, or nothing for now.
+    fn judge_again(&self, work: &mut Work<'_>, act: &Act) -> Act {
         self.refresh(work);
         match judge(&work.case, &work.state, self.clock.now()) {
-            Ok(again) if again.is_same(act) => Ok(again),
-            Ok(Act::TooEarly) => Err(Done::without_events(ActionResult::TooEarly, BatchCoverage::All)),
-            Ok(Act::Extended) => Err(Done::without_events(ActionResult::Extended, BatchCoverage::All)),
-            _ => Err(changed()),
+            Ok(again) if again.is_same(act) => again,
+            Ok(again @ (Act::TooEarly | Act::Extended)) => again,
+            _ => Act::PutOff("what it rests on has just changed", BatchCoverage::First),
         }
     }
 
@@ -208,9 +194,13 @@ impl Pauser {
     }
 
     /// Sets the field of the first rule that the served schema knows.
-    async fn pause(&self, work: &mut Work<'_>, pause: &Pause) -> Result<Done, Failure> {
-        let owner = &pause.owner;
-        let Some(found) = work.found().cloned() else { return Ok(changed()) };
+    async fn pause(
+        &self,
+        work: &mut Work<'_>,
+        owner: &OwnerReference,
+        pause: &Pause,
+    ) -> Result<Done, Failure> {
+        let Some(found) = work.found().cloned() else { return Ok(unread()) };
         let known = kueue::known(owner, &found.metadata);
         let ending = self.ending_below(work.batch.task, &known);
         let owed = earlier(&found.metadata, self.clock.now());
@@ -220,10 +210,9 @@ impl Pauser {
             // each write takes its turn
             if number > 0 {
                 self.await_turn().await;
-                match self.judge_again(work, &Act::Pause(Box::new(act))) {
-                    Ok(Act::Pause(again)) => act = *again,
-                    Ok(_) => return Ok(changed()),
-                    Err(done) => return Ok(done),
+                match self.judge_again(work, &Act::Pause(owner.clone(), Box::new(act))) {
+                    Act::Pause(_, again) => act = *again,
+                    other => return Ok(idle(&other)),
                 }
             }
             let object = OwnerObject(&found.value);
@@ -248,7 +237,7 @@ impl Pauser {
                 }
                 Ok(returned) => {
                     ending.succeeded();
-                    return Ok(self.paused(work, &act, &record, &known, &returned).await);
+                    return Ok(self.paused(work, (owner, &act), &record, &known, &returned).await);
                 }
             }
         }
@@ -259,7 +248,7 @@ impl Pauser {
     async fn paused(
         &self,
         work: &Work<'_>,
-        pause: &Pause,
+        (owner, pause): (&OwnerReference, &Pause),
         record: &PausedRecord,
         known: &PausedObject,
         returned: &Value,
@@ -282,13 +271,13 @@ impl Pauser {
         if self.dry_run {
             told::of_dry_run(&mut events, Some(work.batch.first.deadline));
         }
-        let (owner, reversals, until) = (pause.owner.clone(), record.reversals, pause.plan.until);
+        let (owner, reversals, until) = (owner.clone(), record.reversals, pause.plan.until);
         Done { result: ActionResult::Paused { owner, reversals, until }, events, served: BatchCoverage::All }
     }
 
     async fn delete_pod(&self, work: &mut Work<'_>, deletion: &PodDeletion) -> Result<Done, Failure> {
         let deleted = |events| Done { result: ActionResult::Deleted, events, served: BatchCoverage::First };
-        let Some(pod) = work.pod().map(of_pod) else { return Ok(changed()) };
+        let Some(pod) = work.pod().map(of_pod) else { return Ok(unread()) };
         let mut events = told::of_pod_deletion(work.batch, &pod, deletion);
         if self.dry_run {
             told::of_dry_run(&mut events, None);
@@ -309,8 +298,9 @@ impl Pauser {
         let namespace = work.batch.first.namespace.clone();
         let would_delete = self.objects.would_delete_pod(&namespace, &pod.name).await;
         let act = Act::DeletePod(Box::new(deletion.clone()));
-        if let Some(done) = self.tell_first(work, &act, would_delete.is_ok(), events).await? {
-            return Ok(done);
+        let again = self.tell_first(work, &act, would_delete.is_ok(), events).await?;
+        if !again.is_done() {
+            return Ok(idle(&again));
         }
         let ending = self.usage.ending(work.batch.task, [work.batch.first.uid], self.clock.now());
         match self.objects.delete_pod(&namespace, &pod.name, &pod.uid).await {
@@ -338,7 +328,7 @@ impl Pauser {
             events,
             served: BatchCoverage::All,
         };
-        let Some(metadata) = work.found().map(|found| found.metadata.clone()) else { return Ok(changed()) };
+        let Some(metadata) = work.found().map(|found| found.metadata.clone()) else { return Ok(unread()) };
         let known = kueue::known(owner, &metadata);
         let mut events = told::of_owner_deletion(work.batch, work.pod(), &known, deletion);
         if self.dry_run {
@@ -348,8 +338,9 @@ impl Pauser {
         let namespace = work.batch.first.namespace.clone();
         let would_delete = self.objects.would_delete_owner(&namespace, owner).await;
         let act = Act::DeleteOwner(Box::new(deletion.clone()));
-        if let Some(done) = self.tell_first(work, &act, would_delete.is_ok(), events).await? {
-            return Ok(done);
+        let again = self.tell_first(work, &act, would_delete.is_ok(), events).await?;
+        if !again.is_done() {
+            return Ok(idle(&again));
         }
         let ending = self.ending_below(Task::Expire, &known);
         match self.objects.delete_owner(&namespace, owner, metadata.resource_version).await {
@@ -374,17 +365,17 @@ impl Pauser {
         act: &Act,
         would_delete: bool,
         events: Vec<EventRecord>,
-    ) -> Result<Option<Done>, Failure> {
+    ) -> Result<Act, Failure> {
         if would_delete {
             self.events.tell_first(events).await;
             work.granted = self.granted(work).await?;
         }
-        Ok(self.judge_again(work, act).err())
+        Ok(self.judge_again(work, act))
     }
 
     /// Notes the end of a run on an owner, or on a pod that has no such owner.
     async fn announce(&self, work: &Work<'_>, notice: &Notice) -> Result<Done, Failure> {
-        let Some(found) = work.found() else { return Ok(changed()) };
+        let Some(found) = work.found() else { return Ok(unread()) };
         let (namespace, object) = (&work.batch.first.namespace, OwnerObject(&found.value));
         let (patch, noted) = match notice.change {
             NoticeChange::Keep => (None, None),
@@ -408,7 +399,7 @@ impl Pauser {
         let last_point =
             work.state.notice.last(notice.end, self.clock.now().max(work.batch.first.handed_out));
         let dry_run_at = self.dry_run.then(|| last_point.unwrap_or(notice.end));
-        let events = told::of_notice(work.batch, at, notice, dry_run_at).into_iter().collect();
+        let events = told::of_notice(work.batch, &at, notice, dry_run_at).into_iter().collect();
         Ok(Done { result, events, served: notice.coverage })
     }
 
@@ -434,8 +425,25 @@ impl Pauser {
     }
 }
 
-const fn changed() -> Done {
-    Done::put_off("what it rests on has just changed", BatchCoverage::First)
+/// Returns the result of an act that writes nothing.
+const fn idle(act: &Act) -> Done {
+    let (result, served) = match act {
+        Act::Leave(why, coverage) => (ActionResult::Nothing(why), *coverage),
+        Act::PutOff(why, coverage) => (ActionResult::PutOff(why), *coverage),
+        Act::TooEarly => (ActionResult::TooEarly, BatchCoverage::All),
+        Act::Extended => (ActionResult::Extended, BatchCoverage::All),
+        Act::Exempt => (ActionResult::Exempt, BatchCoverage::First),
+        Act::PausedBefore => (ActionResult::PausedBefore, BatchCoverage::All),
+        Act::Forbidden(_) | Act::Pause(..) | Act::DeletePod(_) | Act::DeleteOwner(_) | Act::Announce(_) => {
+            return unread();
+        }
+    };
+    Done { result, events: Vec::new(), served }
+}
+
+/// An object that a judgement asks for is there when it is judged.
+const fn unread() -> Done {
+    Done::nothing("it was not read", BatchCoverage::First)
 }
 
 /// Returns an object as a merge patch would change it.

@@ -47,7 +47,7 @@ pub enum BatchCoverage {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
     /// Pause an owner.
-    Pause(Box<Pause>),
+    Pause(OwnerReference, Box<Pause>),
     /// Delete the pod.
     DeletePod(Box<PodDeletion>),
     /// Delete an owner in place of a pause.
@@ -125,14 +125,14 @@ pub enum NoticeChange {
 impl Act {
     /// True if the act writes, or tells.
     pub const fn is_done(&self) -> bool {
-        matches!(self, Self::Pause(_) | Self::DeletePod(_) | Self::DeleteOwner(_) | Self::Announce(_))
+        matches!(self, Self::Pause(..) | Self::DeletePod(_) | Self::DeleteOwner(_) | Self::Announce(_))
     }
 
     /// True if an act does the same as another to the same object. Times of pauses follow the clock.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Pause(one), Self::Pause(other)) => {
-                (&one.owner, one.plan.reason) == (&other.owner, other.plan.reason)
+            (Self::Pause(owner, one), Self::Pause(other_owner, other)) => {
+                (owner, one.plan.reason) == (other_owner, other.plan.reason)
             }
             (Self::DeletePod(one), Self::DeletePod(other)) => one.alone == other.alone,
             (Self::DeleteOwner(one), Self::DeleteOwner(other)) => one.owner == other.owner,
@@ -221,7 +221,7 @@ fn end_by_owner(
         return Ok(Act::Leave(why, BatchCoverage::All));
     }
     // the ceiling of its queue stays, so that no change of the owner puts the end off for longer
-    if case.task == Task::Expire && !state.end_below.is_some_and(|end| end < now) {
+    if case.task == Task::Expire && state.end_below.is_none_or(|end| end >= now) {
         let why = "its owner's ceiling has changed since it was judged";
         return Ok(Act::PutOff(why, BatchCoverage::All));
     }
@@ -243,7 +243,7 @@ fn end_by_owner(
     }
     let plan = PausePlan::expired(&candidate, state.slice_delay);
     let unannounced = is_unannounced(state, object);
-    Ok(Act::Pause(Box::new(Pause { owner, plan, ceiling, reversals, unannounced, noticed })))
+    Ok(Act::Pause(owner, Box::new(Pause { plan, ceiling, reversals, unannounced, noticed })))
 }
 
 fn evict(state: &RunState, candidate: &PauseCandidate, owner: OwnerReference, reversals: Reversals) -> Act {
@@ -251,7 +251,7 @@ fn evict(state: &RunState, candidate: &PauseCandidate, owner: OwnerReference, re
         return Act::Leave("its queue doesn't wait for pods to be ready any more", BatchCoverage::All);
     };
     let plan = PausePlan::unready(candidate, backoff, |count| Backoff::random(&owner.uid, count));
-    Act::Pause(Box::new(Pause { owner, plan, ceiling: None, reversals, unannounced: false, noticed: None }))
+    Act::Pause(owner, Box::new(Pause { plan, ceiling: None, reversals, unannounced: false, noticed: None }))
 }
 
 /// True if a pod is ready and a workload by itself: other workloads need more than one ready pod.

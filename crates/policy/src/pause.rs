@@ -89,14 +89,7 @@ pub fn record(
     (family, queue): (Family, &str),
     pause: Pause,
 ) -> PausedRecord {
-    let Pause {
-        owner: _,
-        plan: PausePlan { reason, at, until: _ },
-        ceiling,
-        reversals,
-        unannounced,
-        noticed,
-    } = pause;
+    let Pause { plan: PausePlan { reason, at, until: _ }, ceiling, reversals, unannounced, noticed } = pause;
     PausedRecord {
         reason: reason.into(),
         at,

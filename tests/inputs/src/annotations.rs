@@ -7,7 +7,8 @@ use tenure_policy::{
     expiry::Family,
     owners::OwnerTable,
     pause::{
-        self, MAX_DURATION_EXCEEDED, OwnerObject, PauseCandidate, PausePlan, PausedObject, Return, Reversals,
+        self, MAX_DURATION_EXCEEDED, OwnerObject, Pause, PauseCandidate, PausePlan, PausedObject, Return,
+        Reversals,
     },
     requeue::Backoff,
 };
@@ -71,7 +72,9 @@ fn follow(object: &Value) {
         PauseCandidate { now: Timestamp::UNIX_EPOCH, state: owner.requeue_state(), priority: None };
     let plan = PausePlan::expired(&candidate, None);
     let queue = (Family::Runai, "q");
-    let record = pause::record(owner, rule, plan.reason, queue, plan.at, reversals.clone());
+    let pause =
+        Pause { plan, ceiling: None, reversals: reversals.clone(), unannounced: false, noticed: None };
+    let record = pause::record(owner, rule, queue, pause);
     let patch = pause::patch(owner, rule, &record, &plan.until);
     let mut paused = object.clone();
     merge(&mut paused, &patch);

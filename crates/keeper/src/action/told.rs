@@ -50,13 +50,13 @@ fn approaching(
 /// of the point tells that the event has been written.
 pub fn of_notice(
     batch: &DueBatch,
-    object: ObjectReference,
+    object: &ObjectReference,
     notice: &Notice,
     dry_run_at: Option<Timestamp>,
 ) -> Option<EventRecord> {
     let given = GivenNotice { end: notice.end, at: dry_run_at.or(notice.told)? };
     notice.told?;
-    let mut event = approaching(&object, &batch.first.queue, given, notice.then);
+    let mut event = approaching(object, &batch.first.queue, given, notice.then);
     if dry_run_at.is_some() {
         event.note = pause::dry_run(&event.note);
     }

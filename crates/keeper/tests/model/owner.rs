@@ -1,21 +1,26 @@
 //! The owner as JSON, and the real patches of it.
 
-use std::{cell::RefCell, collections::HashMap, hash::Hash, thread::LocalKey};
+use std::{cell::RefCell, collections::HashMap, hash::Hash, sync::Arc, thread::LocalKey};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 use tenure_policy::{
+    climb::Action,
     expiry::Family,
+    judge::{Act, Answers, Case, Climbed, Due, RunState, Task, judge},
     owners::OwnerTable,
-    pause::{self, MAX_DURATION_EXCEEDED, OwnerObject, PauseCandidate, PausePlan, Return, Reversals},
+    pause::{self, MAX_DURATION_EXCEEDED, OwnerObject, Return},
 };
 use tenure_types::{
     keys,
     paused::{PausedRecord, RequeueState},
 };
 
-use crate::state::{Owner, OwnerWrite, Record, WriteKind};
+use crate::{
+    state::{Owner, OwnerWrite, Pod, Record, WriteKind},
+    steps::CEILING,
+};
 
 /// The time between a pause and the return.
 pub const DELAY: u8 = 2;
@@ -158,17 +163,17 @@ impl OwnerWrite {
         let owner = OwnerObject(&object);
         match self.kind {
             WriteKind::Pause { at, pod } => {
-                let reversals = Reversals::of(owner, MAX_DURATION_EXCEEDED, Some(time(pod.started)));
-                let candidate =
-                    PauseCandidate { now: time(at), state: owner.requeue_state(), priority: None };
-                let delay = SignedDuration::from_secs(DELAY.into());
-                let plan = PausePlan::expired(&candidate, Some(delay));
-                let table = OwnerTable::default();
-                let reference = reference(self.based_on.uid);
-                let rule = table.rules(&reference).next().expect("a Job can be paused");
-                let record =
-                    pause::record(owner, rule, plan.reason, (Family::Runai, "q"), plan.at, reversals);
-                pause::patch(owner, rule, &record, &plan.until)
+                let (case, state) = self.expired(pod, &object);
+                let act = judge(&case, &state, time(at));
+                let pause = match act {
+                    Ok(Act::Pause(reference, pause)) => Some((reference, pause)),
+                    _ => None,
+                };
+                let (reference, act) = pause.expect("what is overdue is paused");
+                let rule = case.config.table.rules(&reference).next().expect("a Job can be paused");
+                let until = act.plan.until;
+                let record = pause::record(owner, rule, (Family::Runai, "q"), *act);
+                pause::patch(owner, rule, &record, &until)
             }
             WriteKind::Return => {
                 let record = owner.record().expect("what comes back has a record");
@@ -176,6 +181,42 @@ impl OwnerWrite {
                 if is_ours { pause::resume(owner, &record) } else { pause::forget(owner, &record) }
             }
         }
+    }
+
+    /// The facts of the case that the run of this pod has exceeded its ceiling, for the real judgement.
+    fn expired(&self, pod: Pod, object: &Value) -> (Case, RunState) {
+        let (owner, end) = (reference(self.based_on.uid), time(pod.started + CEILING));
+        let found = serde_json::from_value(object.clone()).expect("an object");
+        let answers = Answers {
+            pod: Some(Some(serde_json::from_value(json!({"metadata": {}, "spec": {}})).expect("a pod"))),
+            is_still_there: Some(true),
+            queues_are_as_known: Some(true),
+            climbed: Some(Climbed { action: Action::Pause(owner.clone()), pausable: vec![owner.clone()] }),
+            workload: Some(None),
+            exempt_pods: [(owner.uid.clone(), false)].into(),
+            stopped: HashMap::new(),
+            object: Some((owner, Some(found))),
+        };
+        let due = Due {
+            family: Family::Runai,
+            queue: "q".into(),
+            deadline: end,
+            first_deadline: end,
+            handed_out: end,
+            first_told: None,
+            told: Vec::new(),
+            attempts: 0,
+        };
+        let state = RunState {
+            is_fresh: true,
+            queue: Some("q".into()),
+            end: Some((end, Family::Runai)),
+            end_below: Some(end),
+            since: Some(time(pod.started)),
+            slice_delay: Some(SignedDuration::from_secs(DELAY.into())),
+            ..RunState::default()
+        };
+        (Case { task: Task::Expire, due, config: Arc::default(), answers }, state)
     }
 
     /// The owner after this write, as the API server applies it; none for a conflict.

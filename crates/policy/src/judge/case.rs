@@ -115,6 +115,7 @@ pub struct Answers {
 
 /// The state of a run by the index and the clock. It is taken again right before a write.
 #[derive(Clone, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "they are facts, each for itself")]
 pub struct RunState {
     /// True if all watches have answered.
     pub is_fresh: bool,

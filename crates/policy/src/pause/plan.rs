@@ -1,7 +1,6 @@
 //! The plan of a pause: its reason, its beginning, and its end.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_types::paused::{ExceededCeiling, GivenNotice, RequeueState};
 
 use super::{MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, Reversals, WORKLOAD_INACTIVE};
@@ -29,11 +28,9 @@ pub struct PausePlan {
     pub until: ResumeCondition,
 }
 
-/// The pause of an owner.
+/// A pause, as its record has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pause {
-    /// The owner.
-    pub owner: OwnerReference,
     /// The reason, the time and the end of the pause.
     pub plan: PausePlan,
     /// The ceiling that was exceeded. None: the pause has another reason.

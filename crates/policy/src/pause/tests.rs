@@ -23,7 +23,6 @@ fn record(
     at: Timestamp,
 ) -> PausedRecord {
     let pause = Pause {
-        owner: OwnerReference::default(),
         plan: PausePlan { reason, at, until: ResumeCondition::Resumed },
         ceiling: None,
         reversals: Reversals::of(owner, reason, None),
@@ -143,7 +142,7 @@ fn a_pause_says_itself_when_it_ends() {
 #[test]
 fn the_count_outlives_a_return_and_begins_anew_after_a_deactivation() {
     let rule = rule("spec.replicas", json!(0));
-    let paused = |reason: &str, annotations: Value| {
+    let paused = |reason: &'static str, annotations: Value| {
         let mut object = deployment();
         let record = record(OwnerObject(&object), &rule, reason, QUEUE, Timestamp::UNIX_EPOCH);
         object["spec"]["replicas"] = json!(0);
@@ -170,7 +169,7 @@ fn noted(annotations: &Value) -> ObjectMeta {
 #[test]
 fn what_is_inactive_never_returns_and_what_is_active_again_does_at_once() {
     let (owner, now) = (deployment(), Some(Timestamp::MIN));
-    let of = |reason: &str, active: Option<&str>| {
+    let of = |reason: &'static str, active: Option<&str>| {
         let rule = rule("spec.replicas", json!(0));
         let record = record(OwnerObject(&owner), &rule, reason, QUEUE, Timestamp::UNIX_EPOCH);
         let mut annotations = returning(1, Some("2026-01-01T00:00:00Z"));

@@ -183,7 +183,9 @@ impl<W: Work> State<W> {
         let waits = |entry: &Entry<W>| entry.phase != Phase::InFlight;
         let is_waiting = |key: &W::Key| self.entries.get(key).is_some_and(waits);
         let (waiting, rest): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_waiting);
-        rest.iter().for_each(|key| drop(self.remove(key)));
+        for key in rest {
+            self.remove(&key);
+        }
         waiting.iter().filter_map(|key| self.remove(key)).collect()
     }
 
@@ -232,10 +234,10 @@ impl<W: Work> State<W> {
         let is_turn_of_retries = due.turns % TURNS_OF_RETRIES == TURNS_OF_RETRIES - 1;
         let retries = due.order.iter().rev().take_while(|(place, _)| is_turn_of_retries && is_retry(place));
         let oldest = retries.last();
-        let in_order = oldest.into_iter().chain(due.order.iter()).map(|(_, key)| key);
+        let mut in_order = oldest.into_iter().chain(due.order.iter()).map(|(_, key)| key);
         match group {
             Group::Namespace(namespace) if !self.shares.has_slot(namespace, limits, now) => None,
-            Group::Namespace(_) => in_order.cloned().next(),
+            Group::Namespace(_) => in_order.next().cloned(),
             Group::Line(line) => {
                 let mut is_busy = self.lines.contains(line);
                 for key in in_order {
@@ -321,7 +323,9 @@ impl<W: Work> State<W> {
                     of_group.order.remove(&(entry.place.clone(), key.clone()));
                     if of_group.order.is_empty() {
                         due.remove(&entry.group);
-                        turns.retain(|group| *group != entry.group);
+                        // the group of the last turn is the last
+                        let turn = turns.iter().rposition(|group| *group == entry.group);
+                        turn.map(|turn| turns.remove(turn));
                     }
                 }
             }

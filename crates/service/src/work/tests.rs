@@ -161,8 +161,9 @@ async fn while_a_namespace_fails_one_call_at_a_time_shows_when_it_works_again() 
     queue.replace([call(1, "a"), call(2, "a"), call(3, "a"), call(4, "b")]);
     let held = take_all(&queue);
     assert_eq!(held.len(), 4);
-    held.into_iter()
-        .for_each(|lease| if lease.work.namespace == "a" { lease.failed() } else { lease.done() });
+    for lease in held {
+        if lease.work.namespace == "a" { lease.failed() } else { lease.done() }
+    }
     assert!(queue.take().is_none() && queue.is_in_trouble("a"));
     advance(limits.retry.first).await;
     let one = queue.take().unwrap();
@@ -238,14 +239,14 @@ async fn work_that_is_added_twice_before_its_turn_is_done_once() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_work_to_be_added_ends_with_that_and_other_waits_do_not() {
     let wait = Duration::from_secs(5);
-    let ends: [(fn(Lease<Call>, Duration), bool); 3] = [
-        (|lease, wait| lease.until_added(wait), true),
-        (|lease, wait| lease.again(wait), false),
-        (|lease, _| lease.failed(), false),
-    ];
-    for (end, is_due) in ends {
+    for (number, is_due) in [true, false, false].into_iter().enumerate() {
         let queue = queue([call(1, "a")]);
-        end(queue.take().unwrap(), wait);
+        let lease = queue.take().unwrap();
+        match number {
+            0 => lease.until_added(wait),
+            1 => lease.again(wait),
+            _ => lease.failed(),
+        }
         queue.replace([call(1, "a")]);
         assert!(queue.take().is_none(), "a look that finds the same adds nothing");
         queue.push(call(1, "a"));
