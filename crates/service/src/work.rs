@@ -53,6 +53,11 @@ pub trait Work: Debug {
         None
     }
 
+    /// True if this is other work than the `known` one of the same key: it is due at once, and no failure of that one counts.
+    fn replaces(&self, _known: &Self) -> bool {
+        false
+    }
+
     /// True for work that a full queue drops last.
     fn is_precious(&self) -> bool {
         false

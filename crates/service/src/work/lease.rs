@@ -2,6 +2,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
+use tenure_types::wait::Wait;
 use tokio::time::{Instant, sleep};
 
 use super::{Work, WorkQueue};
@@ -18,8 +19,8 @@ pub(super) enum End {
     Again(Duration),
     /// The work is due again when it is added again, or after a time.
     UntilAdded(Duration),
-    /// The call has failed: the work is due again after a growing wait.
-    Failed,
+    /// The call has failed: the work is due again after this growing wait.
+    Failed(Wait),
     /// The call has failed, and the work isn't tried again.
     GivenUp,
 }
@@ -95,7 +96,13 @@ impl<W: Work> Lease<W> {
 
     /// Has the work tried again after a growing wait.
     pub fn failed(self) {
-        self.ended(End::Failed);
+        let wait = self.queue.0.limits.retry;
+        self.failed_with(wait);
+    }
+
+    /// Has the work tried again after a growing wait that isn't that of its queue.
+    pub fn failed_with(self, wait: Wait) {
+        self.ended(End::Failed(wait));
     }
 
     /// Ends work that has failed for good.

@@ -71,6 +71,8 @@ struct Entry<W: Work> {
     is_renewed: bool,
     /// True for work that waits until it is added again.
     is_awaited: bool,
+    /// True for work in flight that other work has replaced meanwhile.
+    is_replaced: bool,
 }
 
 #[derive(Debug)]
@@ -122,7 +124,8 @@ impl<W: Work> State<W> {
         let work = Arc::new(work);
         let Some(known) = self.entries.get_mut(&key) else {
             let phase = Phase::Waits(now);
-            let (failures, since, is_wanted, is_renewed, is_awaited) = (0, None, true, false, false);
+            let (failures, since) = (0, None);
+            let (is_wanted, is_renewed, is_awaited, is_replaced) = (true, false, false, false);
             let entry = Entry {
                 work,
                 group,
@@ -133,20 +136,33 @@ impl<W: Work> State<W> {
                 is_wanted,
                 is_renewed,
                 is_awaited,
+                is_replaced,
             };
             self.entries.insert(key.clone(), entry);
             self.set(&key, Phase::Due);
             return;
         };
+        let replaces = work.replaces(&known.work);
         (known.work, known.is_wanted) = (work, true);
-        known.is_renewed |= renews && known.phase == Phase::InFlight;
-        let is_over = renews && known.is_awaited && matches!(known.phase, Phase::Waits(_));
-        let phase = if is_over { Phase::Due } else { known.phase };
+        if known.phase == Phase::InFlight {
+            known.is_renewed |= renews || replaces;
+            known.is_replaced |= replaces;
+        } else if replaces {
+            (known.failures, known.since) = (0, None);
+        }
+        let phase = match known.phase {
+            Phase::Waits(_) if replaces || (renews && known.is_awaited) => Phase::Due,
+            phase => phase,
+        };
         let place = match (&known.place, first) {
+            (_, first) if replaces => first,
             // it keeps its arrival
             (Place::First(_, arrived), Place::First(rank, _)) => Place::First(rank, *arrived),
             (again, _) => again.clone(),
         };
+        if (known.phase, &known.group, &known.place) == (phase, &group, &place) {
+            return;
+        }
         self.set(&key, Phase::InFlight);
         if let Some(known) = self.entries.get_mut(&key) {
             (known.group, known.place) = (group, place);
@@ -279,11 +295,13 @@ impl<W: Work> State<W> {
 
     /// Takes work back after a call.
     pub(super) fn give_back(&mut self, work: &W, end: End, limits: &Limits, now: Instant) {
-        let succeeded = match end {
-            End::Dropped => None,
-            End::Done | End::Again(_) | End::UntilAdded(_) => Some(true),
-            End::Failed | End::GivenUp => Some(false),
+        let (succeeded, retry) = match end {
+            End::Dropped => (None, limits.retry),
+            End::Done | End::Again(_) | End::UntilAdded(_) => (Some(true), limits.retry),
+            End::GivenUp => (Some(false), limits.retry),
+            End::Failed(wait) => (Some(false), wait),
         };
+        let limits = &Limits { retry, ..*limits };
         self.shares.end(work.namespace(), succeeded, limits, now);
         let key = work.key();
         let Some(entry) = self.entries.get_mut(&key) else { return };
@@ -294,17 +312,19 @@ impl<W: Work> State<W> {
             return;
         }
         let is_renewed = std::mem::take(&mut entry.is_renewed);
+        let is_replaced = std::mem::take(&mut entry.is_replaced);
         entry.is_awaited = matches!(end, End::UntilAdded(_));
         let wait = match end {
+            _ if is_replaced => None,
             End::Again(after) | End::UntilAdded(after) if !is_renewed => Some(after),
-            End::Failed => {
-                let wait = limits.retry.after(entry.failures);
+            End::Failed(retry) => {
+                let wait = retry.after(entry.failures);
                 entry.failures = entry.failures.saturating_add(1);
                 Some(jittered(wait)).filter(|_| limits.spread == Spread::Work)
             }
             _ => None,
         };
-        if succeeded == Some(true) {
+        if succeeded == Some(true) || is_replaced {
             (entry.failures, entry.since) = (0, None);
         }
         let phase = wait.and_then(|wait| now.checked_add(wait)).map_or(Phase::Due, Phase::Waits);

@@ -16,6 +16,7 @@ struct Call {
     rank: u32,
     line: Option<&'static str>,
     is_precious: bool,
+    version: u32,
 }
 
 impl Work for Call {
@@ -38,13 +39,17 @@ impl Work for Call {
         self.line.map(str::to_owned)
     }
 
+    fn replaces(&self, known: &Self) -> bool {
+        self.version != known.version
+    }
+
     fn is_precious(&self) -> bool {
         self.is_precious
     }
 }
 
 fn call(key: u32, namespace: &'static str) -> Call {
-    Call { key, namespace, rank: 0, line: None, is_precious: false }
+    Call { key, namespace, rank: 0, line: None, is_precious: false, version: 0 }
 }
 
 fn in_line(key: u32, namespace: &'static str, rank: u32) -> Call {
@@ -257,6 +262,40 @@ async fn a_wait_for_work_to_be_added_ends_with_that_and_other_waits_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn other_work_of_a_known_key_is_due_at_once_and_no_failure_counts_for_it() {
+    let queue = queue([call(1, "a")]);
+    queue.take().unwrap().failed();
+    let lease = {
+        queue.push(Call { version: 1, ..call(1, "a") });
+        queue.take().unwrap()
+    };
+    assert_eq!((lease.work.version, lease.failures), (1, 0));
+    queue.replace([Call { version: 2, ..call(1, "a") }]);
+    assert!(queue.take().is_none(), "one call at a time for one key");
+    lease.failed();
+    let lease = queue.take().unwrap();
+    assert_eq!((lease.work.version, lease.failures), (2, 0));
+    queue.replace([Call { version: 2, ..call(1, "a") }]);
+    lease.failed();
+    queue.push(Call { version: 2, ..call(1, "a") });
+    assert!(queue.take().is_none(), "the same work waits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_may_have_another_wait_than_that_of_its_queue() {
+    let queue = queue([call(1, "a")]);
+    let wait = Wait { first: Duration::from_mins(5), last: Duration::from_mins(40) };
+    for (failures, minutes) in (0..).zip([5, 10, 20, 40, 40]) {
+        let lease = queue.take().unwrap();
+        assert_eq!(lease.failures, failures);
+        lease.failed_with(wait);
+        advance(Duration::from_secs(30 * minutes - 1)).await;
+        assert!(queue.take().is_none(), "a half is the least");
+        advance(Duration::from_secs(30 * minutes + 1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn work_that_a_look_does_not_find_any_more_is_forgotten() {
     let queue = queue([call(1, "a"), call(2, "a"), call(3, "a")]);
     let lease = queue.take().unwrap();
@@ -390,7 +429,7 @@ async fn first_tries_begin_in_the_order_of_a_list_that_is_searched() {
                     let (namespace, line) =
                         (["x", "y", "z"][random(3)], [None, Some("p"), Some("q")][random(3)]);
                     let rank = u32::try_from(random(4)).unwrap();
-                    let call = Call { key, namespace, rank, line, is_precious: false };
+                    let call = Call { key, namespace, rank, line, is_precious: false, version: 0 };
                     naive.push(call.clone());
                     queue.push(call);
                 }
@@ -432,7 +471,7 @@ async fn each_work_begins_in_bounded_time_though_calls_hang_and_fail() {
             let lines = if spread == Spread::Work { 2 } else { 1 };
             let line = [None, Some("p")][usize::try_from(random(lines)).unwrap()];
             let rank = u32::try_from(rank).unwrap();
-            queue.push(Call { key, namespace, rank, line, is_precious: false });
+            queue.push(Call { key, namespace, rank, line, is_precious: false, version: 0 });
         }
         let (end, begun) = (CancellationToken::new(), Mutex::new(BTreeSet::new()));
         let act = async |lease: Lease<Call>| {
