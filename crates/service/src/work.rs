@@ -5,7 +5,7 @@
 //!   namespaces of that line, one call at a time.
 //! - **Retries**: work that was tried comes after work that wasn't, but for one turn in four.
 //! - **Limits**: so many calls are in flight in all and in a namespace. A slow or hanging call moves its namespace to a second pool
-//!   of the same size for a while: it takes no slot of the others, and leaves its line.
+//!   of the same size for a while: it takes no slot of the others, and nothing in its line waits for it.
 //! - **Waits**: a failure delays the work, and with [`Spread`] its namespace or the whole queue, for a growing time.
 //! - **Bounds**: beyond its capacity the queue drops due work of the namespace or line that has most, and returns it.
 

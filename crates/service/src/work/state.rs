@@ -255,22 +255,24 @@ impl<W: Work> State<W> {
             Group::Namespace(namespace) if !self.shares.has_slot(namespace, limits, now) => None,
             Group::Namespace(_) => in_order.next().cloned(),
             Group::Line(line) => {
-                let mut is_busy = self.lines.contains(line);
+                let is_busy = self.lines.contains(line);
                 for key in in_order {
                     let namespace = self.entries.get(key)?.work.namespace();
-                    let has_slot = self.shares.has_slot(namespace, limits, now);
                     let is_in_line = !self.is_out_of_line(namespace, now);
-                    if has_slot && !(is_in_line && is_busy) {
+                    if self.shares.has_slot(namespace, limits, now) && !(is_in_line && is_busy) {
                         return Some(key.clone());
                     }
-                    is_busy |= is_in_line;
+                    // none begins before it
+                    if is_in_line {
+                        return None;
+                    }
                 }
                 None
             }
         }
     }
 
-    /// True if the work of a namespace waits for no line, and no line for it.
+    /// True if no line waits for the work of a namespace, and it for no call in its line.
     fn is_out_of_line(&self, namespace: &str, now: Instant) -> bool {
         self.shares.is_troubled(namespace, now) || self.shares.is_failing(namespace)
     }

@@ -120,8 +120,11 @@ async fn a_line_goes_by_rank_over_all_namespaces_one_at_a_time_unless_a_call_is_
     let second = queue.take().unwrap();
     assert_eq!(second.work.key, 1);
     hang(&second).await;
-    // its namespace waits for no line, and no line for it
-    assert_eq!(keys(&take_all(&queue)), [4, 2]);
+    // its namespace waits for no call in the line, and no work for it
+    let held = take_all(&queue);
+    assert_eq!(keys(&held), [4, 2]);
+    queue.replace([in_line(5, "b", 0), in_line(6, "a", 1)]);
+    assert!(queue.take().is_none(), "nor does it begin before work that comes first");
 }
 
 #[tokio::test(start_paused = true)]
@@ -386,9 +389,9 @@ impl Naive {
             let call = &item.0;
             let in_line =
                 |other: &Call| call.line.is_some() && other.line == call.line && !is_troubled(other);
-            let is_held = !is_troubled(call)
-                && (self.taken.iter().any(|(taken, holds)| *holds && taken.line == call.line)
-                    || self.waiting.iter().any(|other| in_line(&other.0) && before(other, item)));
+            let is_behind = self.waiting.iter().any(|other| in_line(&other.0) && before(other, item));
+            let is_busy = self.taken.iter().any(|(taken, holds)| *holds && taken.line == call.line);
+            let is_held = is_behind || (is_busy && !is_troubled(call));
             let is_first = call.line.is_some() || !self.waiting.iter().any(|other| before(other, item));
             has_slot(call) && !is_held && is_first
         };
