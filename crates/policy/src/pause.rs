@@ -4,6 +4,7 @@ mod owed;
 mod owner;
 mod plan;
 mod reasons;
+mod returns;
 mod reversal;
 mod words;
 
@@ -28,6 +29,7 @@ pub use reasons::{
     INVALID_MAX_DURATION, MAX_DURATION_APPROACHING, MAX_DURATION_EXCEEDED, MAX_DURATION_IGNORED,
     PAUSE_REVERSED, PODS_READY_TIMEOUT, REACTIVATED, REQUEUED, RETURN_REFUSED, RUN_ENDED, WORKLOAD_INACTIVE,
 };
+pub use returns::{Return, ReturnPatch};
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
 pub use words::{
     Alone, AtEnd, DELETED_MESSAGE, RunEnd, approaching, came_back, deleted_in_words, deleted_unready,
@@ -40,47 +42,6 @@ const INACTIVE: &str = "false";
 
 /// The number of reversals of one owner's pauses that an event reports: a single one may be the act of a person.
 pub const TOLD_REVERSALS: u32 = 2;
-
-/// The automatic return of a paused owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Return {
-    /// The owner stays paused until a user resumes it.
-    Never,
-    /// The owner comes back at this time.
-    Requeue(Timestamp),
-    /// The owner was deactivated, and isn't any more.
-    Reactivate,
-    /// A person has deactivated the owner since it was paused, which the record doesn't say yet. The owner doesn't come
-    /// back, and the record is to be changed, so that a later activation is recognized.
-    Deactivate,
-}
-
-impl Return {
-    /// Reads the return from an object that bears the record of a pause.
-    pub fn of(record: &PausedRecord, metadata: &ObjectMeta) -> Self {
-        match (is_inactive(metadata), is_deactivation(record)) {
-            (true, true) => Self::Never,
-            (true, false) => Self::Deactivate,
-            (false, true) => Self::Reactivate,
-            (false, false) => requeue_state_on(metadata).requeue_at.map_or(Self::Never, Self::Requeue),
-        }
-    }
-
-    /// Returns the time of the next action; `Timestamp::MIN` if it is due at once, since a user has changed the
-    /// annotation.
-    pub const fn at(self) -> Option<Timestamp> {
-        match self {
-            Self::Never => None,
-            Self::Requeue(at) => Some(at),
-            Self::Reactivate | Self::Deactivate => Some(Timestamp::MIN),
-        }
-    }
-
-    /// True if the owner comes back by itself.
-    pub const fn comes_back(self) -> bool {
-        matches!(self, Self::Requeue(_) | Self::Reactivate)
-    }
-}
 
 /// Creates the record of a pause by the rules of a queue, which sets the field of a rule.
 pub fn record(
@@ -145,7 +106,7 @@ pub fn resume(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
 }
 
 /// Returns the merge patch that removes the record, and leaves the field as a user or controller has set it since.
-pub fn forget(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
+fn forget(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
     with_fields(owner, record, Map::new())
 }
 
@@ -202,7 +163,7 @@ pub fn is_ours(owner: OwnerObject<'_>, record: &PausedRecord) -> bool {
 /// True if another writer than Tenure has set the field since the record was written, as far as
 /// `metadata.managedFields` shows. When a person resumes a workload and pauses it again, that pause is the person's,
 /// though it looks like Tenure's.
-pub fn was_set_since(owner: OwnerObject<'_>, record: &PausedRecord) -> bool {
+fn was_set_since(owner: OwnerObject<'_>, record: &PausedRecord) -> bool {
     let entries = owner.0.pointer("/metadata/managedFields").and_then(Value::as_array);
     let fields = || entries.into_iter().flatten().filter_map(|entry| entry.get("fieldsV1"));
     let noted = ["metadata", "annotations", keys::PAUSED_ANNOTATION];

@@ -7,7 +7,7 @@ use tenure_index::Paused;
 use tenure_policy::{
     kueue::known,
     naming::describe,
-    pause::{self, OwnerObject, PausedObject, Return},
+    pause::{self, OwnerObject, PausedObject, Return, ReturnPatch},
 };
 use tenure_service::call::{ApiError, persist};
 use tenure_types::{
@@ -92,7 +92,7 @@ impl Requeuer {
         }
         let known = known(owner, &found.metadata);
         let object = OwnerObject(&found.value);
-        let patch = patch(object, &record, back);
+        let patch = back.patch(object, &record);
         self.limit.until_ready().await;
         // by the clock that the last answer has set, and by watches that have not failed since
         if !self.gate.is_open() || at.is_none_or(|at| at > self.clock.now()) {
@@ -107,18 +107,18 @@ impl Requeuer {
         };
         let mut owed = earlier(&found.metadata, at);
         let state = object.requeue_state();
-        if back.comes_back() && matches!(patch, Patch::Do(_)) {
+        if back.comes_back() && matches!(patch, ReturnPatch::Return(_)) {
             owed.retain(|pause| pause.record != record);
             owed.push(OwedPause { record: record.clone(), state, returned: Some(returned) });
         }
-        let change = pause::with_owed(patch.write().clone(), object, &owed);
+        let change = pause::with_owed(patch.get().clone(), object, &owed);
         let told = Box::new(ReturnReport { known, record, state, back, returned });
         let write = slot.watch(self.write(namespace, owner, back, &change));
         match write.await {
             Err(error) if is_refusal(&error) => Ok(Attempt::Refused(told, error)),
             Err(error) => Err(error),
             // the field was changed since the pause, and only the record goes
-            Ok(()) if matches!(patch, Patch::Forget(_)) => Ok(Attempt::NotNow),
+            Ok(()) if matches!(patch, ReturnPatch::Forget(_)) => Ok(Attempt::NotNow),
             Ok(()) => Ok(Attempt::Done(told)),
         }
     }
@@ -146,32 +146,5 @@ impl Requeuer {
             }
             result => result.map(drop),
         }
-    }
-}
-
-/// The patch to write.
-enum Patch {
-    Do(Value),
-    /// Removes the record alone: the field isn't Tenure's to set any more.
-    Forget(Value),
-}
-
-impl Patch {
-    const fn write(&self) -> &Value {
-        let (Self::Do(patch) | Self::Forget(patch)) = self;
-        patch
-    }
-}
-
-fn patch(object: OwnerObject<'_>, record: &PausedRecord, back: Return) -> Patch {
-    if back == Return::Deactivate {
-        return Patch::Do(pause::deactivate(object, record));
-    }
-    // a person who activates it wants it to run, even if another has set the field since
-    let set_since = back != Return::Reactivate && pause::was_set_since(object, record);
-    if pause::is_ours(object, record) && !set_since {
-        Patch::Do(pause::resume(object, record))
-    } else {
-        Patch::Forget(pause::forget(object, record))
     }
 }

@@ -177,8 +177,7 @@ impl OwnerWrite {
             }
             WriteKind::Return => {
                 let record = owner.record().expect("what comes back has a record");
-                let is_ours = pause::is_ours(owner, &record) && !pause::was_set_since(owner, &record);
-                if is_ours { pause::resume(owner, &record) } else { pause::forget(owner, &record) }
+                Return::Requeue(time(0)).patch(owner, &record).get().clone()
             }
         }
     }
