@@ -24,7 +24,7 @@ pub use ceilings::{CeilingIndex, Ceilings, Orphan, Overlong, Seen, Settings, Sta
 pub use cluster::{ClusterModel, Reader};
 pub use deadlines::{BatchCoverage, Claim, DueBatch, DuePod, Outcome, RetryAfter, Task};
 pub use own::{Bearer, Ineffective, NoEffect};
-pub use paused::Paused;
+pub use paused::{DueReturn, Paused, Turn};
 pub use placement::{
     Guarding, KeptPod, NodeVerdict, Pending, PendingPod, PlacementIndex, Placements, PreemptionRequest,
     Rejection, Sought, Taken,

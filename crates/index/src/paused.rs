@@ -4,37 +4,24 @@ mod owner;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    time::Duration,
+    ops::Bound::{Excluded, Unbounded},
 };
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{
     expiry::Family,
     pause::{self, Return},
 };
 
-use tenure_types::wait::Wait;
-
 use crate::{
     Uid,
     names::Names,
     owners::{Controller, OwnerRecords},
-    times::end_of,
 };
 
 use owner::Early;
-pub use owner::{Holder, Paused};
-
-/// The time between two checks if an owner that is due may come back.
-const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(1);
-
-/// The wait before the next return of an owner whose last one was refused.
-const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_secs(40) };
-
-/// The wait before the next look at an owner whose record can't be followed: it may have been corrected. Any tenant can write
-/// such records.
-const LOOK_AT_FOREIGN: Wait = Wait { first: Duration::from_mins(5), last: Duration::from_mins(40) };
+pub use owner::{DueReturn, Holder, Paused, Turn};
 
 /// Owners that bear the record of a pause, by uid.
 #[derive(Debug, Default)]
@@ -44,6 +31,8 @@ pub struct PausedOwners {
     workloads: BTreeSet<(Uid, Uid)>,
     /// The order in which they are due to come back.
     order: BTreeSet<(Timestamp, Uid)>,
+    /// The time of the last question who is due.
+    asked: Timestamp,
 }
 
 impl PausedOwners {
@@ -79,15 +68,11 @@ impl PausedOwners {
             root,
             source,
             uid: text(metadata.uid.as_deref()),
-            refusals: same.map_or(0, |same| same.refusals),
-            foreign: same.map_or(0, |same| same.foreign),
-            claimed: known.is_some_and(|known| known.claimed),
-            not_before: same.map_or(Timestamp::MIN, |same| same.not_before),
             early: same.and_then(|same| same.early.clone()),
         };
         self.delete(uid);
         self.workloads.extend((root != uid).then_some((root, uid)));
-        self.order.extend(paused.next().map(|at| (at, uid)));
+        self.order.extend(paused.due().map(|at| (at, uid)));
         self.by_uid.insert(uid, paused);
     }
 
@@ -100,7 +85,7 @@ impl PausedOwners {
         if paused.root != uid {
             self.workloads.remove(&(paused.root, uid));
         }
-        if let Some(at) = paused.next() {
+        if let Some(at) = paused.due() {
             self.order.remove(&(at, uid));
         }
     }
@@ -119,10 +104,11 @@ impl PausedOwners {
         self.by_uid.values().filter(move |paused| paused.is_root(owners))
     }
 
-    /// The time at which the next of them comes back, apart from claimed ones.
-    pub fn next_return(&self, owners: &OwnerRecords) -> Option<Timestamp> {
+    /// Returns the next time after `after` at which one of them is due to come back.
+    pub fn next_return(&self, owners: &OwnerRecords, after: Timestamp) -> Option<Timestamp> {
         let is_root = |uid| self.by_uid.get(uid).is_some_and(|paused| paused.is_root(owners));
-        self.order.iter().find(|(_, uid)| is_root(uid)).map(|(at, _)| *at)
+        let mut later = self.order.range((Excluded((after, Uid::MAX)), Unbounded));
+        later.find(|(_, uid)| is_root(uid)).map(|(at, _)| *at)
     }
 
     /// True if none is known to be paused, which is cheap to ask.
@@ -144,7 +130,8 @@ impl PausedOwners {
         (family, queue): (Family, &'p str),
     ) -> impl Iterator<Item = (Uid, &'p Paused)> {
         let of_queue = move |paused: &Paused| paused.rules_of() == family && paused.queue == queue;
-        let waits = move |paused: &Paused| paused.is_root(owners) && paused.waits() && of_queue(paused);
+        let waits =
+            move |paused: &Paused| paused.is_root(owners) && paused.waits(self.asked) && of_queue(paused);
         self.by_uid.iter().filter(move |(_, paused)| waits(paused)).map(|(uid, paused)| (*uid, paused))
     }
 
@@ -153,77 +140,43 @@ impl PausedOwners {
         self.change(uid, |paused| paused.early = Some(Box::new(Early { at, left })));
     }
 
-    /// Hands out the owners that are due at `now`, and may come back. They are not handed out again before they are
-    /// settled. One whose own time hasn't come waits for it if the workload that had left `is_back`.
-    pub fn claim_returns(
+    /// Returns the owners that are due at `now`, and may come back. One whose own time hasn't come waits for it if the workload
+    /// that had left `is_back`.
+    pub fn due(
         &mut self,
         owners: &OwnerRecords,
         now: Timestamp,
         may: impl Fn(&Paused) -> bool,
         is_back: impl Fn(&Holder) -> bool,
     ) -> Vec<Paused> {
-        let due = self.order.iter().take_while(|(at, _)| *at <= now).map(|(_, uid)| *uid);
-        let due: Vec<Uid> = due.collect();
-        // the check is expensive, and there may be changes all the time
-        let later = now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX);
-        let claim = |uid: Uid| {
-            let paused = self.by_uid.get(&uid).filter(|paused| paused.is_root(owners))?;
+        self.asked = now;
+        let reached = self.order.iter().take_while(|(at, _)| *at <= now).map(|(_, uid)| *uid);
+        let (mut due, mut in_vain) = (Vec::new(), Vec::new());
+        for uid in reached {
+            let Some(paused) = self.by_uid.get(&uid).filter(|paused| paused.is_root(owners)) else {
+                continue;
+            };
             let is_early = paused.returns.at().is_some_and(|at| at > now);
             if is_early && paused.early.as_ref().is_some_and(|early| is_back(&early.left)) {
-                self.change(uid, |paused| paused.early = None);
-                return None;
+                in_vain.push(uid);
+            } else if may(paused) {
+                due.push(paused.clone());
             }
-            if !may(paused) {
-                self.settle_return(uid, later);
-                return None;
-            }
-            self.change(uid, |paused| paused.claimed = true)
-        };
-        due.into_iter().filter_map(claim).collect()
-    }
-
-    /// Takes an owner back: it may be handed out again after `not_before`.
-    pub fn settle_return(&mut self, uid: Uid, not_before: Timestamp) {
-        self.change(uid, |paused| (paused.claimed, paused.not_before) = (false, not_before));
-    }
-
-    /// Takes an owner back whose return was refused at `now`: it may be handed out again after a while, which grows
-    /// with each refusal.
-    pub fn refuse_return(&mut self, uid: Uid, now: Timestamp) {
-        self.change(uid, |paused| {
-            (paused.claimed, paused.not_before) = (false, end_of(RETRY, paused.refusals, now));
-            paused.refusals = paused.refusals.saturating_add(1);
-        });
-    }
-
-    /// Takes an owner back whose record can't be followed at `now`: it may be handed out again after a while, which grows each
-    /// time.
-    pub fn leave_foreign(&mut self, uid: Uid, now: Timestamp) {
-        self.change(uid, |paused| {
-            (paused.claimed, paused.not_before) = (false, end_of(LOOK_AT_FOREIGN, paused.foreign, now));
-            paused.foreign = paused.foreign.saturating_add(1);
-        });
-    }
-
-    /// Takes all back.
-    pub fn release(&mut self) {
-        let claimed = self.by_uid.iter().filter(|(_, paused)| paused.claimed).map(|(uid, _)| *uid);
-        for uid in claimed.collect::<Vec<_>>() {
-            self.change(uid, |paused| paused.claimed = false);
         }
+        for uid in in_vain {
+            self.change(uid, |paused| paused.early = None);
+        }
+        due
     }
 
-    /// Changes an owner, and its place in the order with it; returns it as it is then.
-    fn change(&mut self, uid: Uid, change: impl FnOnce(&mut Paused)) -> Option<Paused> {
-        let paused = self.by_uid.get_mut(&uid)?;
-        let before = paused.next();
+    /// Changes an owner, and its place in the order with it.
+    fn change(&mut self, uid: Uid, change: impl FnOnce(&mut Paused)) {
+        let Some(paused) = self.by_uid.get_mut(&uid) else { return };
+        let before = paused.due();
         change(paused);
-        let after = paused.next();
-        if before != after {
-            before.map(|at| self.order.remove(&(at, uid)));
-            self.order.extend(after.map(|at| (at, uid)));
-        }
-        Some(paused.clone())
+        let after = paused.due();
+        before.map(|at| self.order.remove(&(at, uid)));
+        self.order.extend(after.map(|at| (at, uid)));
     }
 }
 
@@ -301,27 +254,6 @@ mod tests {
             ("d", None, true),
         ];
         assert_eq!(world.roots(), expected.map(|(queue, family, back)| (queue.to_owned(), family, back)));
-    }
-
-    #[test]
-    fn a_record_that_cannot_be_followed_is_looked_at_less_and_less_often_until_it_changes() {
-        let mut world = World::new();
-        let noted = |at: &str| json!({"tenure.dev/paused": record("a", None), "tenure.dev/requeue-state": format!(r#"{{"count": 1, "requeueAt": "{at}"}}"#)});
-        world.apply("forged", &noted("2026-01-02T03:14:05Z"), None);
-        let mut now: Timestamp = "2026-01-02T04:00:00Z".parse().unwrap();
-        let mut waits = Vec::new();
-        for _ in 0..6 {
-            let World { owners, paused, .. } = &mut world;
-            assert_eq!(paused.claim_returns(owners, now, |_| true, |_| false).len(), 1);
-            paused.leave_foreign(Uid::of("forged"), now);
-            let next = paused.next_return(owners).unwrap();
-            waits.push(next.duration_since(now).as_mins());
-            now = next;
-            world.apply("forged", &noted("2026-01-02T03:14:05Z"), None);
-        }
-        assert_eq!(waits, [5, 10, 20, 40, 40, 40]);
-        world.apply("forged", &noted("2026-01-02T03:15:05Z"), None);
-        assert!(world.paused.next_return(&world.owners).unwrap() < now);
     }
 
     #[test]

@@ -2,21 +2,28 @@
 //! person has activated them.
 
 mod attempt;
-mod order;
 
-use std::time::Duration;
+use std::{cell::Cell, time::Duration};
 
-use futures::stream::{FuturesUnordered, StreamExt};
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ApiResource;
-use tenure_index::{CeilingIndex, Paused, Uid};
+use tenure_index::{DueReturn, Paused, Turn, Uid};
 use tenure_policy::{
     naming::describe,
     pause::{self, PausedObject, Return},
 };
-use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership, log::with_causes};
-use tenure_types::paused::{PausedRecord, RequeueState, ReturnRecord};
+use tenure_service::{
+    call::ApiError,
+    clock::ServerClock,
+    leadership::Leadership,
+    log::with_causes,
+    work::{Lease, Run, Work, WorkQueue},
+};
+use tenure_types::{
+    paused::{PausedRecord, RequeueState, ReturnRecord},
+    wait::Wait,
+};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info};
 
@@ -30,19 +37,59 @@ use crate::{
     limit::WriteLimit,
     metrics::Metrics,
     sleep,
-    slots::{FairSlots, TakenSlot},
 };
 use attempt::{Attempt, ReturnReport, is_refusal};
-use order::ReturnOrder;
 
-/// Between two looks for owners that are due and still have pods.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+/// The least time between two looks for owners that are due: a busy cluster changes all the time.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
+
+/// Looks take at most one part in so many of the time, because all other readers of the index wait meanwhile.
+const PART_OF_TIME: u32 = 20;
 
 /// The time after which a return is tried again that failed, or that the watches haven't shown yet.
-const RETRY: SignedDuration = SignedDuration::from_secs(5);
+const RETRY: Duration = Duration::from_secs(5);
+
+/// The waits after returns that were refused.
+const REFUSED: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_secs(40) };
+
+/// The waits before a record that can't be followed is looked at again: it may have been corrected. Any tenant can write such
+/// records.
+const FOREIGN: Wait = Wait { first: Duration::from_mins(5), last: Duration::from_mins(40) };
 
 /// The second refusal in a row draws an event: a server that has just started refuses everything for a moment.
-const TOLD_REFUSAL: u8 = 2;
+const TOLD_REFUSAL: u32 = 2;
+
+/// An owner that is due to come back.
+#[derive(Debug)]
+struct Returning(DueReturn);
+
+/// Owners of a queue come back in their order over all its namespaces, one after the other.
+impl Work for Returning {
+    type Key = Uid;
+    type Rank = Turn;
+
+    fn key(&self) -> Uid {
+        Uid::of(&self.0.paused.uid)
+    }
+
+    fn namespace(&self) -> &str {
+        &self.0.paused.namespace
+    }
+
+    fn rank(&self) -> Turn {
+        self.0.turn.clone()
+    }
+
+    fn line(&self) -> Option<String> {
+        Some(format!("{:?}/{}", self.0.paused.rules_of(), self.0.paused.queue))
+    }
+
+    /// True for the return from another pause, and for another time.
+    fn replaces(&self, known: &Self) -> bool {
+        let of = |returning: &Self| (returning.0.paused.at, returning.0.paused.returns);
+        of(self) != of(known)
+    }
+}
 
 /// Resumes workloads that were paused for a time.
 pub struct Requeuer {
@@ -53,85 +100,64 @@ pub struct Requeuer {
     pub limit: WriteLimit,
     pub config: Current,
     pub events: EventQueue,
-    /// For returns that are under way at the same time.
-    pub slots: FairSlots,
     pub metrics: Metrics,
 }
 
 impl Requeuer {
     /// Works whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        lead.work(
-            shutdown,
-            async || self.work(shutdown).await,
-            || self.cluster.with(CeilingIndex::release_returns),
-        )
-        .await;
+        lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
-        let mut changes = self.cluster.changes();
-        let mut order = ReturnOrder::default();
-        let mut returns = FuturesUnordered::new();
-        loop {
-            let open = !shutdown.is_cancelled();
-            let is_fresh = self.gate.is_open();
-            if open && is_fresh {
-                order.extend(self.cluster.with(|index| index.claim_returns(self.clock.now())));
-                while let Some((paused, slot)) = order.next(&self.slots) {
-                    returns.push(self.bring_back(paused, slot));
-                }
-            } else if !open && returns.is_empty() {
-                return;
-            }
-            tokio::select! {
-                Some(events) = returns.next() => self.events.extend(events),
-                () = self.slots.changed(), if open && is_fresh => {}
-                () = self.next(), if open && is_fresh => {}
-                () = self.gate.opened(), if open && !is_fresh => {}
-                () = changes.next(), if open => {}
-                () = shutdown.cancelled(), if open => {}
-            }
-        }
-    }
-
-    async fn next(&self) {
-        let next = self.cluster.with(|index| index.next_return());
-        tokio::join!(sleep::towards(&self.clock, next), tokio::time::sleep(BETWEEN_LOOKS));
-    }
-
-    /// Resumes an owner, and returns the events to write.
-    async fn bring_back(&self, paused: Paused, slot: TakenSlot) -> Vec<EventRecord> {
-        let Some(resource) = self.cluster.kind(paused.source) else {
-            self.settle(&paused, &Ok(Attempt::NotNow));
-            return Vec::new();
+        let (queue, mut changes) = (WorkQueue::default(), self.cluster.changes());
+        let (rest, next) = (Cell::new(BETWEEN_LOOKS), Cell::new(None));
+        let look = || {
+            let (begun, now) = (Instant::now(), self.clock.now());
+            let due = self.cluster.with(|index| {
+                let due = index.due_returns(now);
+                next.set(index.next_return(now));
+                due
+            });
+            queue.replace(due.into_iter().map(Returning));
+            rest.set(BETWEEN_LOOKS.max(begun.elapsed().saturating_mul(PART_OF_TIME)));
         };
-        let owner = owner(resource, &paused);
-        let result = self.resume(&paused, &owner, &slot).await;
-        self.settle(&paused, &result);
-        self.record(&paused, &owner, result)
+        let more = async || {
+            tokio::time::sleep(rest.get()).await;
+            tokio::select! {
+                () = changes.next() => {}
+                () = sleep::towards(&self.clock, next.get()) => {}
+            }
+        };
+        let run = Run { queue: &queue, gate: Some(&self.gate), end: shutdown, drains: false };
+        run.work(look, more, async |lease| self.bring_back(lease).await).await;
     }
 
-    fn settle(&self, paused: &Paused, result: &Result<Attempt, ApiError>) {
-        let (uid, now) = (Uid::of(&paused.uid), self.clock.now());
-        let is_refused = match result {
+    /// Resumes an owner, and has the events written.
+    async fn bring_back(&self, lease: Lease<Returning>) {
+        let paused = &lease.work.0.paused;
+        let Some(resource) = self.cluster.kind(paused.source) else { return lease.again(RETRY) };
+        let owner = owner(resource, paused);
+        let result = self.resume(paused, &owner, &lease).await;
+        let is_refused = match &result {
             Ok(attempt) => matches!(attempt, Attempt::Refused(..)),
             Err(error) => is_refusal(error),
         };
-        self.cluster.with(|index| {
-            if is_refused {
-                index.refuse_return(uid, now);
-            } else if matches!(result, Ok(Attempt::NotOurs)) {
-                index.leave_foreign(uid, now);
-            } else {
-                index.settle_return(uid, now.checked_add(RETRY).unwrap_or(Timestamp::MAX));
-            }
-        });
+        let is_foreign = matches!(result, Ok(Attempt::NotOurs));
+        self.events.extend(self.record(paused, lease.failures, &owner, result));
+        if is_refused {
+            lease.failed_with(REFUSED);
+        } else if is_foreign {
+            lease.failed_with(FOREIGN);
+        } else {
+            lease.again(RETRY);
+        }
     }
 
     fn record(
         &self,
         paused: &Paused,
+        failures: u32,
         owner: &OwnerReference,
         result: Result<Attempt, ApiError>,
     ) -> Vec<EventRecord> {
@@ -160,7 +186,7 @@ impl Requeuer {
                 self.metrics.refused_return(counted, &owner.kind);
                 let error = with_causes(&error);
                 error!(%queue, %namespace, owner = name, error, "May not resume: will try again");
-                let is_told = told.back.comes_back() && paused.refusals.saturating_add(1) == TOLD_REFUSAL;
+                let is_told = told.back.comes_back() && failures.saturating_add(1) == TOLD_REFUSAL;
                 is_told.then(|| self.refused(&told, &error)).into_iter().collect()
             }
             Ok(Attempt::NotNow) => {

@@ -365,8 +365,11 @@ fn resumed(index: &mut CeilingIndex, name: &str) {
     index.apply_owner(1, &serde_json::from_value(metadata).unwrap());
 }
 
+/// The names of those that are due, in order.
 fn returned(index: &mut CeilingIndex, now: Timestamp) -> Vec<String> {
-    index.claim_returns(now).iter().map(|paused| paused.name.to_string()).collect()
+    let mut due = index.due_returns(now);
+    due.sort_by(|one, other| one.turn.cmp(&other.turn));
+    due.iter().map(|due| due.paused.name.to_string()).collect()
 }
 
 #[test]
@@ -497,8 +500,7 @@ fn a_queue_that_there_is_not_is_under_the_configured_block_and_never_named() {
     let queues = |index: &mut CeilingIndex| {
         let evicted = evicted(index, at(11)).unwrap().first.queue.clone();
         index.release_all();
-        let returned = index.claim_returns(at(11)).first().unwrap().queue.to_string();
-        index.release_returns();
+        let returned = index.due_returns(at(11)).first().unwrap().paused.queue.to_string();
         [evicted, returned]
     };
     index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
@@ -509,38 +511,26 @@ fn a_queue_that_there_is_not_is_under_the_configured_block_and_never_named() {
 }
 
 #[test]
-fn who_is_handed_out_to_come_back_is_so_once_until_it_is_taken_back() {
+fn who_is_due_to_come_back_is_so_until_it_is_resumed() {
     let mut index = index(json!({}));
     paused(&mut index, "a", at(0), Some(at(10)), &json!({}));
-    assert_eq!((index.next_return(), index.returning(at(9))), (Some(at(10)), 1));
-    assert_eq!(returned(&mut index, at(10)), ["a"]);
-    assert_eq!((returned(&mut index, at(10)), index.next_return()), (vec![], None));
-    // a change of it in the meantime
-    paused(&mut index, "a", at(0), Some(at(10)), &json!({}));
-    assert_eq!(returned(&mut index, at(10)), [""; 0]);
-    index.settle_return(Uid::of("a"), at(15));
-    assert_eq!((returned(&mut index, at(14)), index.next_return()), (vec![], Some(at(15))));
-    assert_eq!(returned(&mut index, at(15)), ["a"]);
-    index.release_returns();
-    assert_eq!(returned(&mut index, at(15)), ["a"], "who was to bring it back is gone");
+    assert_eq!((index.next_return(at(9)), index.returning(at(9))), (Some(at(10)), 1));
+    assert_eq!(returned(&mut index, at(9)), [""; 0]);
+    assert_eq!((returned(&mut index, at(10)), index.next_return(at(10))), (vec!["a".to_owned()], None));
+    assert_eq!(returned(&mut index, at(99)), ["a"]);
     resumed(&mut index, "a");
-    index.settle_return(Uid::of("a"), at(20));
-    assert_eq!(
-        (returned(&mut index, at(99)), index.next_return(), index.returning(at(99))),
-        (vec![], None, 0)
-    );
+    assert_eq!((returned(&mut index, at(99)), index.returning(at(99))), (vec![], 0));
 }
 
 #[test]
-fn who_has_pods_still_waits_until_they_are_gone_and_is_not_asked_for_all_the_time() {
+fn who_has_pods_still_waits_until_they_are_gone() {
     let mut index = index(json!({}));
     index.apply_pod(&pod("a", "job", Is::Ready));
     index.apply_pod(&pod("b", "other", Is::Ready));
     paused(&mut index, "job", at(0), Some(at(10)), &json!({}));
     assert_eq!(returned(&mut index, at(10)), [""; 0]);
-    assert_eq!(index.next_return(), Some(at(11)));
     index.delete_pod(Uid::of("a"));
-    assert_eq!(returned(&mut index, at(11)), ["job"]);
+    assert_eq!(returned(&mut index, at(10)), ["job"]);
 }
 
 #[test]
@@ -569,24 +559,6 @@ fn a_workload_of_kueues_comes_back_when_the_job_that_it_is_of_has_no_pods() {
 }
 
 #[test]
-fn who_may_not_come_back_is_asked_for_ever_later_until_that_is_asked_of_another_pause() {
-    let mut index = index(json!({}));
-    paused(&mut index, "a", at(0), Some(at(10)), &json!({}));
-    let mut now = at(10);
-    for (refusals, wait) in (0..).zip([5, 10, 20, 40, 40]) {
-        assert_eq!(index.claim_returns(now)[0].refusals, refusals);
-        index.refuse_return(Uid::of("a"), now);
-        // the watch shows it again
-        paused(&mut index, "a", at(0), Some(at(10)), &json!({}));
-        let next = index.next_return().unwrap();
-        assert_eq!(next.duration_since(now).as_secs(), wait);
-        now = next;
-    }
-    paused(&mut index, "a", at(1), Some(at(10)), &json!({}));
-    assert_eq!(index.claim_returns(now)[0].refusals, 0);
-}
-
-#[test]
 fn a_workload_that_was_deactivated_while_it_waited_is_handed_out_at_once_even_with_pods() {
     let mut index = index(json!({}));
     let deactivated = |index: &mut CeilingIndex, reason: &str| {
@@ -604,16 +576,15 @@ fn a_workload_that_was_deactivated_while_it_waited_is_handed_out_at_once_even_wi
     index.apply_pod(&pod("a", "job", Is::Ready));
     deactivated(&mut index, "PodsReadyTimeout");
     assert_eq!((returned(&mut index, at(1)), index.returning(at(1))), (vec!["job".to_owned()], 0));
-    index.settle_return(Uid::of("job"), at(6));
     deactivated(&mut index, "Deactivated");
-    assert_eq!((returned(&mut index, Timestamp::MAX), index.next_return()), (vec![], None));
+    assert_eq!((returned(&mut index, Timestamp::MAX), index.next_return(Timestamp::MIN)), (vec![], None));
 }
 
 #[test]
 fn who_has_no_time_of_return_never_comes_back() {
     let mut index = index(json!({}));
     paused(&mut index, "a", at(0), None, &json!({}));
-    assert_eq!((index.next_return(), index.returning(at(9))), (None, 0));
+    assert_eq!((index.next_return(Timestamp::MIN), index.returning(at(9))), (None, 0));
     assert_eq!(returned(&mut index, Timestamp::MAX), [""; 0]);
 }
 
@@ -729,7 +700,6 @@ impl Simulation {
                 resumed(&mut self.index, &name);
                 self.start(&name);
             }
-            self.index.settle_return(Uid::of(&name), now + SignedDuration::from_secs(5));
         }
     }
 
@@ -739,7 +709,6 @@ impl Simulation {
         self.delete_pods();
         if self.random.one_in(50) {
             self.index.release_all();
-            self.index.release_returns();
         }
         self.bring_back();
     }

@@ -16,7 +16,7 @@ use tenure_types::{projection, runai::v3alpha1::OnReversal};
 use super::{CeilingIndex, limits};
 use crate::{
     Uid,
-    paused::{Holder, Paused},
+    paused::{DueReturn, Holder, Paused},
 };
 
 /// A workload that takes room in a queue.
@@ -27,9 +27,9 @@ pub struct Occupant {
 }
 
 impl CeilingIndex {
-    /// When the next paused owner comes back by itself.
-    pub fn next_return(&self) -> Option<Timestamp> {
-        self.objects.paused.next_return(&self.objects.owners)
+    /// Returns the next time after `after` at which a paused owner is due to come back by itself.
+    pub fn next_return(&self, after: Timestamp) -> Option<Timestamp> {
+        self.objects.paused.next_return(&self.objects.owners, after)
     }
 
     /// The number of paused owners that come back by themselves. One that is overdue at `now` and has pods doesn't
@@ -47,47 +47,24 @@ impl CeilingIndex {
         paused.filter(|paused| !paused.returns.comes_back() && !self.has_pods(paused)).count()
     }
 
-    /// Hands out the paused owners that come back at `now`: the highest priority first, then by the time that the rules
-    /// of its queue say, then by name. They are not handed out again before they are settled. One that has pods still is
-    /// left for later: they would count for its next run. Owners that a person has deactivated are among them, for that
-    /// to be noted.
-    pub fn claim_returns(&mut self, now: Timestamp) -> Vec<Paused> {
+    /// Returns the paused owners that come back at `now`, in no order. Leaves out owners with pods, which would count for their
+    /// next run. Owners that a person has deactivated are among them, for that to be noted.
+    pub fn due_returns(&mut self, now: Timestamp) -> Vec<DueReturn> {
         let mut paused = std::mem::take(&mut self.objects.paused);
         let may = |paused: &Paused| !paused.returns.comes_back() || !self.has_pods(paused);
         let is_back = |left: &Holder| self.is_there(left);
-        let mut due = paused.claim_returns(&self.objects.owners, now, may, is_back);
+        let due = paused.due(&self.objects.owners, now, may, is_back);
         self.objects.paused = paused;
-        due.sort_by_cached_key(|paused| {
+        let with_turn = |mut paused: Paused| {
             let rules = self.pods_ready(paused.rules_of(), &paused.queue);
-            paused.turn(rules.map(|of| of.timestamp).unwrap_or_default())
-        });
-        // records, too, may name any queue
-        for paused in &mut due {
+            let turn = paused.turn(rules.map(|of| of.timestamp).unwrap_or_default());
+            // records, too, may name any queue
             if self.objects.limits(paused.rules_of(), &paused.queue).is_none() {
                 paused.queue = ArcStr::new();
             }
-        }
-        due
-    }
-
-    /// Takes back an owner that was handed out to come back: it may be again after `not_before`.
-    pub fn settle_return(&mut self, uid: Uid, not_before: Timestamp) {
-        self.objects.paused.settle_return(uid, not_before);
-    }
-
-    /// Takes back an owner whose return was refused at `now`.
-    pub fn refuse_return(&mut self, uid: Uid, now: Timestamp) {
-        self.objects.paused.refuse_return(uid, now);
-    }
-
-    /// Takes back an owner that was handed out to come back, and whose record can't be followed.
-    pub fn leave_foreign(&mut self, uid: Uid, now: Timestamp) {
-        self.objects.paused.leave_foreign(uid, now);
-    }
-
-    /// Takes back all that was handed out to come back: the keeper that was to do it doesn't lead any more.
-    pub fn release_returns(&mut self) {
-        self.objects.paused.release();
+            DueReturn { paused, turn }
+        };
+        due.into_iter().map(with_turn).collect()
     }
 
     /// The rules for workloads of a queue that don't get ready.

@@ -31,6 +31,18 @@ pub(super) struct Early {
     pub left: Holder,
 }
 
+/// A place among returning owners: the priority, the time by the strategy of the queue, and the name. The least comes first.
+pub type Turn = (Reverse<i32>, Timestamp, String);
+
+/// An owner that is due to come back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueReturn {
+    /// The owner. Its queue is empty if there is none of that name.
+    pub paused: Paused,
+    /// Its place among those of its queue.
+    pub turn: Turn,
+}
+
 /// An owner that was paused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paused {
@@ -61,14 +73,6 @@ pub struct Paused {
     pub source: u16,
     /// As the API server writes it.
     pub uid: Box<str>,
-    /// The number of times that its return was refused.
-    pub refusals: u8,
-    /// The number of times that its record couldn't be followed.
-    pub(super) foreign: u8,
-    /// It is being resumed.
-    pub(super) claimed: bool,
-    /// The earliest time of the next try.
-    pub(super) not_before: Timestamp,
     /// None if it comes back at its own time.
     pub(super) early: Option<Box<Early>>,
 }
@@ -89,8 +93,8 @@ impl Paused {
         }
     }
 
-    /// Returns the key that orders returning owners: the least comes first.
-    pub fn turn(&self, strategy: RequeuingTimestamp) -> (Reverse<i32>, Timestamp, String) {
+    /// Returns the place among returning owners.
+    pub fn turn(&self, strategy: RequeuingTimestamp) -> Turn {
         let waiting = self.waiting();
         (Reverse(waiting.priority), waiting.timestamp(strategy), waiting.name)
     }
@@ -106,17 +110,8 @@ impl Paused {
         self.returns.at().map(|at| early.map_or(at, |early| early.min(at)))
     }
 
-    /// True if it waits for its next try to get ready, and may be called earlier.
-    pub(super) fn waits(&self) -> bool {
-        self.was_unready
-            && !self.claimed
-            && self.early.is_none()
-            && matches!(self.returns, Return::Requeue(_))
-    }
-
-    /// The time at which it may be handed out to come back.
-    pub(super) fn next(&self) -> Option<Timestamp> {
-        let at = self.due()?.max(self.not_before);
-        (!self.claimed).then_some(at)
+    /// True if it waits for its next try to get ready after `now`, and may be called earlier.
+    pub(super) fn waits(&self, now: Timestamp) -> bool {
+        self.was_unready && self.early.is_none() && matches!(self.returns, Return::Requeue(at) if at > now)
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     event::Event,
     naive::{self, Claim, Naive},
     wire,
-    world::{MILLI, Nanos, timestamp},
+    world::{MILLI, timestamp},
 };
 
 /// Two answers that aren't the same.
@@ -37,7 +37,6 @@ pub struct Pair {
     /// The groups that need a stamp, as the index has said.
     unstamped: Vec<Stamping>,
     stamps: Vec<(Stamping, naive::Stamping)>,
-    returns: Vec<u32>,
     /// As they were last told of.
     pods: BTreeMap<u32, Pod>,
     placement: placement::Placement,
@@ -75,10 +74,6 @@ fn millis(at: i64) -> Timestamp {
     if at == naive::NEVER { Timestamp::MAX } else { timestamp(at * MILLI) }
 }
 
-fn in_time(at: Nanos) -> Timestamp {
-    if at == Nanos::MIN { Timestamp::MIN } else { timestamp(at) }
-}
-
 impl Pair {
     pub fn new() -> Self {
         let model = Naive::default();
@@ -90,7 +85,6 @@ impl Pair {
             claims: [const { None }; 4],
             unstamped: Vec::new(),
             stamps: Vec::new(),
-            returns: Vec::new(),
             pods: BTreeMap::new(),
             placement: placement::Placement::default(),
             versions: 1_000_000,
@@ -199,25 +193,7 @@ impl Pair {
             }
             Event::LookForStamps => return self.look_for_stamps(),
             Event::EndStamp(pick, end) => self.end_stamp(usize::from(*pick), *end),
-            Event::ClaimReturns => return self.claim_returns(),
-            Event::SettleReturn(pick, wait) => {
-                let not_before = model.now + wait * MILLI;
-                if let Some(uid) = taken(&mut self.returns, *pick) {
-                    index.settle_return(wire::uid(uid), timestamp(not_before));
-                    model.settle_return(uid, not_before);
-                }
-            }
-            Event::RefuseReturn(pick) => {
-                if let Some(uid) = taken(&mut self.returns, *pick) {
-                    index.refuse_return(wire::uid(uid), timestamp(model.now));
-                    model.refuse_return(uid);
-                }
-            }
-            Event::ReleaseReturns => {
-                index.release_returns();
-                model.release_returns();
-                self.returns.clear();
-            }
+            Event::Returns => return self.due_returns(),
             Event::ListPods => index.begin_pods(),
             // the index is asked nothing of victims here
             Event::Pass(_) | Event::Ask(_) => {}
@@ -228,8 +204,4 @@ impl Pair {
 
 fn uids(of: &[u32]) -> HashSet<Uid> {
     of.iter().copied().map(wire::uid).collect()
-}
-
-fn taken(of: &mut Vec<u32>, pick: u8) -> Option<u32> {
-    (!of.is_empty()).then(|| of.remove(usize::from(pick) % of.len()))
 }

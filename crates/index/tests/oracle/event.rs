@@ -76,11 +76,8 @@ pub enum Event {
     LookForStamps,
     /// Ends one of those.
     EndStamp(u8, StampEnd),
-    ClaimReturns,
-    /// One of those that were claimed may be claimed again after so many milliseconds.
-    SettleReturn(u8, i64),
-    RefuseReturn(u8),
-    ReleaseReturns,
+    /// The keeper asks which returns are due.
+    Returns,
     /// A scheduler asks whether a preemptor may have victims.
     Ask(Ask),
 }

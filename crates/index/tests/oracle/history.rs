@@ -155,7 +155,7 @@ impl History {
             8 => self.claim(),
             9 => self.settle(),
             10 => self.stamps(),
-            11 => self.returns(),
+            11 => self.events.push(Event::Returns),
             12 => self.ask(),
             _ => self.extension(),
         }
@@ -216,16 +216,6 @@ impl History {
         } else {
             let end = [StampEnd::Written, StampEnd::Written, StampEnd::Said, StampEnd::Failed];
             Event::EndStamp(self.random.small(4), self.random.of(&end))
-        };
-        self.events.push(event);
-    }
-
-    fn returns(&mut self) {
-        let event = match self.random.below(10) {
-            0 => Event::ReleaseReturns,
-            1..=4 => Event::ClaimReturns,
-            5..=7 => Event::SettleReturn(self.random.small(4), self.random.of(&MILLIS)),
-            _ => Event::RefuseReturn(self.random.small(4)),
         };
         self.events.push(event);
     }

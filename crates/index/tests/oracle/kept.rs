@@ -156,7 +156,7 @@ fn paused(uid: u32, tensorstack: bool, priority: i32) -> Event {
 
 #[test]
 fn returns_are_ordered_by_priority_across_queues() {
-    agrees(&[paused(1, true, 0), paused(2, false, 5), Event::Pass(10_000), Event::ClaimReturns]);
+    agrees(&[paused(1, true, 0), paused(2, false, 5), Event::Pass(10_000), Event::Returns]);
 }
 
 #[test]

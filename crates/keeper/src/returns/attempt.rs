@@ -9,15 +9,18 @@ use tenure_policy::{
     naming::describe,
     pause::{self, OwnerObject, PausedObject, Return, ReturnPatch},
 };
-use tenure_service::call::{ApiError, persist};
+use tenure_service::{
+    call::{ApiError, persist},
+    work::Lease,
+};
 use tenure_types::{
     paused::{OwedPause, PausedRecord, RequeueState, ReturnRecord},
     projection::WholeObject,
 };
 use tracing::warn;
 
-use super::Requeuer;
-use crate::{action::Conflicts, recent::earlier, slots::TakenSlot};
+use super::{Requeuer, Returning};
+use crate::{action::Conflicts, recent::earlier};
 
 /// The result of a try.
 pub enum Attempt {
@@ -51,11 +54,11 @@ impl Requeuer {
         &self,
         paused: &Paused,
         owner: &OwnerReference,
-        slot: &TakenSlot,
+        lease: &Lease<Returning>,
     ) -> Result<Attempt, ApiError> {
         let mut conflicts = Conflicts::default();
         loop {
-            match self.try_to_resume(paused, owner, slot).await {
+            match self.try_to_resume(paused, owner, lease).await {
                 Err(ApiError::Stale(_)) if conflicts.may_retry() => conflicts.wait().await,
                 Err(ApiError::NotFound) => return Ok(Attempt::NotNow),
                 result => return result,
@@ -67,10 +70,10 @@ impl Requeuer {
         &self,
         paused: &Paused,
         owner: &OwnerReference,
-        slot: &TakenSlot,
+        lease: &Lease<Returning>,
     ) -> Result<Attempt, ApiError> {
         let namespace = paused.namespace.as_str();
-        let found = slot.watch(self.objects.get(namespace, owner)).await?;
+        let found = lease.watch(self.objects.get(namespace, owner)).await?;
         if found.metadata.uid.as_deref() != Some(&owner.uid) || found.metadata.deletion_timestamp.is_some() {
             return Ok(Attempt::NotNow);
         }
@@ -113,7 +116,7 @@ impl Requeuer {
         }
         let change = pause::with_owed(patch.get().clone(), object, &owed);
         let told = Box::new(ReturnReport { known, record, state, back, returned });
-        let write = slot.watch(self.write(namespace, owner, back, &change));
+        let write = lease.watch(self.write(namespace, owner, back, &change));
         match write.await {
             Err(error) if is_refusal(&error) => Ok(Attempt::Refused(told, error)),
             Err(error) => Err(error),

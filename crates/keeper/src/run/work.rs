@@ -173,7 +173,6 @@ impl Handles {
             limit: self.limit(),
             config: self.config.clone(),
             events: events.clone(),
-            slots: FairSlots::default(),
             metrics: self.metrics.clone(),
         }
     }

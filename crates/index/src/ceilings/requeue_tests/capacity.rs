@@ -36,10 +36,9 @@ fn as_many_come_back_early_in_order_as_workloads_of_their_queue_have_left() {
         for (name, paused_at, created) in [("a", 30, 1), ("b", 10, 2), ("c", 20, 3)] {
             paused(&mut index, name, at(paused_at), Some(at(9_000)), &json!({"created": created}));
         }
-        assert_eq!(index.next_return(), Some(at(9_000)));
+        assert_eq!(index.next_return(Timestamp::MIN), Some(at(9_000)));
         runs_and_ends(&mut index, "one");
         assert_eq!(returned(&mut index, at(1_000)), expected[..1], "{timestamp}");
-        index.release_returns();
         resumed(&mut index, expected[0]);
         runs_and_ends(&mut index, "two");
         runs_and_ends(&mut index, "three");
@@ -53,13 +52,13 @@ fn none_comes_back_earlier_than_after_the_first_delay_and_with_none_that_left() 
     waiting_since(&mut index, [("a", 100)]);
     assert_eq!(returned(&mut index, at(5_000)), [""; 0]);
     runs_and_ends(&mut index, "one");
-    assert_eq!(index.next_return(), Some(at(160)));
+    assert_eq!(index.next_return(Timestamp::MIN), Some(at(160)));
     assert_eq!(returned(&mut index, at(159)), [""; 0]);
     assert_eq!(returned(&mut index, at(160)), ["a"]);
     let mut late = on_capacity("Eviction");
     paused(&mut late, "a", at(100), Some(at(130)), &json!({}));
     runs_and_ends(&mut late, "one");
-    assert_eq!(late.next_return(), Some(at(130)), "its own time comes first");
+    assert_eq!(late.next_return(Timestamp::MIN), Some(at(130)), "its own time comes first");
 }
 
 #[test]
@@ -69,7 +68,7 @@ fn the_last_return_before_the_limit_keeps_its_time() {
         let mut index = index(json!({"waitForPodsReady": {"requeuingStrategy": strategy}}));
         waiting_since(&mut index, [("a", 0)]);
         runs_and_ends(&mut index, "one");
-        assert_eq!(index.next_return(), Some(at(expected)), "{limit}");
+        assert_eq!(index.next_return(Timestamp::MIN), Some(at(expected)), "{limit}");
     }
 }
 
@@ -81,11 +80,11 @@ fn a_workload_is_called_when_the_last_pod_of_another_goes_and_not_before() {
     index.apply_pod(&pod("one", "job", Is::Ready));
     index.apply_pod(&pod("two", "job", Is::Ready));
     index.apply_pod(&ended("one", "job", "Succeeded"));
-    assert_eq!(index.next_return(), Some(at(9_000)));
+    assert_eq!(index.next_return(Timestamp::MIN), Some(at(9_000)));
     let mut going = pod("two", "job", Is::Ready);
     going.metadata.deletion_timestamp = going.metadata.creation_timestamp.clone();
     index.apply_pod(&going);
-    assert_eq!(index.next_return(), Some(at(60)));
+    assert_eq!(index.next_return(Timestamp::MIN), Some(at(60)));
 }
 
 #[test]
@@ -93,16 +92,16 @@ fn who_was_evicted_for_its_pods_leaves_no_room_that_another_is_called_for() {
     let mut index = on_capacity("Eviction");
     waiting_since(&mut index, [("a", 0), ("evicted", 50)]);
     runs_and_ends(&mut index, "evicted");
-    assert_eq!(index.next_return(), Some(at(9_000)), "neither itself nor another");
+    assert_eq!(index.next_return(Timestamp::MIN), Some(at(9_000)), "neither itself nor another");
     // nor does it before its pause is seen
     index.apply_pod(&pod("unready", "job", Is::Scheduled(0)));
     index.next_due();
     index.apply_pod(&ended("unready", "job", "Succeeded"));
-    assert_eq!(index.next_return(), Some(at(9_000)));
+    assert_eq!(index.next_return(Timestamp::MIN), Some(at(9_000)));
     // the end of a time slice does
     paused(&mut index, "slice", at(50), None, &json!({"reason": "MaxDurationExceeded"}));
     runs_and_ends(&mut index, "slice");
-    assert_eq!(index.next_return(), Some(at(60)));
+    assert_eq!(index.next_return(Timestamp::MIN), Some(at(60)));
 }
 
 #[test]
@@ -121,13 +120,23 @@ fn room_that_is_taken_again_or_in_another_queue_brings_no_workload_back() {
     index.apply_pod(&ended("failed", "job", "Failed"));
     index.apply_pod(&pod("waits", "job", Is::Waiting));
     index.apply_pod(&ended("waits", "job", "Succeeded"));
-    assert_eq!(index.next_return(), Some(at(9_000)), "elsewhere, replaced, or never taken");
+    assert_eq!(index.next_return(Timestamp::MIN), Some(at(9_000)), "elsewhere, replaced, or never taken");
     // another pod comes in place of the one that was deleted
     runs_and_ends(&mut index, "rollout");
-    assert_eq!(index.next_return(), Some(at(60)));
+    assert_eq!(index.next_return(Timestamp::MIN), Some(at(60)));
     index.apply_pod(&younger(30, "its next", "rollout", Is::Waiting));
     assert_eq!(returned(&mut index, at(60)), [""; 0]);
-    assert_eq!(index.next_return(), Some(at(9_000)));
+    assert_eq!(index.next_return(Timestamp::MIN), Some(at(9_000)));
+}
+
+#[test]
+fn who_is_due_by_its_own_time_is_called_for_no_room() {
+    let mut index = on_capacity("Eviction");
+    waiting_since(&mut index, [("later", 100)]);
+    paused(&mut index, "due", at(0), Some(at(200)), &json!({}));
+    assert_eq!(returned(&mut index, at(200)), ["due"]);
+    runs_and_ends(&mut index, "one");
+    assert_eq!(returned(&mut index, at(200)), ["due", "later"]);
 }
 
 #[test]
@@ -140,5 +149,5 @@ fn slices_deactivated_workloads_and_queues_that_do_not_ask_for_it_keep_their_tim
     let mut index = super::index(waiting("5m"));
     waiting_since(&mut index, [("a", 0)]);
     runs_and_ends(&mut index, "one");
-    assert_eq!(index.next_return(), Some(at(9_000)));
+    assert_eq!(index.next_return(Timestamp::MIN), Some(at(9_000)));
 }

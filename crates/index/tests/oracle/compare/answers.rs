@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tenure_policy::expiry::Family;
 use tenure_types::podgroup::PodGroupKind;
 
-use super::{Pair, Result, in_time, millis, same};
+use super::{Pair, Result, millis, same};
 use crate::{
     naive::{self, Tally},
     wire,
@@ -113,8 +113,9 @@ impl Pair {
 
     pub(super) fn compare_owners(&mut self) -> Result {
         let Self { index, model, .. } = self;
-        same("next_return", &index.next_return(), &model.next_return().map(in_time))?;
-        same("returning", &index.returning(timestamp(model.now)), &model.returning())?;
+        let now = timestamp(model.now);
+        same("next_return", &index.next_return(now), &model.next_return().map(timestamp))?;
+        same("returning", &index.returning(now), &model.returning())?;
         for owner in model.owners.values().filter(|owner| owner.kind != OwnerKind::DaemonSet) {
             let given = index.first_end(&wire::namespace(owner.namespace), wire::uid(owner.uid));
             let expected = model.first_end(owner).map(millis);

@@ -121,20 +121,21 @@ impl Pair {
         self.model.note_stamp(&of_model, end, self.versions);
     }
 
-    pub(super) fn claim_returns(&mut self) -> Result {
-        let given = self.index.claim_returns(timestamp(self.model.now));
-        let mut expected = self.model.claim_returns();
+    pub(super) fn due_returns(&mut self) -> Result {
+        let mut given = self.index.due_returns(timestamp(self.model.now));
+        given.sort_by(|one, other| one.turn.cmp(&other.turn));
+        let mut expected = self.model.due_returns();
         expected.sort_by(|one, other| one.order.cmp(&other.order));
-        let uids = given.iter().map(|of| (of.uid.to_string(), of.refusals, of.returns.comes_back()));
-        let wanted = expected.iter().map(|of| (wire::uid_text(of.uid), of.refusals, of.back.comes_back()));
-        same("claim_returns", &uids.collect::<Vec<_>>(), &wanted.collect())?;
-        let queues = given.iter().map(|of| of.queue.to_string());
-        let wanted = expected.iter().map(|of| of.queue.map(wire::runai_name).unwrap_or_default());
-        same("the queues of claim_returns", &queues.collect::<Vec<_>>(), &wanted.collect())?;
+        let facts = given.iter().map(|of| {
+            (of.paused.uid.to_string(), of.paused.returns.comes_back(), of.paused.queue.to_string())
+        });
+        let wanted = expected.iter().map(|of| {
+            (wire::uid_text(of.uid), of.back.comes_back(), of.queue.map(wire::runai_name).unwrap_or_default())
+        });
+        same("due_returns", &facts.collect::<Vec<_>>(), &wanted.collect())?;
         self.seen.note("returned", given.len());
         self.seen.note("returned early", expected.iter().filter(|of| of.is_early).count());
         self.seen.note("returned with others", given.len().saturating_sub(1));
-        self.returns.extend(expected.iter().map(|of| of.uid));
         Ok(())
     }
 }

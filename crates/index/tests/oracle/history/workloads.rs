@@ -218,7 +218,7 @@ impl History {
         self.pods[place].terminating = !self.pods[place].finished;
         self.tell_pod(self.pods[place].clone());
         let millis = self.random.of(&MILLIS);
-        self.events.extend([Event::Pass(millis), Event::ClaimReturns]);
+        self.events.extend([Event::Pass(millis), Event::Returns]);
         self.now += millis;
     }
 
@@ -232,7 +232,7 @@ impl History {
             self.owners[place] = owner.clone();
             self.events.push(Event::Owner(owner));
         }
-        self.events.extend([Event::Pass(millis), Event::ClaimReturns]);
+        self.events.extend([Event::Pass(millis), Event::Returns]);
         self.now += millis;
     }
 }

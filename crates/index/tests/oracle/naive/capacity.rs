@@ -48,12 +48,15 @@ impl Naive {
         if self.is_there(&holder) || !self.wait(family, queue).is_some_and(|wait| wait.on_capacity) {
             return;
         }
-        let waiting = self.paused().filter(|(owner, back, waits)| {
+        let waiting = self.paused().filter(|(owner, back, called)| {
             let of_queue = owner.family() == family && owner.record.is_some_and(|of| of.queue == queue);
             let was_unready = owner.record.is_some_and(|of| of.unready && !of.deactivated);
-            of_queue && was_unready && waits.may_be_called() && matches!(back, Back::At(_))
+            of_queue
+                && was_unready
+                && called.may_be_called()
+                && matches!(back, Back::At(at) if self.asked.is_none_or(|asked| *at > asked))
         });
-        let next = waiting.map(|(owner, back, waits)| self.returning_of(owner, back, waits));
+        let next = waiting.map(|(owner, back, _)| self.returning_of(owner, back));
         if let Some(next) = next.min_by(|one, other| one.order.cmp(&other.order)) {
             // after the first delay, which is one second where none is set
             self.call(next.uid, next.paused + SECOND, holder);

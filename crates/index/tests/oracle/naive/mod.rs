@@ -40,7 +40,9 @@ pub struct Naive {
     records: BTreeMap<u32, dues::Record>,
     /// The facts that each group's run has shown.
     runs: BTreeMap<GroupKey, groups::Run>,
-    returns: BTreeMap<u32, owners::Waits>,
+    returns: BTreeMap<u32, owners::Called>,
+    /// The time of the last question who comes back.
+    asked: Option<Nanos>,
     /// The active members of each group when a relist began, and which run that was.
     listed: Option<BTreeMap<GroupKey, (BTreeSet<u32>, u64)>>,
     /// As of the last event.

@@ -5,22 +5,19 @@ use tenure_policy::expiry::Family;
 use super::{Naive, capacity::Holder};
 use crate::{
     wire,
-    world::{Controller, MILLI, Nanos, OwnerKind, OwnerObj, PodObj, SECOND},
+    world::{Controller, MILLI, Nanos, OwnerKind, OwnerObj, PodObj},
 };
 
-/// The acts on a paused owner so far, kept as long as it bears the record.
-#[derive(Clone, Debug)]
-pub(super) struct Waits {
-    claimed: bool,
-    not_before: Nanos,
-    refusals: u8,
-    /// Before its time, and the workload that has left.
+/// The call of a paused owner before its time, kept as long as it bears the record.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Called {
+    /// With the workload that has left.
     early: Option<(Nanos, Holder)>,
 }
 
-impl Waits {
+impl Called {
     pub const fn may_be_called(&self) -> bool {
-        !self.claimed && self.early.is_none()
+        self.early.is_none()
     }
 
     fn due(&self, back: Back) -> Option<Nanos> {
@@ -45,7 +42,6 @@ pub struct Returning {
     /// None if there is no such queue.
     pub queue: Option<u8>,
     pub back: Back,
-    pub refusals: u8,
     pub paused: Nanos,
     /// Before its time.
     pub is_early: bool,
@@ -139,10 +135,7 @@ impl Naive {
         let is_same = before.is_some_and(|before| {
             before.record.is_some_and(|of| of.at == record.at) && before.back() == owner.back()
         });
-        let claimed = known.as_ref().is_some_and(|known| known.claimed);
-        let same = known.filter(|_| is_same);
-        let fresh = Waits { claimed, not_before: Nanos::MIN, refusals: 0, early: None };
-        self.returns.insert(owner.uid, same.unwrap_or(fresh));
+        self.returns.insert(owner.uid, known.filter(|_| is_same).unwrap_or_default());
     }
 
     pub(super) fn drop_owners(&mut self, is_gone: impl Fn(&OwnerObj) -> bool) {
@@ -155,7 +148,7 @@ impl Naive {
     }
 
     /// Owners that were paused themselves: records are copied to what they own.
-    pub(super) fn paused(&self) -> impl Iterator<Item = (&OwnerObj, Back, &Waits)> {
+    pub(super) fn paused(&self) -> impl Iterator<Item = (&OwnerObj, Back, &Called)> {
         let paused = self.returns.iter().map(|(uid, waits)| (&self.owners[uid], waits));
         paused
             .filter(|(owner, _)| self.root(owner.controller).is_none())
@@ -168,10 +161,10 @@ impl Naive {
         self.kept().filter(move |pod| pod.namespace == namespace && self.root(pod.controller) == Some(uid))
     }
 
-    /// The earliest time at which one comes back; the beginning of time if that is overdue since a person said so.
+    /// The next time at which one comes back that isn't due yet.
     pub fn next_return(&self) -> Option<Nanos> {
-        let waiting = self.paused().filter(|(.., waits)| !waits.claimed);
-        waiting.filter_map(|(_, back, waits)| Some(waits.due(back)?.max(waits.not_before))).min()
+        let due = self.paused().filter_map(|(_, back, called)| called.due(back));
+        due.filter(|at| *at > self.now).min()
     }
 
     pub fn returning(&self) -> usize {
@@ -181,36 +174,27 @@ impl Naive {
         self.paused().filter(|(owner, back, _)| back.comes_back() && waits(owner, *back)).count()
     }
 
-    /// Hands out all that come back now, in no order.
-    pub fn claim_returns(&mut self) -> Vec<Returning> {
+    /// All that come back now, in no order.
+    pub fn due_returns(&mut self) -> Vec<Returning> {
         let now = self.now;
-        let is_due = |back: Back, waits: &Waits| {
-            !waits.claimed && waits.due(back).is_some_and(|at| at.max(waits.not_before) <= now)
-        };
-        let due = self.paused().filter(|(_, back, waits)| is_due(*back, waits));
-        let due: Vec<_> = due
-            .map(|(owner, back, waits)| {
-                let may = !back.comes_back() || self.pods_of(owner).next().is_none();
-                let returning = self.returning_of(owner, back, waits);
-                let is_in_vain =
-                    returning.is_early && waits.early.as_ref().is_some_and(|of| self.is_there(&of.1));
-                (returning, may && !is_in_vain, is_in_vain)
-            })
-            .collect();
-        for (returning, may, is_in_vain) in &due {
-            let waits = self.returns.get_mut(&returning.uid).expect("it is paused");
-            if *is_in_vain {
-                waits.early = None;
-            } else if *may {
-                waits.claimed = true;
-            } else {
-                waits.not_before = now + SECOND;
-            }
+        self.asked = Some(now);
+        let due = self.paused().filter(|(_, back, called)| called.due(*back).is_some_and(|at| at <= now));
+        let due = due.map(|(owner, back, called)| {
+            let may = !back.comes_back() || self.pods_of(owner).next().is_none();
+            let returning = self.returning_of(owner, back);
+            let is_in_vain =
+                returning.is_early && called.early.as_ref().is_some_and(|of| self.is_there(&of.1));
+            (returning, may, is_in_vain)
+        });
+        let due: Vec<_> = due.collect();
+        for (returning, ..) in due.iter().filter(|(_, _, is_in_vain)| *is_in_vain) {
+            self.returns.get_mut(&returning.uid).expect("it is paused").early = None;
         }
-        due.into_iter().filter(|(_, may, _)| *may).map(|(returning, ..)| returning).collect()
+        let may_come = due.into_iter().filter(|(_, may, is_in_vain)| *may && !is_in_vain);
+        may_come.map(|(returning, ..)| returning).collect()
     }
 
-    pub(super) fn returning_of(&self, owner: &OwnerObj, back: Back, waits: &Waits) -> Returning {
+    pub(super) fn returning_of(&self, owner: &OwnerObj, back: Back) -> Returning {
         let record = owner.record.expect("it is paused");
         let family = owner.family();
         let by_creation = self.wait(family, record.queue).is_some_and(|wait| wait.by_creation);
@@ -220,7 +204,6 @@ impl Naive {
             uid: owner.uid,
             queue: Some(record.queue).filter(|queue| self.knows(family, *queue)),
             back,
-            refusals: waits.refusals,
             paused: record.at * MILLI,
             is_early: back.at().is_some_and(|at| at > self.now),
             order: (-i64::from(owner.priority.unwrap_or(0)), time, name),
@@ -229,26 +212,6 @@ impl Naive {
 
     pub(super) fn call(&mut self, uid: u32, at: Nanos, left: Holder) {
         self.returns.get_mut(&uid).expect("it is paused").early = Some((at, left));
-    }
-
-    /// It may be handed out again after `not_before`.
-    pub fn settle_return(&mut self, uid: u32, not_before: Nanos) {
-        if let Some(waits) = self.returns.get_mut(&uid) {
-            (waits.claimed, waits.not_before) = (false, not_before);
-        }
-    }
-
-    pub fn refuse_return(&mut self, uid: u32) {
-        let now = self.now;
-        if let Some(waits) = self.returns.get_mut(&uid) {
-            waits.not_before = now + (5 << waits.refusals.min(8)).min(40) * SECOND;
-            waits.claimed = false;
-            waits.refusals = waits.refusals.saturating_add(1);
-        }
-    }
-
-    pub fn release_returns(&mut self) {
-        self.returns.values_mut().for_each(|waits| waits.claimed = false);
     }
 
     /// The live pods of a namespace that are exempt by priority and have a controller.
