@@ -3,12 +3,8 @@
 mod open;
 mod target;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
@@ -19,7 +15,13 @@ use tenure_policy::{
     extension::{self, Decision, RequestedRun},
     naming::reference,
 };
-use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership, log::with_causes};
+use tenure_service::{
+    call::ApiError,
+    clock::ServerClock,
+    leadership::Leadership,
+    log::with_causes,
+    work::{Lease, Run},
+};
 use tenure_types::extension::{Extension, ExtensionState, ExtensionStatus, ExtensionTarget};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -34,12 +36,11 @@ use crate::{
     metrics::Metrics,
     queues::QueueReader,
     recent::EVENT_REPAIR,
-    slots::{FairSlots, TakenSlot},
 };
 
 pub use open::{ExtensionStore, OpenExtensions};
 
-use open::MOST_PENDING;
+use open::{MOST_PENDING, OpenExtension};
 use target::TargetState;
 
 /// The name in `status.by` for decisions of the keeper.
@@ -49,8 +50,8 @@ pub const KEEPER: &str = "tenure-keeper";
 const UNREADABLE: &str =
     "The keeper may not read it: a workload that Tenure pauses gets more time, or a pod without one";
 
-/// The time between two looks at unchanged extensions.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+/// The time between two counts of the pending extensions.
+const BETWEEN_COUNTS: Duration = Duration::from_secs(1);
 
 /// The controller of extensions.
 pub struct ExtensionController {
@@ -61,8 +62,6 @@ pub struct ExtensionController {
     pub clock: ServerClock,
     pub objects: ObjectClient,
     pub limit: WriteLimit,
-    /// For extensions that are handled at the same time.
-    pub slots: FairSlots,
     pub config: Current,
     pub events: EventQueue,
     pub metrics: Metrics,
@@ -79,41 +78,25 @@ impl ExtensionController {
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
-        let mut changes = self.cluster.changes();
-        let mut looks = tokio::time::interval(BETWEEN_LOOKS);
-        let mut handled = FuturesUnordered::new();
-        loop {
-            let is_open = !shutdown.is_cancelled();
-            while is_open && let Some((extension, slot)) = self.open.take_due(&self.slots) {
-                handled.push(self.handle(extension, slot));
-            }
-            self.metrics.pending_extensions(self.open.pending());
-            if !is_open && handled.is_empty() {
-                return;
-            }
-            tokio::select! {
-                Some(()) = handled.next() => {}
-                _ = looks.tick() => {}
-                () = self.slots.changed(), if is_open => {}
-                () = changes.next(), if is_open => {}
-                () = shutdown.cancelled(), if is_open => {}
-            }
-        }
+        let run = Run { queue: &self.open.queue, gate: None, end: shutdown, drains: false };
+        let count = || self.metrics.pending_extensions(self.open.pending());
+        let later = async || tokio::time::sleep(BETWEEN_COUNTS).await;
+        run.work(count, later, async |lease| self.handle(lease).await).await;
     }
 
-    async fn handle(&self, extension: Arc<Extension>, slot: TakenSlot) {
+    async fn handle(&self, lease: Lease<OpenExtension>) {
         // all work of the keeper is one task: it has its turn after each extension
         tokio::task::yield_now().await;
-        let begun = Instant::now();
-        let run = self.run_of(&extension);
+        let (extension, begun) = (&lease.work.0, Instant::now());
+        let run = self.run_of(extension);
         let cost = begun.elapsed();
-        let result = slot.watch(self.try_to_handle(&extension, run)).await;
-        self.open.give_back(&extension, cost, result.is_err());
-        let Err(error) = result else { return };
+        let result = lease.watch(self.try_to_handle(extension, run)).await;
+        let Err(error) = result else { return self.open.give_back(lease, cost) };
         let of = |text: &Option<String>| text.clone().unwrap_or_default();
         let (namespace, name) = (of(&extension.metadata.namespace), of(&extension.metadata.name));
         let error = with_causes(&error);
         warn!(%namespace, extension = %name, error, "Failed to decide about an extension: will try again");
+        lease.failed();
     }
 
     async fn try_to_handle(&self, extension: &Extension, run: RequestedRun) -> Result<(), ApiError> {

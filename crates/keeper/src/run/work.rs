@@ -231,7 +231,6 @@ impl Handles {
             clock: self.clock.clone(),
             objects: self.objects(),
             limit: self.limit(),
-            slots: FairSlots::default(),
             config: self.config.clone(),
             events: events.clone(),
             metrics: self.metrics.clone(),

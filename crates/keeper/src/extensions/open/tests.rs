@@ -1,5 +1,6 @@
 use serde_json::{Value, json};
 use tenure_policy::extension::EXTENSION_GRANTED;
+use tokio::time::Instant;
 
 use super::*;
 
@@ -26,36 +27,29 @@ fn with(extensions: impl IntoIterator<Item = Extension>) -> OpenExtensions {
     open
 }
 
-/// The namespaces of all that can be taken, in order.
-fn taken(open: &OpenExtensions, slots: &FairSlots) -> Vec<String> {
-    let taken = std::iter::from_fn(|| open.take_due(slots));
-    taken.map(|(extension, _)| namespace(&extension).to_owned()).collect()
-}
-
 #[tokio::test(start_paused = true)]
 async fn namespaces_take_turns_and_one_that_has_thousands_holds_up_no_other() {
     let open = with((0..5_000).map(|number| pending("a", number)));
     open.apply(pending("b", 0));
     open.apply(pending("c", 0));
-    let slots = FairSlots::default();
-    let held: Vec<_> = (0..4).map(|_| open.take_due(&slots).unwrap()).collect();
-    let order: Vec<&str> = held.iter().map(|(extension, _)| namespace(extension)).collect();
+    let held: Vec<_> = (0..4).map(|_| open.queue.take().unwrap()).collect();
+    let order: Vec<&str> = held.iter().map(|lease| lease.work.namespace()).collect();
     assert_eq!(order, ["a", "b", "c", "a"]);
-    let more: Vec<_> = std::iter::from_fn(|| open.take_due(&slots)).collect();
+    let more: Vec<_> = std::iter::from_fn(|| open.queue.take()).collect();
     assert!(more.len() < 10, "{} at the same time", more.len());
     open.apply(pending("d", 0));
-    assert_eq!(namespace(&open.take_due(&slots).unwrap().0), "d");
+    assert_eq!(open.queue.take().unwrap().work.namespace(), "d");
 }
 
 #[tokio::test(start_paused = true)]
 async fn unchanged_extensions_of_a_namespace_take_a_small_share_of_the_time() {
     let open = with((0..1_000).map(|number| pending("a", number)));
-    let (slots, cost) = (FairSlots::default(), Duration::from_millis(5));
+    let cost = Duration::from_millis(5);
     let mut looks = 0u32;
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_mins(30) {
-        while let Some((extension, _)) = open.take_due(&slots) {
-            open.give_back(&extension, cost, false);
+        while let Some(lease) = open.queue.take() {
+            open.give_back(lease, cost);
             looks += 1;
         }
         tokio::time::advance(Duration::from_secs(1)).await;
@@ -64,72 +58,60 @@ async fn unchanged_extensions_of_a_namespace_take_a_small_share_of_the_time() {
     let of_time = (cost * (looks - 1_000)).as_secs_f64() / begun.elapsed().as_secs_f64();
     assert!(of_time < 1.5 / f64::from(SHARE), "{looks} looks take {of_time} of the time");
     open.apply(pending("a", 7));
-    assert_eq!(taken(&open, &slots).len(), 1, "one that has changed is looked at right away");
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_that_fails_is_tried_less_and_less_often() {
-    let open = with([pending("a", 0)]);
-    let slots = FairSlots::default();
-    let mut waits = Vec::new();
-    for _ in 0..9 {
-        let begun = Instant::now();
-        let (extension, _) = loop {
-            match open.take_due(&slots) {
-                Some(taken) => break taken,
-                None => tokio::time::advance(Duration::from_secs(1)).await,
-            }
-        };
-        waits.push(begun.elapsed().as_secs());
-        open.give_back(&extension, Duration::ZERO, true);
-    }
-    assert_eq!(waits, [0, 6, 12, 24, 48, 96, 192, 300, 300]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_that_is_handled_is_not_handled_twice_and_a_change_meanwhile_counts_at_once() {
-    let open = with([pending("a", 0)]);
-    let slots = FairSlots::default();
-    let (first, _) = open.take_due(&slots).unwrap();
-    let mut changed = pending("a", 0);
+    assert!(open.queue.take().is_none(), "it is as it was");
+    let mut changed = pending("a", 7);
     changed.metadata.resource_version = Some("2".into());
     open.apply(changed);
-    assert!(open.take_due(&slots).is_none());
-    open.give_back(&first, Duration::ZERO, false);
-    let (second, _) = open.take_due(&slots).unwrap();
-    assert_eq!(second.metadata.resource_version.as_deref(), Some("2"));
-    open.give_back(&second, Duration::ZERO, false);
-    assert!(open.take_due(&slots).is_none());
+    let looked_at: Vec<_> = std::iter::from_fn(|| open.queue.take()).collect();
+    assert_eq!(looked_at.len(), 1, "one that has changed is looked at right away");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_closed_or_gone_is_not_looked_at_again() {
+    let open = with((0..4).map(|number| pending("a", number)));
+    let lease = open.queue.take().unwrap();
+    open.close(&lease.work.0);
+    open.give_back(lease, Duration::ZERO);
+    let lease = open.queue.take().unwrap();
+    open.forget(lease.work.key());
+    open.give_back(lease, Duration::ZERO);
+    open.apply(extension("a", 2, "train", &json!({"state": "Used"})));
+    assert_eq!((open.queue.waiting(), open.pending()), (1, 1));
+    open.retain(&HashSet::new());
+    assert_eq!((open.queue.waiting(), open.pending()), (0, 0));
+    assert!(open.opened.lock().by_namespace.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_keeper_that_leads_again_looks_at_all_and_tells_what_may_be_lost() {
     let granted = extension("a", 0, "train", &json!({"state": "Granted"}));
-    let open = with([granted.clone()]);
-    let slots = FairSlots::default();
-    let _in_flight = open.take_due(&slots).unwrap();
+    let open = with([granted.clone(), pending("a", 1)]);
+    let in_flight = open.queue.take().unwrap();
+    open.queue.take().unwrap().failed();
     assert!(open.is_untold(&granted, EXTENSION_GRANTED, Timestamp::UNIX_EPOCH));
     assert!(!open.is_untold(&granted, EXTENSION_GRANTED, Timestamp::UNIX_EPOCH));
     assert!(open.is_untold(&granted, EXTENSION_GRANTED, Timestamp::MAX), "a later decision");
+    // what is under way is dropped with the lead
+    drop(in_flight);
     open.release();
-    assert!(open.take_due(&slots).is_some());
+    assert!(open.queue.take().is_some() && open.queue.take().is_some());
     assert!(open.is_untold(&granted, EXTENSION_GRANTED, Timestamp::UNIX_EPOCH));
 }
 
-#[test]
-fn so_many_requests_for_a_workload_may_wait() {
+#[tokio::test]
+async fn so_many_requests_for_a_workload_may_wait() {
     let most = u32::try_from(MOST_PENDING).unwrap();
     let of = |workload, number| extension("a", number, workload, &json!({"state": "Pending"}));
     let open = with((0..most).map(|number| of("train", number)));
     let next = |workload| extension("a", 100, workload, &json!(null));
     assert!(open.has_too_many(&next("train")) && !open.has_too_many(&next("other")));
-    open.close(&of("train", 3));
+    open.forget(uid(&of("train", 3)));
     assert!(!open.has_too_many(&next("train")));
     assert_eq!(open.pending(), MOST_PENDING - 1);
 }
 
-#[test]
-fn one_extension_of_a_workload_has_the_turn_however_its_uid_is_written() {
+#[tokio::test]
+async fn one_extension_of_a_workload_has_the_turn_however_its_uid_is_written() {
     let open = OpenExtensions::default();
     let of = |namespace: &str, uid: &str| extension(namespace, 0, uid, &Value::Null);
     let uid = "0a1b2c3d-0000-4def-8123-456789abcdef";
