@@ -6,25 +6,29 @@
 mod known;
 mod write;
 
-use std::{collections::HashSet, num::NonZeroU32, time::Duration};
+use std::{cell::Cell, collections::HashSet, num::NonZeroU32, time::Duration};
 
-use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tenure_index::Tally;
-use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership, log::with_causes};
-use tenure_types::runai::QueueVersion;
+use tenure_service::{
+    call::ApiError,
+    clock::ServerClock,
+    leadership::Leadership,
+    log::with_causes,
+    work::{Lease, Limits, Run, WorkQueue},
+};
+use tenure_types::{projection::ObservedStatus, runai::QueueVersion};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 use crate::{
-    cluster::{Changes, ClusterState},
+    cluster::ClusterState,
     config::Current,
     metrics::{Metrics, StatusResult},
     sleep,
 };
-use known::{Write, WriteOutcome};
+use known::{StaleStatus, Write};
 
 pub use known::Statuses;
 pub use write::{WriteError, Writer};
@@ -63,62 +67,36 @@ pub enum Complaint {
 }
 
 impl Reporter {
-    /// Works whenever this keeper leads, until `shutdown`. Writes in flight are dropped: the next leader repeats them.
+    /// Works whenever this keeper leads, until `shutdown`; then finishes the writes that are in flight.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        let work = async {
-            loop {
-                lead.acquired().await;
-                tokio::select! {
-                    biased;
-                    () = lead.lost() => {}
-                    () = self.work() => {}
-                }
-                self.metrics.forget_workloads();
-            }
-        };
-        shutdown.run_until_cancelled(work).await;
+        let lost = || self.metrics.forget_workloads();
+        lead.work(shutdown, async || self.work(shutdown).await, lost).await;
     }
 
-    async fn work(&self) {
+    async fn work(&self, shutdown: &CancellationToken) {
+        let queue = WorkQueue::new(Limits { at_once: AT_ONCE, ..Limits::default() });
         let mut changes = self.cluster.changes();
-        loop {
+        let (next, until) = (Cell::new(Instant::now()), Cell::new(None));
+        let look = || {
             let begun = Instant::now();
-            let config = self.config.get();
-            let Tally { reports, until } =
-                self.cluster.with(|index| index.tally(&config.floors, self.clock.now()));
-            self.metrics.count_workloads(&reports);
-            let next = begun + BETWEEN_LOOKS.max(begun.elapsed().saturating_mul(PART_OF_TIME));
-            let reports = reports.into_iter().map(|(name, report)| (name, report.of(self.writer.version)));
-            let writes = self.statuses.to_write(reports, std::time::Instant::now());
-            let is_done = self.write_all(writes, next).await;
-            sleep_until(next).await;
-            if is_done {
-                self.wait(&mut changes, until).await;
-            }
-        }
-    }
-
-    /// Starts writes until `next`, when there may be newer ones; returns true if all were started.
-    async fn write_all(&self, writes: Vec<Write>, next: Instant) -> bool {
-        let mut left = writes.into_iter();
-        let begun = std::iter::from_fn(|| if Instant::now() < next { left.next() } else { None });
-        stream::iter(begun).for_each_concurrent(AT_ONCE, |write| self.write(write)).await;
-        left.next().is_none()
-    }
-
-    /// Waits until the reports may have changed.
-    async fn wait(&self, changes: &mut Changes, until: Option<Timestamp>) {
-        let retry = async {
-            match self.statuses.next_retry() {
-                Some(at) => sleep_until(at.into()).await,
-                None => std::future::pending().await,
+            let tally = self.cluster.with(|index| index.tally(&self.config.get().floors, self.clock.now()));
+            self.metrics.count_workloads(&tally.reports);
+            let reports = tally.reports.into_iter();
+            queue.replace(
+                self.statuses.report(reports.map(|(name, report)| (name, report.of(self.writer.version)))),
+            );
+            until.set(tally.until);
+            next.set(begun + BETWEEN_LOOKS.max(begun.elapsed().saturating_mul(PART_OF_TIME)));
+        };
+        let more = async || {
+            sleep_until(next.get()).await;
+            tokio::select! {
+                () = changes.next() => {}
+                () = self.reach(until.get()) => {}
             }
         };
-        tokio::select! {
-            () = changes.next() => {}
-            () = self.reach(until) => {}
-            () = retry => {}
-        }
+        let run = Run { queue: &queue, gate: None, end: shutdown, drains: false };
+        run.work(look, more, async |lease| self.write(&queue, lease).await).await;
     }
 
     /// Returns at a time by the API server's clock.
@@ -129,31 +107,46 @@ impl Reporter {
         }
     }
 
-    async fn write(&self, write: Write) {
+    async fn write(&self, queue: &WorkQueue<StaleStatus>, lease: Lease<StaleStatus>) {
+        let Some(write) = self.statuses.write(&lease.work) else { return lease.done() };
+        let result = self.writer.write(&write).await;
+        if matches!(result, Err(WriteError::Api(ApiError::NotLeading))) {
+            return lease.again(BETWEEN_LOOKS);
+        }
+        self.metrics.status_written(self.told(&write, &result));
+        let status = result.ok();
+        let has_failed = status.is_none();
+        self.statuses.written(&write, status);
+        if has_failed {
+            return lease.failed();
+        }
+        // a count may have shown another report meanwhile
+        if self.statuses.write(&lease.work).is_some() {
+            queue.push(StaleStatus::clone(&lease.work));
+        }
+        lease.done();
+    }
+
+    /// Logs the result of a write, and returns it as it is counted.
+    fn told(&self, write: &Write, result: &Result<ObservedStatus, WriteError>) -> StatusResult {
         let queue = &write.name;
-        let (outcome, result) = match self.writer.write(&write).await {
+        match result {
             Ok(status) => {
                 self.complaints.lock().clear();
-                let left = write.report.difference(&status).children;
+                let left = write.report.difference(status).children;
                 debug!(%queue, child_queues_left_alone = left, "Wrote the status");
-                (
-                    WriteOutcome::Written(status),
-                    if left { StatusResult::ChildrenLeft } else { StatusResult::Written },
-                )
+                if left { StatusResult::ChildrenLeft } else { StatusResult::Written }
             }
-            Err(WriteError::Api(ApiError::NotLeading)) => return,
             Err(WriteError::Api(ApiError::NotFound | ApiError::Stale(_))) => {
                 // the watch says it, if it is gone; an API server whose definitions are replaced answers so for a moment
                 debug!(%queue, "Gone, or changed too fast, when its status was to be written");
-                (WriteOutcome::Failed, StatusResult::Gone)
+                StatusResult::Gone
             }
             Err(error) => {
-                self.complain(&write, &error);
-                (WriteOutcome::Failed, StatusResult::Failed)
+                self.complain(write, error);
+                StatusResult::Failed
             }
-        };
-        self.metrics.status_written(result);
-        self.statuses.settle(&write, outcome, std::time::Instant::now());
+        }
     }
 
     fn complain(&self, write: &Write, error: &WriteError) {

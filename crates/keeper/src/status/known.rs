@@ -3,17 +3,14 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
-    time::{Duration, Instant},
 };
 
 use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 use tenure_policy::queue_status::{Difference, QueueReport};
+use tenure_service::work::Work;
 use tenure_types::projection::ObservedStatus;
-
-/// After the first failure, and at most, until a queue is tried again.
-const FIRST_RETRY: Duration = Duration::from_secs(5);
-const LAST_RETRY: Duration = Duration::from_mins(5);
+use tokio::time::Instant;
 
 /// The statuses of all queues. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -28,9 +25,33 @@ struct Known {
     /// The names of children that weren't written because another field manager owns them.
     anothers: Option<Vec<String>>,
     written: Option<Instant>,
-    failures: u8,
-    /// The time before which no write is tried again.
-    not_before: Option<Instant>,
+}
+
+/// A queue whose status needs a write. The longest unwritten one comes first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaleStatus {
+    pub name: String,
+    pub uid: String,
+    /// The time of the last try. None: the keeper hasn't tried yet.
+    pub written: Option<Instant>,
+}
+
+impl Work for StaleStatus {
+    type Key = String;
+    type Rank = Option<Instant>;
+
+    fn key(&self) -> String {
+        self.uid.clone()
+    }
+
+    /// Queues are in no namespace.
+    fn namespace(&self) -> &'static str {
+        ""
+    }
+
+    fn rank(&self) -> Option<Instant> {
+        self.written
+    }
 }
 
 /// A write of a status.
@@ -41,15 +62,6 @@ pub struct Write {
     pub report: QueueReport,
     /// True if the names of the children are to be written, too.
     pub children: bool,
-}
-
-/// The result of a write.
-#[derive(Debug)]
-pub enum WriteOutcome {
-    /// The status after the write.
-    Written(ObservedStatus),
-    /// The write is to be tried again, unless the watch shows that the queue is gone.
-    Failed,
 }
 
 impl Statuses {
@@ -78,50 +90,39 @@ impl Statuses {
         self.0.lock().retain(|name, _| names.contains(name));
     }
 
-    /// Returns the writes that the statuses need at `now`; the one that has waited longest comes first.
-    pub fn to_write(
-        &self,
-        reports: impl IntoIterator<Item = (String, QueueReport)>,
-        now: Instant,
-    ) -> Vec<Write> {
+    /// Takes the reports of queues, and returns the queues whose statuses need a write.
+    pub fn report(&self, reports: impl IntoIterator<Item = (String, QueueReport)>) -> Vec<StaleStatus> {
         let mut all = self.0.lock();
-        let mut writes = Vec::new();
+        let mut stale = Vec::new();
         for (name, report) in reports {
             let Some(known) = all.get_mut(&name) else { continue };
-            if known.lacks(&report) && known.not_before.is_none_or(|before| before <= now) {
-                let (uid, children) = (known.uid.clone(), !known.leaves_children(&report));
-                writes.push((known.written, Write { name, uid, report: report.clone(), children }));
+            if known.lacks(&report) {
+                stale.push(StaleStatus { name, uid: known.uid.clone(), written: known.written });
             }
             known.wanted = Some(report);
         }
-        writes.sort_by_key(|(written, _)| *written);
-        writes.into_iter().map(|(_, write)| write).collect()
+        stale
     }
 
-    /// Records the result of a write; returns the number of failures since it last succeeded.
-    pub fn settle(&self, write: &Write, outcome: WriteOutcome, now: Instant) -> u8 {
+    /// Returns the write that the status of a queue needs now. None: it needs none, or the queue is gone.
+    pub fn write(&self, StaleStatus { name, uid, .. }: &StaleStatus) -> Option<Write> {
+        let all = self.0.lock();
+        let known = all.get(name).filter(|known| known.uid == *uid)?;
+        let report = known.wanted.clone().filter(|wanted| known.lacks(wanted))?;
+        let children = !known.leaves_children(&report);
+        Some(Write { name: name.clone(), uid: uid.clone(), report, children })
+    }
+
+    /// Notes the end of a write, and the status after it. None: the write has failed.
+    pub fn written(&self, write: &Write, status: Option<ObservedStatus>) {
         let mut all = self.0.lock();
-        let Some(known) = all.get_mut(&write.name).filter(|known| known.uid == write.uid) else { return 0 };
-        match outcome {
-            WriteOutcome::Written(status) => {
-                let differs = write.report.difference(&status).children;
-                known.anothers = differs.then(|| write.report.children.clone());
-                (known.status, known.written) = (status, Some(now));
-                (known.failures, known.not_before) = (0, None);
-            }
-            WriteOutcome::Failed => {
-                let wait = FIRST_RETRY.saturating_mul(1 << known.failures.min(8)).min(LAST_RETRY);
-                known.failures = known.failures.saturating_add(1);
-                (known.written, known.not_before) = (Some(now), now.checked_add(wait));
-            }
+        let Some(known) = all.get_mut(&write.name).filter(|known| known.uid == write.uid) else { return };
+        known.written = Some(Instant::now());
+        if let Some(status) = status {
+            let differs = write.report.difference(&status).children;
+            known.anothers = differs.then(|| write.report.children.clone());
+            known.status = status;
         }
-        known.failures
-    }
-
-    /// Returns the time at which the first failed write is tried again.
-    pub fn next_retry(&self) -> Option<Instant> {
-        let lacks = |known: &&Known| known.wanted.as_ref().is_some_and(|wanted| known.lacks(wanted));
-        self.0.lock().values().filter(lacks).filter_map(|known| known.not_before).min()
     }
 }
 
@@ -170,124 +171,112 @@ mod tests {
         status(report.applied("q", "1", QueueVersion::V3alpha1, true)["status"].clone())
     }
 
-    struct World {
-        statuses: Statuses,
-        start: Instant,
-    }
+    struct World(Statuses);
 
     impl World {
         /// Creates queue `q` with an empty status.
         fn new() -> Self {
-            let world = Self { statuses: Statuses::default(), start: Instant::now() };
-            assert!(world.statuses.observe("q", &uid("1"), ObservedStatus::default()));
-            world
+            let statuses = Statuses::default();
+            assert!(statuses.observe("q", &uid("1"), ObservedStatus::default()));
+            Self(statuses)
         }
 
-        fn to_write(&self, report: &QueueReport, second: u64) -> Option<Write> {
-            let now = self.start + Duration::from_secs(second);
-            let mut writes = self.statuses.to_write([("q".to_owned(), report.clone())], now);
-            assert!(writes.len() <= 1);
-            writes.pop()
-        }
-
-        fn settle(&self, write: &Write, outcome: WriteOutcome, second: u64) -> u8 {
-            self.statuses.settle(write, outcome, self.start + Duration::from_secs(second))
+        fn to_write(&self, report: &QueueReport) -> Option<Write> {
+            let stale = self.0.report([("q".to_owned(), report.clone())]);
+            assert!(stale.len() <= 1);
+            let write = stale.first().map(|of| self.0.write(of).unwrap());
+            assert_eq!(write.as_ref().map(|write| &write.report), write.as_ref().map(|_| report));
+            write
         }
     }
 
     #[test]
     fn what_is_said_already_is_not_written() {
         let world = World::new();
-        let write = world.to_write(&report(1, &["a"]), 0).unwrap();
+        let write = world.to_write(&report(1, &["a"])).unwrap();
         assert_eq!((&*write.name, &*write.uid, write.children), ("q", "1", true));
-        world.settle(&write, WriteOutcome::Written(says(&write.report)), 0);
-        assert_eq!(world.to_write(&report(1, &["a"]), 1), None);
-        assert!(!world.statuses.observe("q", &uid("1"), says(&report(1, &["a"]))), "our own write");
-        assert!(world.to_write(&report(2, &["a"]), 2).is_some());
+        world.0.written(&write, Some(says(&write.report)));
+        assert_eq!(world.to_write(&report(1, &["a"])), None);
+        assert!(!world.0.observe("q", &uid("1"), says(&report(1, &["a"]))), "our own write");
+        assert!(world.to_write(&report(2, &["a"])).is_some());
     }
 
     #[test]
     fn what_somebody_else_removes_is_news() {
         let world = World::new();
-        let write = world.to_write(&report(1, &[]), 0).unwrap();
-        world.settle(&write, WriteOutcome::Written(says(&write.report)), 0);
-        assert!(world.statuses.observe("q", &uid("1"), status(json!({"workloads": {"running": 1}}))));
-        assert!(world.to_write(&report(1, &[]), 1).is_some());
+        let write = world.to_write(&report(1, &[])).unwrap();
+        world.0.written(&write, Some(says(&write.report)));
+        assert!(world.0.observe("q", &uid("1"), status(json!({"workloads": {"running": 1}}))));
+        assert!(world.to_write(&report(1, &[])).is_some());
     }
 
     #[test]
     fn children_that_are_anothers_are_left_alone_until_others_are_to_be_written_or_nobody_has_them() {
         let world = World::new();
-        let write = world.to_write(&report(1, &["a"]), 0).unwrap();
+        let write = world.to_write(&report(1, &["a"])).unwrap();
         let theirs =
             |running: u32| ObservedStatus { child_queues: json!(["x"]), ..says(&report(running, &[])) };
-        world.settle(&write, WriteOutcome::Written(theirs(1)), 0);
-        assert_eq!(world.to_write(&report(1, &["a"]), 1), None);
-        let write = world.to_write(&report(2, &["a"]), 2).unwrap();
+        world.0.written(&write, Some(theirs(1)));
+        assert_eq!(world.to_write(&report(1, &["a"])), None);
+        let write = world.to_write(&report(2, &["a"])).unwrap();
         assert!(!write.children, "{write:?}");
-        world.settle(&write, WriteOutcome::Written(theirs(2)), 2);
-        assert!(world.to_write(&report(2, &["a", "b"]), 3).unwrap().children);
-        assert!(world.statuses.observe("q", &uid("1"), says(&report(2, &[]))), "they removed theirs");
-        assert!(world.to_write(&report(2, &["a"]), 4).unwrap().children);
+        world.0.written(&write, Some(theirs(2)));
+        assert!(world.to_write(&report(2, &["a", "b"])).unwrap().children);
+        assert!(world.0.observe("q", &uid("1"), says(&report(2, &[]))), "they removed theirs");
+        assert!(world.to_write(&report(2, &["a"])).unwrap().children);
     }
 
     #[test]
     fn children_of_which_there_are_none_any_more_may_be_anothers_too() {
         let world = World::new();
-        world.statuses.observe("q", &uid("1"), says(&report(1, &["a"])));
-        let write = world.to_write(&report(1, &[]), 0).unwrap();
-        world.settle(&write, WriteOutcome::Written(says(&report(1, &["a"]))), 0);
-        assert_eq!(world.to_write(&report(1, &[]), 1), None);
+        world.0.observe("q", &uid("1"), says(&report(1, &["a"])));
+        let write = world.to_write(&report(1, &[])).unwrap();
+        world.0.written(&write, Some(says(&report(1, &["a"]))));
+        assert_eq!(world.to_write(&report(1, &[])), None);
     }
 
     #[test]
-    fn failures_are_tried_again_ever_later() {
+    fn a_write_that_another_writer_or_a_later_report_makes_needless_is_none() {
         let world = World::new();
-        let (mut now, mut waits) = (0, Vec::new());
-        for failures in 1..=9 {
-            let write = world.to_write(&report(1, &[]), now).unwrap();
-            assert_eq!(world.settle(&write, WriteOutcome::Failed, now), failures);
-            let next = world.statuses.next_retry().unwrap().duration_since(world.start).as_secs();
-            assert_eq!(world.to_write(&report(1, &[]), next - 1), None);
-            waits.push(next - now);
-            now = next;
-        }
-        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
-        let write = world.to_write(&report(1, &[]), now).unwrap();
-        world.settle(&write, WriteOutcome::Failed, now);
-        assert_eq!(world.to_write(&report(0, &[]), now), None);
-        world.statuses.observe("q", &uid("1"), says(&report(0, &[])));
-        assert_eq!(world.statuses.next_retry(), None, "another writer has done it");
-        let write = world.to_write(&report(1, &[]), now + 300).unwrap();
-        assert_eq!(world.settle(&write, WriteOutcome::Written(says(&write.report)), now), 0);
-        assert_eq!(world.statuses.next_retry(), None);
+        let stale = world.0.report([("q".to_owned(), report(1, &[]))]);
+        assert!(world.0.write(&stale[0]).is_some());
+        world.0.observe("q", &uid("1"), says(&report(1, &[])));
+        assert_eq!(world.0.write(&stale[0]), None, "another writer has done it");
+        let stale = world.0.report([("q".to_owned(), report(2, &[]))]);
+        let write = world.0.write(&stale[0]).unwrap();
+        assert_eq!(world.0.report([("q".to_owned(), report(1, &[]))]), []);
+        assert_eq!(world.0.write(&stale[0]), None);
+        // that write was under way
+        world.0.written(&write, Some(says(&write.report)));
+        assert_eq!(world.0.write(&stale[0]).unwrap().report, report(1, &[]));
     }
 
     #[test]
     fn a_queue_that_is_gone_is_forgotten_and_its_namesake_is_another() {
         let world = World::new();
-        let write = world.to_write(&report(1, &[]), 0).unwrap();
-        assert!(world.statuses.observe("q", &uid("2"), ObservedStatus::default()));
-        world.settle(&write, WriteOutcome::Failed, 0);
-        let write = world.to_write(&report(1, &[]), 0).unwrap();
+        let write = world.to_write(&report(1, &[])).unwrap();
+        assert!(world.0.observe("q", &uid("2"), ObservedStatus::default()));
+        world.0.written(&write, None);
+        let write = world.to_write(&report(1, &[])).unwrap();
         assert_eq!(write.uid, "2");
-        world.settle(&write, WriteOutcome::Failed, 0);
-        assert!(world.to_write(&report(1, &[]), 5).is_some(), "the watch doesn't say that it is gone");
-        world.statuses.delete("q");
-        assert_eq!(world.to_write(&report(1, &[]), 5), None);
-        world.statuses.observe("q", &uid("3"), ObservedStatus::default());
-        world.statuses.retain(&HashSet::new());
-        assert_eq!(world.to_write(&report(1, &[]), 0), None);
+        world.0.written(&write, None);
+        assert!(world.to_write(&report(1, &[])).is_some(), "the watch doesn't say that it is gone");
+        world.0.delete("q");
+        assert_eq!(world.to_write(&report(1, &[])), None);
+        world.0.observe("q", &uid("3"), ObservedStatus::default());
+        world.0.retain(&HashSet::new());
+        assert_eq!(world.to_write(&report(1, &[])), None);
     }
 
     #[test]
     fn what_has_waited_longest_is_written_first() {
         let world = World::new();
-        let write = world.to_write(&report(1, &[]), 0).unwrap();
-        world.settle(&write, WriteOutcome::Written(says(&write.report)), 0);
-        world.statuses.observe("other", &uid("2"), ObservedStatus::default());
+        let write = world.to_write(&report(1, &[])).unwrap();
+        world.0.written(&write, Some(says(&write.report)));
+        world.0.observe("other", &uid("2"), ObservedStatus::default());
         let reports = ["q", "other"].map(|name| (name.to_owned(), report(2, &[])));
-        let writes = world.statuses.to_write(reports, world.start);
-        assert_eq!(writes.iter().map(|write| &*write.name).collect::<Vec<_>>(), ["other", "q"]);
+        let mut stale = world.0.report(reports);
+        stale.sort_by_key(StaleStatus::rank);
+        assert_eq!(stale.iter().map(|of| &*of.name).collect::<Vec<_>>(), ["other", "q"]);
     }
 }
