@@ -88,11 +88,10 @@ fn follow(object: &Value) {
         pause::came_back(&record, state.count, &known, true);
         pause::reversed(&record, &known);
         pause::undone(&record, &reversals, &known);
-        pause::was_set_since(owner, &record);
-        for patch in
-            [pause::resume(owner, &record), pause::forget(owner, &record), pause::deactivate(owner, &record)]
-        {
-            assert!(patch.pointer("/metadata/uid").is_some(), "{patch}");
+        assert!(pause::resume(owner, &record).pointer("/metadata/uid").is_some());
+        for back in [Return::Requeue(Timestamp::UNIX_EPOCH), Return::Reactivate, Return::Deactivate] {
+            let patch = back.patch(owner, &record);
+            assert!(patch.get().pointer("/metadata/uid").is_some(), "{patch:?}");
         }
         if let Ok(metadata) = serde_json::from_value(owner.0.get("metadata").cloned().unwrap_or_default()) {
             Return::of(&record, &metadata);

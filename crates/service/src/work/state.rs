@@ -58,6 +58,7 @@ enum Phase {
 }
 
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "they are facts, each for itself")]
 struct Entry<W: Work> {
     work: Arc<W>,
     group: Group,
