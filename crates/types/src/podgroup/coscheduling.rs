@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::row::{PodField, Row, Shown, count, has_phase, undivided};
+use super::row::{KindRow, PodField, Shown, count, has_phase, undivided};
 use crate::keys;
 
-pub const ROW: Row = Row {
+pub const ROW: KindRow = KindRow {
     group: "scheduling.x-k8s.io",
     versions: &["v1alpha1"],
     named_by: PodField::Label(keys::COSCHEDULING_GROUP_LABEL),

@@ -15,7 +15,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde::Deserialize;
 use serde_json::Value;
 
-use row::Row;
+use row::KindRow;
 pub use row::{LONGEST_NAME, PodField, Shown};
 
 use crate::{
@@ -64,7 +64,7 @@ impl PodGroupKind {
     pub const ALL: [Self; 5] =
         [Self::Runai, Self::Tensorstack, Self::Coscheduling, Self::Volcano, Self::Native];
 
-    const fn row(self) -> &'static Row {
+    const fn row(self) -> &'static KindRow {
         match self {
             Self::Runai => &runai::ROW,
             Self::Tensorstack => &tensorstack::ROW,

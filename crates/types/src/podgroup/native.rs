@@ -1,8 +1,8 @@
 //! `scheduling.k8s.io`: `PodGroup` of Kubernetes itself, since 1.36. It names no queue: its pods do.
 
-use super::row::{PodField, Row, Shown, count, undivided};
+use super::row::{KindRow, PodField, Shown, count, undivided};
 
-pub const ROW: Row = Row {
+pub const ROW: KindRow = KindRow {
     group: "scheduling.k8s.io",
     versions: &["v1", "v1beta1", "v1alpha3", "v1alpha2"],
     named_by: PodField::SchedulingGroup,

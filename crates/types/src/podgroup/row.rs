@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::projection::{Pod, PodGroupSpec, SubGroup};
 
 /// The properties of a kind.
-pub struct Row {
+pub struct KindRow {
     pub group: &'static str,
     /// The versions that have the fields read here, the preferred one first.
     pub versions: &'static [&'static str],

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::row::{PodField, Row, Shown, count, has_phase, sub_groups, text};
+use super::row::{KindRow, PodField, Shown, count, has_phase, sub_groups, text};
 use crate::{keys, projection::PodGroupSpec};
 
-pub const ROW: Row = Row {
+pub const ROW: KindRow = KindRow {
     group: "scheduling.run.ai",
     versions: &["v2alpha2"],
     named_by: PodField::Annotation(keys::RUNAI_GROUP_ANNOTATION),

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::row::{PodField, Row, Shown, condition_since, count, sub_groups, text};
+use super::row::{KindRow, PodField, Shown, condition_since, count, sub_groups, text};
 use crate::{keys, projection::PodGroupSpec};
 
-pub const ROW: Row = Row {
+pub const ROW: KindRow = KindRow {
     group: "scheduler.tensorstack.dev",
     versions: &["v1beta1"],
     named_by: PodField::Label(keys::TENSORSTACK_GROUP_LABEL),

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::row::{PodField, Row, Shown, condition_since, count, has_phase};
+use super::row::{KindRow, PodField, Shown, condition_since, count, has_phase};
 use crate::{
     keys,
     projection::{PodGroupSpec, SubGroup},
 };
 
-pub const ROW: Row = Row {
+pub const ROW: KindRow = KindRow {
     group: "scheduling.volcano.sh",
     versions: &["v1beta1"],
     named_by: PodField::Annotation(keys::VOLCANO_GROUP_ANNOTATION),
