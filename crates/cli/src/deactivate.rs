@@ -81,7 +81,7 @@ fn pauses(subject: ChangeSubject<'_>) -> Option<ObjectChange> {
     let record = |rule: &PauseRule| {
         let plan = PausePlan { reason: DEACTIVATED, at, until: ResumeCondition::Activated };
         let reversals = Reversals::of(found, DEACTIVATED, None);
-        let pause = Pause { plan, ceiling: None, reversals, unannounced: false, noticed: None };
+        let pause = Pause::new(plan, reversals);
         let record = pause::record(found, rule, (family, queue), pause);
         PausedRecord { queue_group: record.queue_group.filter(|_| !queue.is_empty()), ..record }
     };

@@ -251,7 +251,7 @@ fn evict(state: &RunState, candidate: &PauseCandidate, owner: OwnerReference, re
         return Act::Leave("its queue doesn't wait for pods to be ready any more", BatchCoverage::All);
     };
     let plan = PausePlan::unready(candidate, backoff, |count| Backoff::random(&owner.uid, count));
-    Act::Pause(owner, Box::new(Pause { plan, ceiling: None, reversals, unannounced: false, noticed: None }))
+    Act::Pause(owner, Box::new(Pause::new(plan, reversals)))
 }
 
 /// True if a pod is ready and a workload by itself: other workloads need more than one ready pod.

@@ -72,8 +72,7 @@ fn follow(object: &Value) {
         PauseCandidate { now: Timestamp::UNIX_EPOCH, state: owner.requeue_state(), priority: None };
     let plan = PausePlan::expired(&candidate, None);
     let queue = (Family::Runai, "q");
-    let pause =
-        Pause { plan, ceiling: None, reversals: reversals.clone(), unannounced: false, noticed: None };
+    let pause = Pause::new(plan, reversals.clone());
     let record = pause::record(owner, rule, queue, pause);
     let patch = pause::patch(owner, rule, &record, &plan.until);
     let mut paused = object.clone();

@@ -1,1 +1,305 @@
+//! Tables of cases, and the act that each leads to.
 
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{climb::Action, expiry::Family, notice::NoticePoints};
+
+const UID: &str = "web";
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn deployment() -> OwnerReference {
+    owner("Deployment", UID)
+}
+
+fn owner(kind: &str, uid: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: "apps/v1".into(),
+        kind: kind.into(),
+        name: uid.into(),
+        uid: uid.into(),
+        ..OwnerReference::default()
+    }
+}
+
+fn web(more: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": UID, "namespace": "ns", "uid": UID, "resourceVersion": "1"}, "spec": {"replicas": 2},
+    });
+    json_patch::merge(&mut object, more);
+    object
+}
+
+/// A run of 100 s in queue q that began at 0, and whose Deployment is to be paused.
+struct World {
+    case: Case,
+    state: RunState,
+    now: Timestamp,
+}
+
+fn world(task: Task, object: &Value) -> World {
+    let answers = Answers {
+        pod: Some(Some(serde_json::from_value(json!({"metadata": {"uid": "pod"}, "spec": {}})).unwrap())),
+        is_still_there: Some(true),
+        queues_are_as_known: Some(true),
+        climbed: Some(Climbed { action: Action::Pause(deployment()), pausable: vec![deployment()] }),
+        workload: Some(None),
+        exempt_pods: [(UID.to_owned(), false)].into(),
+        stopped: [(UID.to_owned(), true)].into(),
+        object: Some((deployment(), Some(serde_json::from_value(object.clone()).unwrap()))),
+    };
+    let due = Due {
+        family: Family::Runai,
+        queue: "q".into(),
+        deadline: at(100),
+        first_deadline: at(100),
+        handed_out: at(100),
+        first_told: None,
+        told: Vec::new(),
+        attempts: 0,
+    };
+    let state = RunState {
+        is_fresh: true,
+        queue: Some("q".into()),
+        end: Some((at(100), Family::Runai)),
+        end_below: Some(at(100)),
+        since: Some(at(0)),
+        backoff: Some(Backoff::default()),
+        ..RunState::default()
+    };
+    World { case: Case { task, due, config: std::sync::Arc::default(), answers }, state, now: at(101) }
+}
+
+impl World {
+    fn act(&self) -> String {
+        match judge(&self.case, &self.state, self.now) {
+            Ok(Act::Pause(owner, pause)) => format!("pause {}: {}", owner.kind, pause.plan.reason),
+            Ok(Act::DeletePod(deletion)) => format!("delete the pod: {:?}", deletion.alone),
+            Ok(Act::DeleteOwner(deletion)) => format!("delete {}", deletion.owner.kind),
+            Ok(Act::Announce(notice)) => format!("{:?} {:?}", notice.change, notice.told),
+            Ok(Act::Leave(why, _) | Act::PutOff(why, _)) => why.into(),
+            Ok(act) => format!("{act:?}"),
+            Err(question) => format!("ask {question:?}"),
+        }
+    }
+}
+
+#[test]
+fn nothing_is_ended_by_the_clock_a_watch_a_queue_or_an_owner_that_says_otherwise() {
+    type Change = fn(&mut World);
+    let pause = "pause Deployment: MaxDurationExceeded";
+    let table: [(Change, &str); 15] = [
+        (|_| (), pause),
+        (|of| of.now = at(100), "TooEarly"),
+        (|of| of.state.is_fresh = false, "not all watches have answered"),
+        (|of| of.state.queue = None, "the pod has changed since it was judged"),
+        (|of| of.state.queue = Some("other".into()), "the pod has changed since it was judged"),
+        (|of| of.state.end = None, "the pod has changed since it was judged"),
+        (|of| of.state.end = Some((at(101), Family::Runai)), "the pod has changed since it was judged"),
+        (
+            |of| of.state.end = Some((at(100), Family::Tensorstack)),
+            "the pod has changed since it was judged",
+        ),
+        (
+            |of| of.case.answers.queues_are_as_known = Some(false),
+            "its queue has changed since it was judged",
+        ),
+        (
+            |of| of.state.awaits_queue = true,
+            "a queue on its way to the root is missing for a moment",
+        ),
+        (|of| of.state.granted_end = Some(at(101)), "Extended"),
+        (|of| of.state.granted_end = Some(at(100)), pause),
+        (|of| of.state.end_below = Some(at(101)), "its owner's ceiling has changed since it was judged"),
+        (|of| of.state.end_below = None, "its owner's ceiling has changed since it was judged"),
+        (|of| of.state.outlives = true, pause),
+    ];
+    for (number, (change, expected)) in table.into_iter().enumerate() {
+        let mut world = world(Task::Expire, &web(&json!({})));
+        change(&mut world);
+        assert_eq!(world.act(), expected, "{number}");
+    }
+}
+
+#[test]
+fn an_owner_is_paused_unless_it_has_stopped_or_ended_or_the_pod_is_not_of_this_run() {
+    let gone = "its owner is going or gone";
+    for (object, still_there, expected) in [
+        (json!({}), true, "pause Deployment: MaxDurationExceeded"),
+        (json!({"spec": {"replicas": 0}}), true, "PausedBefore"),
+        (json!({"metadata": {"uid": "other"}}), true, gone),
+        (json!({"metadata": {"deletionTimestamp": at(50)}}), true, gone),
+        (json!({}), false, "the pod is gone or exempt"),
+        (
+            json!({"kind": "Job", "status": {"conditions": [{"type": "Complete", "status": "True"}]}}),
+            true,
+            "delete the pod: Finished(\"Deployment web (apps/v1)\")",
+        ),
+    ] {
+        let mut world = world(Task::Expire, &web(&object));
+        world.case.answers.is_still_there = Some(still_there);
+        assert_eq!(world.act(), expected, "{object}");
+    }
+}
+
+#[test]
+fn after_all_tries_the_next_owner_below_that_runs_is_paused_once_and_then_the_pod_is_deleted() {
+    let outlives = "delete the pod: Outlives(\"Deployment web (apps/v1)\")";
+    let paused = "pause ReplicaSet: MaxDurationExceeded";
+    for (attempts, above_stopped, below_stopped, expected) in [
+        (TRIES - 1, true, false, "pause Deployment: MaxDurationExceeded"),
+        (TRIES, true, false, paused),
+        (TRIES, false, false, outlives),
+        (TRIES, true, true, outlives),
+        (TRIES + 1, true, false, outlives),
+    ] {
+        let mut world = world(Task::Expire, &web(&json!({})));
+        let set = owner("ReplicaSet", "set");
+        world.case.due.attempts = attempts;
+        let answers = &mut world.case.answers;
+        let pausable = vec![set.clone(), deployment()];
+        answers.climbed = Some(Climbed { action: Action::Pause(deployment()), pausable });
+        answers.stopped = [(UID.to_owned(), above_stopped), ("set".to_owned(), below_stopped)].into();
+        answers.exempt_pods.insert("set".into(), false);
+        if expected == paused {
+            let object = web(&json!({"kind": "ReplicaSet", "metadata": {"name": "set", "uid": "set"}}));
+            answers.object = Some((set, Some(serde_json::from_value(object).unwrap())));
+        }
+        assert_eq!(world.act(), expected, "{attempts} {above_stopped} {below_stopped}");
+    }
+}
+
+#[test]
+fn the_way_up_decides_what_is_acted_on() {
+    let forbidden = format!("Forbidden({:?})", deployment());
+    for (action, attempts, expected) in [
+        (Action::Exempt, 0, "Exempt"),
+        (Action::DeletePod, 0, "delete the pod: NoOwner"),
+        (Action::AwaitDeletion(deployment()), 0, "an owner is being deleted"),
+        (Action::Forbidden(deployment()), 0, forbidden.as_str()),
+        (Action::Forbidden(deployment()), TRIES, "delete the pod: Outlives(\"Deployment web (apps/v1)\")"),
+    ] {
+        let mut world = world(Task::Expire, &web(&json!({})));
+        world.case.due.attempts = attempts;
+        world.case.answers.climbed = Some(Climbed { action, pausable: Vec::new() });
+        assert_eq!(world.act(), expected);
+    }
+    let mut spared = world(Task::Expire, &web(&json!({})));
+    spared.case.answers.exempt_pods = [(UID.to_owned(), true)].into();
+    assert_eq!(spared.act(), "delete the pod: Spared(\"Deployment web (apps/v1)\")");
+}
+
+#[test]
+fn an_eviction_pauses_until_its_return_and_leaves_what_was_judged_before() {
+    let evict = |change: fn(&mut World)| {
+        let mut world = world(Task::Evict, &web(&json!({})));
+        change(&mut world);
+        world.act()
+    };
+    let pause = "pause Deployment: PodsReadyTimeout";
+    assert_eq!(evict(|_| ()), pause);
+    assert_eq!(evict(|of| of.state.end = None), pause, "no ceiling is needed");
+    let resumed = "its owner was resumed, and the pod belongs to the run that was evicted";
+    assert_eq!(evict(|of| of.state.outlives = true), resumed);
+    let no_rule = "its queue doesn't wait for pods to be ready any more";
+    assert_eq!(evict(|of| of.state.backoff = None), no_rule);
+    assert_eq!(evict(|of| of.now = at(100)), "TooEarly");
+}
+
+#[test]
+fn each_fact_is_asked_for_once_and_none_before_it_decides() {
+    let mut world = world(Task::Expire, &web(&json!({})));
+    let known = std::mem::take(&mut world.case.answers);
+    let mut asked = Vec::new();
+    while let Err(question) = judge(&world.case, &world.state, world.now) {
+        let answers = &mut world.case.answers;
+        match question {
+            Question::Pod => answers.pod.clone_from(&known.pod),
+            Question::StillThere => answers.is_still_there = known.is_still_there,
+            Question::Queues => answers.queues_are_as_known = known.queues_are_as_known,
+            Question::Climb => answers.climbed.clone_from(&known.climbed),
+            Question::Workload(_) => answers.workload.clone_from(&known.workload),
+            Question::ExemptPod(_) => answers.exempt_pods.clone_from(&known.exempt_pods),
+            Question::Stopped(_) => answers.stopped.clone_from(&known.stopped),
+            Question::Object(_) => answers.object.clone_from(&known.object),
+        }
+        let name = format!("{question:?}");
+        asked.push(name.split('(').next().unwrap().to_owned());
+    }
+    let order = ["Pod", "Queues", "Climb", "ExemptPod", "Workload", "Object", "StillThere"];
+    assert_eq!(asked, order, "the pod is looked for again after its owner was read");
+    world.case.answers = Answers { pod: Some(None), ..Answers::default() };
+    assert_eq!(world.act(), "the pod is gone or exempt");
+}
+
+#[test]
+fn an_act_is_the_same_if_it_does_the_same_to_the_same_object_whatever_the_clock_says() {
+    let mut world = world(Task::Expire, &web(&json!({})));
+    let act = judge(&world.case, &world.state, world.now).unwrap();
+    let later = judge(&world.case, &world.state, at(200)).unwrap();
+    assert!(act.is_same(&later) && act != later);
+    world.state.is_fresh = false;
+    assert!(!act.is_same(&judge(&world.case, &world.state, world.now).unwrap()));
+}
+
+#[test]
+fn a_notice_is_given_once_a_point_by_what_the_object_notes() {
+    let (end, now) = (at(100), at(95));
+    let noted = |end: i64, given: Option<i64>| {
+        json!({"metadata": {"annotations": {
+            "tenure.dev/expires-at": at(end), "tenure.dev/notice-given-at": given.map(at),
+        }}})
+    };
+    let set = |given: i64, told: Option<i64>| {
+        let announcement = Announcement { end, given: Some(at(given)) };
+        format!("{:?} {:?}", NoticeChange::Set(announcement), told.map(at))
+    };
+    let keep = |told: Option<i64>| format!("Keep {:?}", told.map(at));
+    for (object, told, expected) in [
+        (json!({}), None, set(95, Some(95))),
+        (noted(100, Some(91)), Some(100), keep(None)),
+        // another keeper gave it a moment ago, and may not have written its event
+        (noted(100, Some(91)), None, keep(Some(91))),
+        // a point has come since
+        (noted(100, Some(80)), Some(100), set(95, Some(95))),
+        // the end has moved, and no point has come since
+        (noted(99, Some(91)), Some(99), set(91, None)),
+        // of an earlier run
+        (noted(50, Some(40)), None, set(95, Some(95))),
+    ] {
+        let mut world = world(Task::Announce, &web(&object));
+        (world.now, world.case.due.handed_out) = (now, now);
+        (world.case.due.first_told, world.case.due.told) = (told.map(at), told.map(at).into_iter().collect());
+        world.state.notice = "10s".parse::<NoticePoints>().unwrap();
+        assert_eq!(world.act(), expected, "{object}");
+    }
+    let mut over = world(Task::Announce, &web(&json!({})));
+    over.now = at(100);
+    assert_eq!(over.act(), "its run has ended");
+}
+
+#[test]
+fn a_notice_says_what_is_done_at_the_end() {
+    for (delay, then) in [(None, AtEnd::Paused), (Some(7), AtEnd::Requeued(SignedDuration::from_secs(7)))] {
+        let mut world = world(Task::Announce, &web(&json!({})));
+        world.now = at(50);
+        world.state.slice_delay = delay.map(SignedDuration::from_secs);
+        let Ok(Act::Announce(notice)) = judge(&world.case, &world.state, world.now) else { panic!("no notice") };
+        assert_eq!(notice.then, then);
+    }
+}
+
+#[test]
+fn a_withdrawal_takes_back_only_the_end_that_was_told() {
+    let noted = json!({"metadata": {"annotations": {"tenure.dev/expires-at": at(100)}}});
+    for (told, expected) in [(Some(100), "Clear None"), (Some(99), "Keep None"), (None, "Keep None")] {
+        let mut world = world(Task::Withdraw, &web(&noted));
+        world.case.due.told = told.map(at).into_iter().collect();
+        assert_eq!(world.act(), expected);
+    }
+}

@@ -43,6 +43,13 @@ pub struct Pause {
     pub noticed: Option<GivenNotice>,
 }
 
+impl Pause {
+    /// Creates a pause that no ceiling has led to.
+    pub const fn new(plan: PausePlan, reversals: Reversals) -> Self {
+        Self { plan, ceiling: None, reversals, unannounced: false, noticed: None }
+    }
+}
+
 /// A workload that is about to be paused.
 #[derive(Clone, Copy, Debug)]
 pub struct PauseCandidate {

@@ -22,14 +22,8 @@ fn record(
     queue: (Family, &str),
     at: Timestamp,
 ) -> PausedRecord {
-    let pause = Pause {
-        plan: PausePlan { reason, at, until: ResumeCondition::Resumed },
-        ceiling: None,
-        reversals: Reversals::of(owner, reason, None),
-        unannounced: false,
-        noticed: None,
-    };
-    super::record(owner, rule, queue, pause)
+    let plan = PausePlan { reason, at, until: ResumeCondition::Resumed };
+    super::record(owner, rule, queue, Pause::new(plan, Reversals::of(owner, reason, None)))
 }
 
 const QUEUE: (Family, &str) = (Family::Runai, "q");
