@@ -18,6 +18,7 @@ mod queues;
 mod recent;
 mod returns;
 mod run;
+mod short_help;
 mod sleep;
 mod slots;
 mod stamps;
@@ -26,9 +27,8 @@ mod stores;
 mod terminations;
 #[cfg(test)]
 mod testing;
-mod usage;
 
 use tenure_service::{gate, limit};
 
 pub use args::Args;
-pub use usage::short_help;
+pub use short_help::short_help;
