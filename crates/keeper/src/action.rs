@@ -23,10 +23,7 @@ use tenure_policy::{
     naming::{PausedObject, describe, of_pod, reference},
     pause::{self, OwnerObject, Pause, ResumeCondition},
 };
-use tenure_service::{
-    call::{ApiError, persist},
-    clock::ServerClock,
-};
+use tenure_service::call::{ApiError, persist};
 use tenure_types::{extension::Extension, paused::PausedRecord, projection::WholeObject};
 use tracing::warn;
 
@@ -36,38 +33,15 @@ pub use kept::{ExemptOwners, ListedExtensions};
 pub use told::told_of_pause;
 
 use crate::{
-    api::{ObjectClient, WriteError},
-    cluster::ClusterState,
-    config::Current,
-    events::{EventQueue, EventRecord},
-    gate::FreshnessGate,
-    ledger::{EndingPods, UsageBook},
-    limit::WriteLimit,
-    pod_notices::ToldWorkloads,
-    queues::QueueReader,
+    api::WriteError, events::EventRecord, handles::Handles, ledger::EndingPods, limit::WriteLimit,
     recent::earlier,
 };
 
 /// Pauses owners, deletes pods, and announces the end of runs.
 pub struct Pauser {
-    pub cluster: ClusterState,
-    pub clock: ServerClock,
-    pub objects: ObjectClient,
-    pub queues: QueueReader,
-    pub gate: FreshnessGate,
+    pub handles: Arc<Handles>,
     pub limit: WriteLimit,
-    pub config: Current,
     pub scope: Scope,
-    /// Events that are written before an act.
-    pub events: EventQueue,
-    /// True to decide everything, and to write only events.
-    pub dry_run: bool,
-    /// The ledger of usage, which is told which pods are ended.
-    pub usage: UsageBook,
-    /// For announcements, apart from the limit of pauses: they must not wait for each other.
-    pub announcements: Arc<WriteLimit>,
-    /// The workloads whose pods are to show the end of their run.
-    pub told: ToldWorkloads,
     /// The owners of pods that are exempt by priority.
     pub exempt_owners: Mutex<ExemptOwners>,
     /// The extensions of namespaces, as they were a moment ago.
@@ -170,7 +144,7 @@ impl Pauser {
     /// Brings a case up to date from the index and the clock, and judges it right before a write: the same act, or nothing for now.
     fn judge_again(&self, work: &mut Work<'_>, act: &Act) -> Act {
         self.refresh(work);
-        match judge(&work.case, &work.state, self.clock.now()) {
+        match judge(&work.case, &work.state, self.handles.now()) {
             Ok(again) if again.is_same(act) => again,
             Ok(again @ (Act::TooEarly | Act::Extended)) => again,
             _ => Act::PutOff("what it rests on has just changed", BatchCoverage::First),
@@ -188,7 +162,7 @@ impl Pauser {
 
     /// Waits until the rate limit allows a write. A dry run writes nothing.
     async fn await_turn(&self) {
-        if !self.dry_run {
+        if !self.handles.dry_run {
             self.limit.until_ready().await;
         }
     }
@@ -203,8 +177,8 @@ impl Pauser {
         let Some(found) = work.found().cloned() else { return Ok(unread()) };
         let known = kueue::known(owner, &found.metadata);
         let ending = self.ending_below(work.batch.task, &known);
-        let owed = earlier(&found.metadata, self.clock.now());
-        let (config, queue) = (Arc::clone(&work.case.config), work.batch.first.queue.clone());
+        let owed = earlier(&found.metadata, self.handles.now());
+        let (config, first) = (Arc::clone(&work.case.config), &work.batch.first);
         let mut act = pause.clone();
         for (number, rule) in config.table.rules(owner).enumerate() {
             // each write takes its turn
@@ -216,14 +190,14 @@ impl Pauser {
                 }
             }
             let object = OwnerObject(&found.value);
-            let record = pause::record(object, rule, (work.batch.first.family, &queue), act.clone());
+            let record = pause::record(object, rule, (first.family, &first.queue), act.clone());
             let patch = pause::patch(object, rule, &record, &act.plan.until);
             let patch = pause::with_owed(patch, object, &owed);
             let is_done = |found: &WholeObject| OwnerObject(&found.value).record().as_ref() == Some(&record);
-            let returned = if self.dry_run {
+            let returned = if self.handles.dry_run {
                 Ok(applied(&found.value, &patch))
             } else {
-                let written = self.objects.write(&work.batch.first.namespace, owner, &patch, is_done).await;
+                let written = self.handles.objects.write(&first.namespace, owner, &patch, is_done).await;
                 written.map(|written| written.value)
             };
             match returned {
@@ -255,20 +229,20 @@ impl Pauser {
     ) -> Done {
         let state = OwnerObject(returned).requeue_state();
         let mut events = told_of_pause(record, &state, known);
-        if !self.dry_run && !matches!(pause.plan.until, ResumeCondition::Requeued(_)) {
+        if !self.handles.dry_run && !matches!(pause.plan.until, ResumeCondition::Requeued(_)) {
             let cron_job = pause::cron_job_of(
                 &known.object,
                 &work.found().map(|of| of.metadata.clone()).unwrap_or_default(),
             );
             if let Some(cron_job) = cron_job
-                && let Ok(found) = self.objects.get(&work.batch.first.namespace, &cron_job).await
+                && let Ok(found) = self.handles.objects.get(&work.batch.first.namespace, &cron_job).await
             {
                 events.extend(told::held_up(&cron_job, &found, known, record.at));
             }
         }
-        self.cluster.outbox.telling(known, record.at);
+        self.handles.cluster.outbox.telling(known, record.at);
         told::caused_by(&mut events, &work.cause());
-        if self.dry_run {
+        if self.handles.dry_run {
             told::of_dry_run(&mut events, Some(work.batch.first.deadline));
         }
         let (owner, reversals, until) = (owner.clone(), record.reversals, pause.plan.until);
@@ -279,7 +253,7 @@ impl Pauser {
         let deleted = |events| Done { result: ActionResult::Deleted, events, served: BatchCoverage::First };
         let Some(pod) = work.pod().map(of_pod) else { return Ok(unread()) };
         let mut events = told::of_pod_deletion(work.batch, &pod, deletion);
-        if self.dry_run {
+        if self.handles.dry_run {
             told::of_dry_run(&mut events, None);
             return Ok(deleted(events));
         }
@@ -296,14 +270,14 @@ impl Pauser {
             _ => {}
         }
         let namespace = work.batch.first.namespace.clone();
-        let would_delete = self.objects.would_delete_pod(&namespace, &pod.name).await;
+        let would_delete = self.handles.objects.would_delete_pod(&namespace, &pod.name).await;
         let act = Act::DeletePod(Box::new(deletion.clone()));
         let again = self.tell_first(work, &act, would_delete.is_ok(), events).await?;
         if !again.is_done() {
             return Ok(idle(&again));
         }
-        let ending = self.usage.ending(work.batch.task, [work.batch.first.uid], self.clock.now());
-        match self.objects.delete_pod(&namespace, &pod.name, &pod.uid).await {
+        let ending = self.handles.usage.ending(work.batch.task, [work.batch.first.uid], self.handles.now());
+        match self.handles.objects.delete_pod(&namespace, &pod.name, &pod.uid).await {
             Err(ApiError::NotFound | ApiError::Stale(_)) => {
                 return Ok(Done::nothing("the pod is gone or another one", BatchCoverage::Gone));
             }
@@ -331,19 +305,19 @@ impl Pauser {
         let Some(metadata) = work.found().map(|found| found.metadata.clone()) else { return Ok(unread()) };
         let known = kueue::known(owner, &metadata);
         let mut events = told::of_owner_deletion(work.batch, work.pod(), &known, deletion);
-        if self.dry_run {
+        if self.handles.dry_run {
             told::of_dry_run(&mut events, None);
             return Ok(deleted(events));
         }
         let namespace = work.batch.first.namespace.clone();
-        let would_delete = self.objects.would_delete_owner(&namespace, owner).await;
+        let would_delete = self.handles.objects.would_delete_owner(&namespace, owner).await;
         let act = Act::DeleteOwner(Box::new(deletion.clone()));
         let again = self.tell_first(work, &act, would_delete.is_ok(), events).await?;
         if !again.is_done() {
             return Ok(idle(&again));
         }
         let ending = self.ending_below(Task::Expire, &known);
-        match self.objects.delete_owner(&namespace, owner, metadata.resource_version).await {
+        match self.handles.objects.delete_owner(&namespace, owner, metadata.resource_version).await {
             // it may have been done all the same; if that can't be read, the API server doesn't answer at all
             Err(error) if error.is_open() => {
                 if !persist(async || self.is_going(&namespace, owner).await).await? {
@@ -367,7 +341,7 @@ impl Pauser {
         events: Vec<EventRecord>,
     ) -> Result<Act, Failure> {
         if would_delete {
-            self.events.tell_first(events).await;
+            self.handles.events.tell_first(events).await;
             work.granted = self.granted(work).await?;
         }
         Ok(self.judge_again(work, act))
@@ -387,18 +361,18 @@ impl Pauser {
         } else {
             ActionResult::Nothing("it has been told")
         };
-        if let Some(patch) = patch.filter(|_| !self.dry_run) {
-            self.announcements.until_ready().await;
+        if let Some(patch) = patch.filter(|_| !self.handles.dry_run) {
+            self.handles.announcements.until_ready().await;
             // its event must be written if it was applied nevertheless
             let is_done = |found: &WholeObject| OwnerObject(&found.value).announcement() == noted;
-            let written = self.objects.write(namespace, &notice.object, &patch, is_done).await;
+            let written = self.handles.objects.write(namespace, &notice.object, &patch, is_done).await;
             written.map_err(ApiError::from)?;
         }
         self.show_on_pods(work, notice);
         let at = reference(&notice.object, found.metadata.namespace.as_deref());
         let last_point =
-            work.state.notice.last(notice.end, self.clock.now().max(work.batch.first.handed_out));
-        let dry_run_at = self.dry_run.then(|| last_point.unwrap_or(notice.end));
+            work.state.notice.last(notice.end, self.handles.now().max(work.batch.first.handed_out));
+        let dry_run_at = self.handles.dry_run.then(|| last_point.unwrap_or(notice.end));
         let events = told::of_notice(work.batch, &at, notice, dry_run_at).into_iter().collect();
         Ok(Done { result, events, served: notice.coverage })
     }
@@ -406,7 +380,7 @@ impl Pauser {
     /// Has the pods of an owner show the end that the owner was told, where that is turned on.
     fn show_on_pods(&self, work: &Work<'_>, notice: &Notice) {
         let is_pod = notice.object.api_version == "v1" && notice.object.kind == "Pod";
-        if !work.case.config.notice_on_pods || self.dry_run || is_pod {
+        if !work.case.config.notice_on_pods || self.handles.dry_run || is_pod {
             return;
         }
         let (end, is_news) = match notice.change {
@@ -416,12 +390,13 @@ impl Pauser {
             NoticeChange::Set(_) => (Some(notice.end), true),
         };
         let owner = (work.batch.first.namespace.as_str(), tenure_index::Uid::of(&notice.object.uid));
-        self.told.tell(owner, end, is_news, work.batch.pods());
+        self.handles.told.tell(owner, end, is_news, work.batch.pods());
     }
 
     /// Notes that the pods below an owner are being ended.
     fn ending_below(&self, task: Task, owner: &PausedObject) -> EndingPods {
-        self.usage.ending_below(task, owner.object.uid.as_deref(), &self.cluster, self.clock.now())
+        let Handles { usage, cluster, .. } = &*self.handles;
+        usage.ending_below(task, owner.object.uid.as_deref(), cluster, self.handles.now())
     }
 }
 

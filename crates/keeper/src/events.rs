@@ -24,7 +24,7 @@ use tenure_types::{keys::EVENT_QUEUE_ANNOTATION, projection::WholeObject};
 
 pub use queue::EventQueue;
 pub use record::{DELETING, EventCause, EventRecord};
-pub use writer::{EventWriter, LeftEvents};
+pub use writer::EventWriter;
 
 use record::hash;
 

@@ -3,24 +3,23 @@
 mod outcome;
 mod own;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_index::{CeilingIndex, DueBatch, Task};
 use tenure_policy::{naming::describe, pause::ResumeCondition};
-use tenure_service::{clock::ServerClock, leadership::Leadership, log::with_causes};
+use tenure_service::{leadership::Leadership, log::with_causes};
 use tenure_types::paused::RequeueState;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
     action::{ActionResult, Failure, LATE_AFTER, Pauser, told_of_pause},
-    cluster::ClusterState,
     events::EventRecord,
-    gate::FreshnessGate,
-    metrics::{ExpiryResult, Metrics},
+    handles::Handles,
+    metrics::ExpiryResult,
     recent::{OwedEvents, RecentPause},
     returns::told_of_return,
     sleep,
@@ -37,11 +36,8 @@ const OUTLIVED: u8 = 5;
 
 /// The controller of expiries: handles pods whose ceiling is exceeded, or will be.
 pub struct ExpiryController {
-    pub cluster: ClusterState,
-    pub clock: ServerClock,
+    pub handles: Arc<Handles>,
     pub pauser: Pauser,
-    pub gate: FreshnessGate,
-    pub metrics: Metrics,
     /// The slots of owners that are handled at the same time. The limiter sets the rate; this only hides latency.
     pub slots: FairSlots,
 }
@@ -50,46 +46,47 @@ impl ExpiryController {
     /// Works whenever this keeper leads, until `shutdown`; then finishes what is in flight.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
         let lost = || {
-            self.cluster.with(CeilingIndex::release_all);
-            self.metrics.in_flight(0);
-            self.cluster.outbox.interrupted();
+            self.handles.cluster.with(CeilingIndex::release_all);
+            self.handles.metrics.in_flight(0);
+            self.handles.cluster.outbox.interrupted();
         };
         lead.work(shutdown, async || self.work(shutdown).await, lost).await;
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
-        let mut changes = self.cluster.changes();
+        let Handles { cluster, events, gate, metrics, .. } = &*self.handles;
+        let mut changes = cluster.changes();
         let mut deeds = FuturesUnordered::new();
         let mut looks = tokio::time::interval(BETWEEN_LOOKS);
         loop {
             let open = !shutdown.is_cancelled();
-            let is_fresh = self.gate.is_open();
+            let is_fresh = gate.is_open();
             // runs are planned by each change of a queue as it comes, also while nothing is done: what a later change
             // shortens is known by that
-            self.cluster.with(CeilingIndex::next_due);
-            let now = self.clock.now();
+            cluster.with(CeilingIndex::next_due);
+            let now = self.handles.now();
             while open
                 && is_fresh
                 && let Some((group, slot)) = self.claim(now)
             {
                 deeds.push(self.handle(group, slot));
             }
-            self.metrics.in_flight(deeds.len());
+            metrics.in_flight(deeds.len());
             if !open && deeds.is_empty() {
                 return;
             }
             tokio::select! {
-                Some(happenings) = deeds.next() => self.pauser.events.extend(happenings),
+                Some(happenings) = deeds.next() => events.extend(happenings),
                 _ = looks.tick() => {
                     // what has no room stays owed: it would be dropped, or another in its place
-                    if self.pauser.events.has_room() {
-                        self.pauser.events.repair(self.owed());
-                        self.pauser.events.extend(without_effect(&self.cluster, self.clock.now()));
+                    if events.has_room() {
+                        events.repair(self.owed());
+                        events.extend(without_effect(cluster, self.handles.now()));
                     }
                 }
                 () = self.slots.changed(), if open && is_fresh => {}
                 () = self.next_due_after(now), if open && is_fresh => {}
-                () = self.gate.opened(), if open && !is_fresh => {}
+                () = gate.opened(), if open && !is_fresh => {}
                 () = changes.next(), if open => {}
                 () = shutdown.cancelled(), if open => {}
             }
@@ -103,24 +100,25 @@ impl ExpiryController {
             slot = self.slots.take(namespace);
             slot.is_some()
         };
-        let group = self.cluster.with(|index| index.claim_where(now, &mut may))?;
+        let group = self.handles.cluster.with(|index| index.claim_where(now, &mut may))?;
         Some((group, slot?))
     }
 
     /// Returns when more is due than at `now`, when all was claimed that could be.
     async fn next_due_after(&self, now: Timestamp) {
-        sleep::towards(&self.clock, self.cluster.with(|index| index.next_due_after(now))).await;
+        let Handles { cluster, clock, .. } = &*self.handles;
+        sleep::towards(clock, cluster.with(|index| index.next_due_after(now))).await;
     }
 
     /// Acts on a group, and gives the result to the index; returns the events to write.
     async fn handle(&self, group: DueBatch, slot: TakenSlot) -> Vec<EventRecord> {
         let result = Box::pin(slot.watch(self.pauser.act(&group))).await;
-        let now = self.clock.now();
+        let now = self.handles.now();
         let served = result.as_ref().map_or_else(Failure::serves, |done| done.served);
         let is_late = now.duration_since(group.first.deadline) >= LATE_AFTER;
-        let how = (self.pauser.dry_run, is_late);
+        let how = (self.handles.dry_run, is_late);
         let outcome = outcome(group.task, how, result.as_ref().map(|done| &done.result));
-        self.cluster.with(|index| index.settle(&group, served, outcome, now));
+        self.handles.cluster.with(|index| index.settle(&group, served, outcome, now));
         match result {
             Ok(done) => {
                 self.record(&group, &done.result, now);
@@ -135,7 +133,7 @@ impl ExpiryController {
 
     /// Returns the events of recent pauses and returns that may not have been written. A dry run writes neither.
     fn owed(&self) -> Vec<EventRecord> {
-        if self.pauser.dry_run {
+        if self.handles.dry_run {
             return Vec::new();
         }
         let of = |owed: &OwedEvents| match owed {
@@ -146,7 +144,7 @@ impl ExpiryController {
                 vec![told_of_return(&pause.record, &pause.state, known, *returned)]
             }
         };
-        self.cluster.outbox.owed(self.clock.now()).iter().flat_map(of).collect()
+        self.handles.cluster.outbox.owed(self.handles.now()).iter().flat_map(of).collect()
     }
 
     fn fail(&self, group: &DueBatch, failure: &Failure, is_late: bool) {
@@ -157,16 +155,16 @@ impl ExpiryController {
         match group.task {
             Task::Evict => {
                 if let Some(kind) = failure.refused(is_late) {
-                    self.metrics.refused(of, kind);
+                    self.handles.metrics.refused(of, kind);
                 }
                 error!(%queue, %namespace, %pod, error, "Failed to make room: will try again");
             }
             Task::Expire => {
                 let kind = failure.refused(is_late);
                 if let Some(kind) = kind {
-                    self.metrics.refused(of, kind);
+                    self.handles.metrics.refused(of, kind);
                 }
-                self.metrics.expired(of, kind.unwrap_or_default(), ExpiryResult::Failed);
+                self.handles.metrics.expired(of, kind.unwrap_or_default(), ExpiryResult::Failed);
                 error!(%queue, %namespace, %pod, error, "Failed to expire: will try again");
             }
             Task::Announce | Task::Withdraw if first.attempts > 0 => {
@@ -199,16 +197,16 @@ impl ExpiryController {
     fn record_eviction(&self, group: &DueBatch, result: &ActionResult) {
         let first = &group.first;
         let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
-        let (of, dry_run) = ((first.family, queue.as_str()), self.pauser.dry_run);
+        let (of, dry_run) = ((first.family, queue.as_str()), self.handles.dry_run);
         let ActionResult::Paused { owner, until, reversals } = result else {
             if !dry_run {
-                self.metrics.evicted(of, first.cause.name());
+                self.handles.metrics.evicted(of, first.cause.name());
             }
             info!(%queue, %namespace, %pod, dry_run, "Deleted: not ready in time, and nothing that could come back");
             return;
         };
         if *reversals > 0 && !dry_run {
-            self.metrics.reversed(of, &owner.kind);
+            self.handles.metrics.reversed(of, &owner.kind);
         }
         let (owner, cause) = (describe(owner), first.cause.name());
         match until {
@@ -216,12 +214,12 @@ impl ExpiryController {
                 info!(%queue, %namespace, owner, cause, "Dry run: would pause: not ready in time");
             }
             ResumeCondition::Requeued(RequeueState { count, requeue_at: Some(at), .. }) => {
-                self.metrics.evicted(of, cause);
+                self.handles.metrics.evicted(of, cause);
                 info!(%queue, %namespace, owner, cause, count, requeue_at = %at, "Paused: not ready in time");
             }
             _ => {
-                self.metrics.evicted(of, cause);
-                self.metrics.deactivated(of);
+                self.handles.metrics.evicted(of, cause);
+                self.handles.metrics.deactivated(of);
                 info!(%queue, %namespace, owner, cause, "Deactivated: not ready in time, and came back too often");
             }
         }
@@ -230,18 +228,18 @@ impl ExpiryController {
     fn record_end(&self, group: &DueBatch, result: &ActionResult, now: Timestamp) {
         let first = &group.first;
         let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
-        let (of, dry_run) = ((first.family, queue.as_str()), self.pauser.dry_run);
-        self.metrics.late(now.duration_since(first.deadline).as_secs_f64());
+        let (of, dry_run) = ((first.family, queue.as_str()), self.handles.dry_run);
+        self.handles.metrics.late(now.duration_since(first.deadline).as_secs_f64());
         match result {
             ActionResult::Paused { owner, reversals, .. } => {
                 let (owner, kind, pods) = (describe(owner), &owner.kind, group.pods().count());
-                self.metrics.expired(
+                self.handles.metrics.expired(
                     of,
                     kind,
                     if dry_run { ExpiryResult::WouldPause } else { ExpiryResult::Paused },
                 );
                 if *reversals > 0 && !dry_run {
-                    self.metrics.reversed(of, kind);
+                    self.handles.metrics.reversed(of, kind);
                 }
                 if dry_run {
                     info!(%queue, %namespace, owner, pods, "Dry run: would pause");
@@ -251,7 +249,7 @@ impl ExpiryController {
             }
             ActionResult::OwnerDeleted(owner) => {
                 let (owner, kind, pods) = (describe(owner), &owner.kind, group.pods().count());
-                self.metrics.expired(
+                self.handles.metrics.expired(
                     of,
                     kind,
                     if dry_run { ExpiryResult::WouldDelete } else { ExpiryResult::Deleted },
@@ -260,7 +258,7 @@ impl ExpiryController {
                 info!(%queue, %namespace, owner, pods, "{what}");
             }
             _ => {
-                self.metrics.expired(
+                self.handles.metrics.expired(
                     of,
                     "Pod",
                     if dry_run { ExpiryResult::WouldDelete } else { ExpiryResult::Deleted },
@@ -274,7 +272,7 @@ impl ExpiryController {
         let (queue, namespace, owner) = (&group.first.queue, &group.first.namespace, describe(owner));
         if group.task == Task::Withdraw {
             info!(%queue, %namespace, owner, "Told that no end of its run is set any more");
-        } else if self.pauser.dry_run {
+        } else if self.handles.dry_run {
             info!(%queue, %namespace, owner, %end, "Dry run: would tell of the end of its run");
         } else {
             info!(%queue, %namespace, owner, %end, "Told of the end of its run");
@@ -285,7 +283,7 @@ impl ExpiryController {
         let first = &group.first;
         let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
         if group.task == Task::Expire {
-            self.metrics.expired((first.family, queue.as_str()), "", ExpiryResult::PutOff);
+            self.handles.metrics.expired((first.family, queue.as_str()), "", ExpiryResult::PutOff);
         }
         info!(%queue, %namespace, %pod, why, "Put off: will look again");
     }
@@ -297,7 +295,7 @@ impl ExpiryController {
         let outlived = first.attempts == OUTLIVED;
         match group.task {
             Task::Expire => {
-                self.metrics.expired(of, "", ExpiryResult::Nothing);
+                self.handles.metrics.expired(of, "", ExpiryResult::Nothing);
                 if outlived {
                     warn!(%queue, %namespace, %pod, why, "Runs on beyond its ceiling, and nothing can be done");
                 } else {

@@ -3,7 +3,10 @@
 mod open;
 mod target;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -17,7 +20,6 @@ use tenure_policy::{
 };
 use tenure_service::{
     call::ApiError,
-    clock::ServerClock,
     leadership::Leadership,
     log::with_causes,
     work::{Lease, Run},
@@ -26,17 +28,7 @@ use tenure_types::extension::{Extension, ExtensionState, ExtensionStatus, Extens
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::{
-    api::ObjectClient,
-    cluster::ClusterState,
-    config::Current,
-    events::{EventQueue, EventRecord},
-    gate::FreshnessGate,
-    limit::WriteLimit,
-    metrics::Metrics,
-    queues::QueueReader,
-    recent::EVENT_REPAIR,
-};
+use crate::{events::EventRecord, handles::Handles, limit::WriteLimit, recent::EVENT_REPAIR};
 
 pub use open::{ExtensionStore, OpenExtensions};
 
@@ -55,16 +47,9 @@ const BETWEEN_COUNTS: Duration = Duration::from_secs(1);
 
 /// The controller of extensions.
 pub struct ExtensionController {
-    pub gate: FreshnessGate,
-    pub queues: QueueReader,
-    pub cluster: ClusterState,
+    pub handles: Arc<Handles>,
     pub open: OpenExtensions,
-    pub clock: ServerClock,
-    pub objects: ObjectClient,
     pub limit: WriteLimit,
-    pub config: Current,
-    pub events: EventQueue,
-    pub metrics: Metrics,
 }
 
 impl ExtensionController {
@@ -72,14 +57,14 @@ impl ExtensionController {
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
         let lost = || {
             self.open.release();
-            self.metrics.pending_extensions(0);
+            self.handles.metrics.pending_extensions(0);
         };
         lead.work(shutdown, async || self.work(shutdown).await, lost).await;
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
         let run = Run { queue: &self.open.queue, gate: None, end: shutdown, drains: false };
-        let count = || self.metrics.pending_extensions(self.open.pending());
+        let count = || self.handles.metrics.pending_extensions(self.open.pending());
         let later = async || tokio::time::sleep(BETWEEN_COUNTS).await;
         run.work(count, later, async |lease| self.handle(lease).await).await;
     }
@@ -107,7 +92,7 @@ impl ExtensionController {
             return Ok(());
         }
         let (decision, message) = self.decide(extension, &run).await?;
-        let now = self.clock.now();
+        let now = self.handles.now();
         let deny = |why| json!({"state": "Denied", "by": KEEPER, "at": at(now), "message": why});
         let status = match decision {
             Decision::Keep => return Ok(()),
@@ -121,7 +106,7 @@ impl ExtensionController {
                 let status = ExtensionStatus { state: Some(ExtensionState::Used), ..status_of(extension) };
                 let used = Extension { status: Some(status), ..extension.clone() };
                 // nothing would show that its event is missing
-                self.events.tell_first(self.event(&used).into_iter().collect()).await;
+                self.handles.events.tell_first(self.event(&used).into_iter().collect()).await;
                 json!({"state": "Used"})
             }
             Decision::End => json!({"state": "Expired", "by": KEEPER, "at": at(now), "message": message}),
@@ -140,7 +125,7 @@ impl ExtensionController {
         if !is_granted {
             return Ok(());
         }
-        let (granted, at) = (&extension.spec.duration, at(self.clock.now()));
+        let (granted, at) = (&extension.spec.duration, at(self.handles.now()));
         let status = json!({"state": "Granted", "granted": granted, "by": KEEPER, "at": at, "message": null});
         self.write(extension, &status).await
     }
@@ -148,7 +133,7 @@ impl ExtensionController {
     /// True if the queues that allow time to a run are as they are known.
     async fn is_up_to_date(&self, run: &RequestedRun) -> Result<bool, ApiError> {
         let RequestedRun::Going(run) = run else { return Ok(true) };
-        Ok(self.gate.is_open() && self.queues.are_as_known(Family::Runai, &run.queue).await?)
+        Ok(self.handles.gate.is_open() && self.handles.queues.are_as_known(Family::Runai, &run.queue).await?)
     }
 
     /// Decides about an extension; the message is for one that ends.
@@ -180,10 +165,10 @@ impl ExtensionController {
     }
 
     fn run_of(&self, extension: &Extension) -> RequestedRun {
-        let metadata = &extension.metadata;
-        let (namespace, workload) = (metadata.namespace.as_deref(), Uid::of(&extension.spec.target.uid));
+        let (metadata, workload) = (&extension.metadata, Uid::of(&extension.spec.target.uid));
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let Some(asked) = metadata.creation_timestamp.as_ref() else { return RequestedRun::Unknown };
-        self.cluster.with(|index| index.requested_run(namespace.unwrap_or_default(), workload, asked.0))
+        self.handles.cluster.with(|index| index.requested_run(namespace, workload, asked.0))
     }
 
     async fn write(&self, extension: &Extension, status: &Value) -> Result<(), ApiError> {
@@ -193,7 +178,7 @@ impl ExtensionController {
             return Ok(());
         }
         self.limit.until_ready().await;
-        let written = match self.objects.extension_status(extension, status).await {
+        let written = match self.handles.objects.extension_status(extension, status).await {
             // the watch shows the other version
             Err(ApiError::Stale(_) | ApiError::NotFound | ApiError::NotLeading) => return Ok(()),
             written => written?,
@@ -206,10 +191,10 @@ impl ExtensionController {
         let message = status.and_then(|status| status.message.as_deref()).unwrap_or_default();
         info!(%namespace, extension = %name, state = state.name(), %duration, message, "Decided about an extension");
         if state != ExtensionState::Pending {
-            self.metrics.extension(state);
+            self.handles.metrics.extension(state);
         }
         // the end of the run moves now, and not once the watch has shown it
-        self.cluster.change(|index| index.apply_extension(&written));
+        self.handles.cluster.change(|index| index.apply_extension(&written));
         if extension.status.is_some() && state == ExtensionState::Pending {
             return Ok(());
         }
@@ -228,7 +213,7 @@ impl ExtensionController {
     fn tell_owed(&self, extension: &Extension) {
         if let Some(at) = step_at(extension)
             && extension.status.is_some()
-            && self.clock.now().duration_since(at) <= EVENT_REPAIR
+            && self.handles.now().duration_since(at) <= EVENT_REPAIR
         {
             self.tell(extension);
         }
@@ -236,16 +221,15 @@ impl ExtensionController {
 
     /// Writes the event about the step that an extension shows, unless this keeper has.
     fn tell(&self, extension: &Extension) {
-        self.events.extend(
-            self.event(extension).filter(|event| self.open.is_untold(extension, event.reason, event.at)),
-        );
+        let is_untold = |event: &EventRecord| self.open.is_untold(extension, event.reason, event.at);
+        self.handles.events.extend(self.event(extension).filter(is_untold));
     }
 
     fn event(&self, extension: &Extension) -> Option<EventRecord> {
         let (reason, note) = extension::told(extension)?;
         let namespace = extension.metadata.namespace.as_deref();
         let object = reference(&owner(&extension.spec.target), namespace);
-        let at = step_at(extension).unwrap_or_else(|| self.clock.now());
+        let at = step_at(extension).unwrap_or_else(|| self.handles.now());
         let request = Some(extension.object_ref(&()));
         Some(EventRecord { object, reason, action: "Extending", note, at, cause: None, request, end: None })
     }

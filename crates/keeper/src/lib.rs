@@ -8,6 +8,7 @@ mod config;
 mod events;
 mod expiry;
 mod extensions;
+mod handles;
 mod ledger;
 mod messages;
 mod metrics;

@@ -4,7 +4,7 @@
 //! a pod would be in no queue after a restart, and so have no ceiling. The API server lets no tenant change the label of a
 //! bound pod.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::json;
@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{api::ObjectClient, cluster::ClusterState, gate::FreshnessGate, limit::WriteLimit};
+use crate::{handles::Handles, limit::WriteLimit};
 
 /// The time between two looks. A `PodGroup` that is made again at once leaves a label all the same.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
@@ -34,9 +34,7 @@ const RETRY_REFUSED: Duration = Duration::from_hours(1);
 
 /// Labels pods with the queue that their `PodGroup` named.
 pub struct QueueLabels {
-    pub gate: FreshnessGate,
-    pub cluster: ClusterState,
-    pub objects: ObjectClient,
+    pub handles: Arc<Handles>,
     pub limit: WriteLimit,
 }
 
@@ -66,13 +64,13 @@ impl QueueLabels {
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
-        let queue = WorkQueue::default();
-        let look = || queue.replace(self.cluster.with(CeilingIndex::orphans).into_iter().map(Labelling));
+        let (queue, cluster) = (WorkQueue::default(), &self.handles.cluster);
+        let look = || queue.replace(cluster.with(CeilingIndex::orphans).into_iter().map(Labelling));
         let label = async |lease: Lease<Labelling>| {
             let after = self.label(&lease).await;
             lease.again(after);
         };
-        let run = Run { queue: &queue, gate: Some(&self.gate), end: shutdown, drains: false };
+        let run = Run { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
         run.work(look, async || sleep(BETWEEN_LOOKS).await, label).await;
     }
 
@@ -93,10 +91,10 @@ impl QueueLabels {
             ..OwnerReference::default()
         };
         let patch = json!({"metadata": {"uid": uid, "labels": {key: queue}}});
-        if !self.gate.is_open() {
+        if !self.handles.gate.is_open() {
             return BETWEEN_LOOKS;
         }
-        match lease.watch(self.objects.merge(namespace, &pod, &patch)).await {
+        match lease.watch(self.handles.objects.merge(namespace, &pod, &patch)).await {
             Ok(_) => {
                 info!(%namespace, pod = %name, %queue, "Labelled a pod with the queue of its PodGroup, which has gone");
                 BETWEEN_LOOKS

@@ -13,7 +13,6 @@ use tenure_index::Uid;
 use tenure_policy::pause::{self, OwnerObject};
 use tenure_service::{
     call::ApiError,
-    clock::ServerClock,
     leadership::Leadership,
     log::with_causes,
     work::{Lease, Limits, Run, Spread, Work, WorkQueue},
@@ -23,9 +22,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::{
-    api::ObjectClient, cluster::ClusterState, config::Current, gate::FreshnessGate, limit::WriteLimit,
-};
+use crate::handles::Handles;
 
 use told::PodToShow;
 pub use told::ToldWorkloads;
@@ -41,14 +38,7 @@ const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_m
 
 /// Writes the end of runs on pods.
 pub struct PodNotices {
-    pub gate: FreshnessGate,
-    pub cluster: ClusterState,
-    pub clock: ServerClock,
-    pub objects: ObjectClient,
-    /// Shared with the announcements on owners.
-    pub limit: Arc<WriteLimit>,
-    pub config: Current,
-    pub told: ToldWorkloads,
+    pub handles: Arc<Handles>,
 }
 
 impl Work for PodToShow {
@@ -82,7 +72,7 @@ enum Shown {
 impl PodNotices {
     /// Works whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        lead.work(shutdown, async || self.work(shutdown).await, || self.told.clear()).await;
+        lead.work(shutdown, async || self.work(shutdown).await, || self.handles.told.clear()).await;
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
@@ -90,18 +80,19 @@ impl PodNotices {
         let more = async || {
             sleep(CROWD).await;
             // an error means that no workload was told
-            let _ = timeout(BETWEEN_LOOKS, self.told.changed()).await;
+            let _ = timeout(BETWEEN_LOOKS, self.handles.told.changed()).await;
         };
-        let run = Run { queue: &queue, gate: Some(&self.gate), end: shutdown, drains: false };
+        let run = Run { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
         run.work(|| self.look(&queue), more, async |lease| self.handle(lease).await).await;
     }
 
     fn look(&self, queue: &WorkQueue<PodToShow>) {
-        if !self.config.get().notice_on_pods {
-            self.told.clear();
+        let Handles { cluster, config, gate, told, .. } = &*self.handles;
+        if !config.get().notice_on_pods {
+            told.clear();
             queue.clear();
-        } else if self.gate.is_open() {
-            queue.replace(self.cluster.with(|index| self.told.missing(index, self.clock.now())));
+        } else if gate.is_open() {
+            queue.replace(cluster.with(|index| told.missing(index, self.handles.now())));
         }
     }
 
@@ -109,11 +100,11 @@ impl PodNotices {
         let namespace = &lease.work.namespace;
         match self.show(&lease).await {
             Ok(Shown::Done) => {
-                self.told.shown(&lease.work);
+                self.handles.told.shown(&lease.work);
                 lease.done();
             }
             Ok(Shown::Gone) => {
-                self.told.gone(&lease.work);
+                self.handles.told.gone(&lease.work);
                 lease.done();
             }
             Ok(Shown::Again) | Err(ApiError::NotLeading) => lease.again(BETWEEN_LOOKS),
@@ -132,7 +123,7 @@ impl PodNotices {
 
     async fn show(&self, lease: &Lease<PodToShow>) -> Result<Shown, ApiError> {
         let PodToShow { uid, namespace, name, end, .. } = &*lease.work;
-        let found = match lease.watch(self.objects.pod_metadata(namespace, name)).await {
+        let found = match lease.watch(self.handles.objects.pod_metadata(namespace, name)).await {
             Err(ApiError::NotFound) => return Ok(Shown::Gone),
             found => found?,
         };
@@ -150,11 +141,11 @@ impl PodNotices {
             ..OwnerReference::default()
         };
         let patch = pause::show_end(OwnerObject(&json!({"metadata": found})), *end);
-        self.limit.until_ready().await;
-        if !self.gate.is_open() || !self.told.is_missing(&lease.work) {
+        self.handles.announcements.until_ready().await;
+        if !self.handles.gate.is_open() || !self.handles.told.is_missing(&lease.work) {
             return Ok(Shown::Again);
         }
-        match lease.watch(self.objects.merge(namespace, &reference, &patch)).await {
+        match lease.watch(self.handles.objects.merge(namespace, &reference, &patch)).await {
             Ok(_) => Ok(Shown::Done),
             Err(ApiError::NotFound) => Ok(Shown::Gone),
             Err(ApiError::Stale(_)) => Ok(Shown::Again),

@@ -3,7 +3,7 @@
 
 mod attempt;
 
-use std::{cell::Cell, time::Duration};
+use std::{cell::Cell, sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ApiResource;
@@ -14,7 +14,6 @@ use tenure_policy::{
 };
 use tenure_service::{
     call::ApiError,
-    clock::ServerClock,
     leadership::Leadership,
     log::with_causes,
     work::{Lease, Run, Work, WorkQueue},
@@ -27,17 +26,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info};
 
-use crate::{
-    action::told_of_pause,
-    api::ObjectClient,
-    cluster::ClusterState,
-    config::Current,
-    events::{EventQueue, EventRecord},
-    gate::FreshnessGate,
-    limit::WriteLimit,
-    metrics::Metrics,
-    sleep,
-};
+use crate::{action::told_of_pause, events::EventRecord, handles::Handles, limit::WriteLimit, sleep};
 use attempt::{Attempt, ReturnReport, is_refusal};
 
 /// The least time between two looks for owners that are due: a busy cluster changes all the time.
@@ -93,14 +82,8 @@ impl Work for Returning {
 
 /// Resumes workloads that were paused for a time.
 pub struct Requeuer {
-    pub gate: FreshnessGate,
-    pub cluster: ClusterState,
-    pub clock: ServerClock,
-    pub objects: ObjectClient,
+    pub handles: Arc<Handles>,
     pub limit: WriteLimit,
-    pub config: Current,
-    pub events: EventQueue,
-    pub metrics: Metrics,
 }
 
 impl Requeuer {
@@ -110,11 +93,12 @@ impl Requeuer {
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
-        let (queue, mut changes) = (WorkQueue::default(), self.cluster.changes());
+        let Handles { cluster, clock, gate, .. } = &*self.handles;
+        let (queue, mut changes) = (WorkQueue::default(), cluster.changes());
         let (rest, next) = (Cell::new(BETWEEN_LOOKS), Cell::new(None));
         let look = || {
-            let (begun, now) = (Instant::now(), self.clock.now());
-            let due = self.cluster.with(|index| {
+            let (begun, now) = (Instant::now(), clock.now());
+            let due = cluster.with(|index| {
                 let due = index.due_returns(now);
                 next.set(index.next_return(now));
                 due
@@ -126,17 +110,17 @@ impl Requeuer {
             tokio::time::sleep(rest.get()).await;
             tokio::select! {
                 () = changes.next() => {}
-                () = sleep::towards(&self.clock, next.get()) => {}
+                () = sleep::towards(clock, next.get()) => {}
             }
         };
-        let run = Run { queue: &queue, gate: Some(&self.gate), end: shutdown, drains: false };
+        let run = Run { queue: &queue, gate: Some(gate), end: shutdown, drains: false };
         run.work(look, more, async |lease| self.bring_back(lease).await).await;
     }
 
     /// Resumes an owner, and has the events written.
     async fn bring_back(&self, lease: Lease<Returning>) {
         let paused = &lease.work.0.paused;
-        let Some(resource) = self.cluster.kind(paused.source) else { return lease.again(RETRY) };
+        let Some(resource) = self.handles.cluster.kind(paused.source) else { return lease.again(RETRY) };
         let owner = owner(resource, paused);
         let result = self.resume(paused, &owner, &lease).await;
         let is_refused = match &result {
@@ -144,7 +128,7 @@ impl Requeuer {
             Err(error) => is_refusal(error),
         };
         let is_foreign = matches!(result, Ok(Attempt::NotOurs));
-        self.events.extend(self.record(paused, lease.failures, &owner, result));
+        self.handles.events.extend(self.record(paused, lease.failures, &owner, result));
         if is_refused {
             lease.failed_with(REFUSED);
         } else if is_foreign {
@@ -161,29 +145,30 @@ impl Requeuer {
         owner: &OwnerReference,
         result: Result<Attempt, ApiError>,
     ) -> Vec<EventRecord> {
+        let Handles { cluster, events, metrics, .. } = &*self.handles;
         let (queue, namespace, name) = (&paused.queue, &paused.namespace, describe(owner));
         // a record may name any queue: tenants can write it
-        let exists = self.cluster.with(|index| index.has_queue(queue));
+        let exists = cluster.with(|index| index.has_queue(queue));
         let counted = (paused.rules_of(), if exists { queue.as_str() } else { "" });
         match result {
             Ok(Attempt::Done(told)) if told.back == Return::Deactivate => {
                 info!(%queue, %namespace, owner = name, "Doesn't come back: a person has deactivated it");
-                self.events.repair(self.owed(&told));
+                events.repair(self.owed(&told));
                 Vec::new()
             }
             Ok(Attempt::Done(told)) => {
                 let (count, early) = (told.state.count, told.returned.early);
                 info!(%queue, %namespace, owner = name, count, early, "Resumed");
                 if told.back != Return::Reactivate {
-                    self.metrics.returned(counted);
+                    metrics.returned(counted);
                 }
-                self.events.repair(self.owed(&told));
+                events.repair(self.owed(&told));
                 let ReturnReport { known, record, state, returned, .. } = &*told;
-                self.cluster.outbox.telling(known, returned.at);
+                cluster.outbox.telling(known, returned.at);
                 vec![told_of_return(record, state, known, *returned)]
             }
             Ok(Attempt::Refused(told, error)) => {
-                self.metrics.refused_return(counted, &owner.kind);
+                metrics.refused_return(counted, &owner.kind);
                 let error = with_causes(&error);
                 error!(%queue, %namespace, owner = name, error, "May not resume: will try again");
                 let is_told = told.back.comes_back() && failures.saturating_add(1) == TOLD_REFUSAL;
@@ -196,7 +181,7 @@ impl Requeuer {
             Ok(Attempt::NotOurs) => Vec::new(),
             Err(failure) => {
                 if is_refusal(&failure) {
-                    self.metrics.refused_return(counted, &owner.kind);
+                    metrics.refused_return(counted, &owner.kind);
                 }
                 error!(%queue, %namespace, owner = name, error = with_causes(&failure), "Failed to resume: will try again");
                 Vec::new()
@@ -207,7 +192,7 @@ impl Requeuer {
     /// Returns the event of the pause if it may not have been written: a return changes or removes the record, so that
     /// this can't be found out later.
     fn owed(&self, ReturnReport { known, record, state, .. }: &ReturnReport) -> Vec<EventRecord> {
-        let owed = self.cluster.outbox.take_owed(known, record, self.clock.now());
+        let owed = self.handles.cluster.outbox.take_owed(known, record, self.handles.now());
         if owed { told_of_pause(record, state, known) } else { Vec::new() }
     }
 
@@ -218,7 +203,7 @@ impl Requeuer {
             reason: pause::RETURN_REFUSED,
             action: "Resuming",
             note,
-            at: self.clock.now(),
+            at: self.handles.now(),
             cause: None,
             request: None,
             end: None,

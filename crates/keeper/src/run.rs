@@ -1,9 +1,8 @@
 //! Puts the parts of the keeper together.
 
 mod lead;
-mod work;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
@@ -28,18 +27,24 @@ use tracing::info;
 
 use crate::{
     Args,
+    api::ObjectClient,
     cluster::ClusterState,
     config::{Configure, Current, settings},
+    events::EventQueue,
     extensions::OpenExtensions,
     gate::FreshnessGate,
+    handles::Handles,
     ledger::{UsageBook, UsageMetrics},
+    limit::write_limit,
+    messages::Messages,
     metrics::{Metrics, State},
     owners::Owners,
+    pod_notices::ToldWorkloads,
     queues::QueueReader,
     status::Statuses,
     stores::{GroupStore, watches},
 };
-use work::Handles;
+use lead::Work;
 
 /// The time for pauses in flight after a signal to end.
 const GRACE: Duration = Duration::from_secs(20);
@@ -66,13 +71,12 @@ impl Args {
         let (configure, config) = Configure::new(config, cluster.clone());
         let configured = reload.follow(move |config| configure.apply(config));
         let gate = FreshnessGate::new(&readiness, &lead, self.max_watch_staleness);
-        let handles = self.handles(client, (cluster.clone(), clock, gate), config, metrics);
+        let handles = Arc::new(self.handles(client, (cluster.clone(), clock, gate), config, metrics));
         UsageMetrics::register(registry, handles.usage.clone(), cluster.clone());
         State::register(registry, cluster.clone(), handles.clock.clone(), lead.clone(), &handles.metrics);
         let admin = self.admin.clone().serve(readiness.clone(), metrics_page).await?;
         let followed = self.follow(&handles, &lead, &readiness);
-        let queues = self.queues(&handles);
-        let work = handles.work(scope, queues, self.runai_queue_version, self.threadiness);
+        let work = Work::new(&self, scope, &handles);
         let everything = async |shutdown: CancellationToken| {
             let known = async {
                 readiness.ready().await;
@@ -118,8 +122,12 @@ impl Args {
         config: Current,
         metrics: Metrics,
     ) -> Handles {
-        let usage_namespace = self.leader.namespace().unwrap_or_else(|| client.default_namespace().into());
+        let namespace = self.t9k_system_namespace.clone();
+        let messages = Messages::new(config.clone(), clock.clone(), metrics.clone());
+        let events = EventQueue::new(metrics.clone(), cluster.outbox.clone());
         Handles {
+            objects: ObjectClient::new(client.clone()),
+            queues: QueueReader::new(client.clone(), &cluster, self.runai_queue_version, namespace),
             client,
             gate,
             cluster,
@@ -128,17 +136,15 @@ impl Args {
             clock,
             config,
             metrics,
-            writes: (self.writes_per_second, self.burst),
-            longest_termination: self.max_termination_grace,
-            dry_run: self.dry_run,
+            events: events.with_messages(messages.clone()),
+            messages,
             usage: UsageBook::default(),
-            usage_record: (usage_namespace, self.usage_config_map.clone()),
+            told: ToldWorkloads::default(),
+            announcements: write_limit(self.writes_per_second, self.burst),
+            writes_per_second: self.writes_per_second,
+            burst: self.burst,
+            dry_run: self.dry_run,
         }
-    }
-
-    fn queues(&self, handles: &Handles) -> QueueReader {
-        let namespace = self.t9k_system_namespace.clone();
-        QueueReader::new(handles.client.clone(), &handles.cluster, self.runai_queue_version, namespace)
     }
 
     /// Follows all objects and the kinds of owners, and measures the API server's clock. Never ends.

@@ -1,6 +1,6 @@
 //! Stamps each `PodGroup` with its start time, from the conditions of its pods.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::Mutex;
@@ -9,7 +9,6 @@ use tenure_index::{Stamped, Stamping};
 use tenure_policy::start;
 use tenure_service::{
     call::ApiError,
-    clock::ServerClock,
     leadership::Leadership,
     log::with_causes,
     work::{Lease, Limits, Run, Work, WorkQueue},
@@ -19,13 +18,7 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{
-    api::ObjectClient,
-    cluster::ClusterState,
-    limit::WriteLimit,
-    metrics::{Metrics, StampResult},
-    sleep,
-};
+use crate::{handles::Handles, limit::WriteLimit, metrics::StampResult, sleep};
 
 /// The waits after failures, and after stamps that a user removes.
 const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_mins(5) };
@@ -38,12 +31,8 @@ const WITHOUT_WAIT: u8 = 3;
 
 /// Keeps the stamps of `PodGroup`s right.
 pub struct Stamps {
-    cluster: ClusterState,
-    clock: ServerClock,
-    objects: ObjectClient,
+    handles: Arc<Handles>,
     limit: WriteLimit,
-    metrics: Metrics,
-    dry_run: bool,
     queue: WorkQueue<GroupStamp>,
     /// Kinds that can't be written, as was said.
     refused: Mutex<HashSet<PodGroupKind>>,
@@ -78,18 +67,9 @@ enum StampError {
 }
 
 impl Stamps {
-    /// Takes a `limit` apart from that of pauses, which must not wait for a stamp. A dry run decides everything, and writes
-    /// nothing.
-    pub fn new(
-        cluster: ClusterState,
-        clock: ServerClock,
-        objects: ObjectClient,
-        limit: WriteLimit,
-        metrics: Metrics,
-        dry_run: bool,
-    ) -> Self {
+    pub fn new(handles: Arc<Handles>) -> Self {
         let queue = WorkQueue::new(Limits { retry: RETRY, ..Limits::default() });
-        Self { cluster, clock, objects, limit, metrics, dry_run, queue, refused: Mutex::default() }
+        Self { limit: handles.limit(), handles, queue, refused: Mutex::default() }
     }
 
     /// Works whenever this keeper leads, until `shutdown`; then finishes what is in flight.
@@ -98,10 +78,11 @@ impl Stamps {
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
-        let mut changes = self.cluster.changes();
+        let Handles { cluster, clock, .. } = &*self.handles;
+        let mut changes = cluster.changes();
         let more = async || {
             tokio::select! {
-                () = sleep::towards(&self.clock, self.cluster.with(|index| index.next_stamp())) => {}
+                () = sleep::towards(clock, cluster.with(|index| index.next_stamp())) => {}
                 () = changes.next() => {}
             }
         };
@@ -110,7 +91,7 @@ impl Stamps {
     }
 
     fn look(&self) {
-        for stamping in self.cluster.with(|index| index.new_stampings(self.clock.now())) {
+        for stamping in self.handles.cluster.with(|index| index.new_stampings(self.handles.now())) {
             let work = GroupStamp(stamping);
             let key = work.key();
             // the waits are those of a run
@@ -122,16 +103,16 @@ impl Stamps {
     }
 
     async fn stamp(&self, lease: Lease<GroupStamp>) {
-        if !self.dry_run {
+        if !self.handles.dry_run {
             self.limit.until_ready().await;
         }
-        let stamping = self.cluster.with(|index| index.stamping(&lease.work.0, self.clock.now()));
+        let stamping = self.handles.cluster.with(|index| index.stamping(&lease.work.0, self.handles.now()));
         let Some(stamping) = stamping else { return lease.done() };
-        if self.dry_run {
+        if self.handles.dry_run {
             self.count(&stamping, StampResult::WouldStamp);
             let (namespace, group, start) = (&stamping.namespace, describe(&stamping), stamping.start);
             info!(%namespace, group, %start, "Dry run: would stamp");
-            self.cluster.with(|index| index.note_stamp(&stamping, Stamped::Said));
+            self.handles.cluster.with(|index| index.note_stamp(&stamping, Stamped::Said));
             return lease.done();
         }
         let result = lease.watch(self.write(&stamping)).await;
@@ -146,7 +127,7 @@ impl Stamps {
             "resourceVersion": resource_version,
             "annotations": {keys::LAST_START_ANNOTATION: start::write(*start)},
         }});
-        let written = self.objects.merge(namespace, &reference(stamping), &patch).await?;
+        let written = self.handles.objects.merge(namespace, &reference(stamping), &patch).await?;
         if start::stamp(&written.metadata) == Some(Ok(*start)) {
             Ok(written.metadata.resource_version.unwrap_or_default())
         } else {
@@ -162,7 +143,7 @@ impl Stamps {
                 self.count(stamping, StampResult::Stamped);
                 debug!(%namespace, group, %start, "Stamped");
                 // ends may have moved
-                self.cluster.change(|index| index.note_stamp(stamping, Stamped::Written(version)));
+                self.handles.cluster.change(|index| index.note_stamp(stamping, Stamped::Written(version)));
                 match stamping.written.saturating_add(1).checked_sub(WITHOUT_WAIT) {
                     Some(more) => lease.again(RETRY.after(more.into())),
                     None => lease.done(),
@@ -207,7 +188,7 @@ impl Stamps {
     }
 
     fn count(&self, stamping: &Stamping, result: StampResult) {
-        self.metrics.stamped(stamping.kind.group(), result);
+        self.handles.metrics.stamped(stamping.kind.group(), result);
     }
 }
 

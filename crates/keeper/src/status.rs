@@ -6,13 +6,12 @@
 mod known;
 mod write;
 
-use std::{cell::Cell, collections::HashSet, num::NonZeroU32, time::Duration};
+use std::{cell::Cell, collections::HashSet, num::NonZeroU32, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tenure_service::{
     call::ApiError,
-    clock::ServerClock,
     leadership::Leadership,
     log::with_causes,
     work::{Lease, Limits, Run, WorkQueue},
@@ -22,12 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
-use crate::{
-    cluster::ClusterState,
-    config::Current,
-    metrics::{Metrics, StatusResult},
-    sleep,
-};
+use crate::{handles::Handles, metrics::StatusResult, sleep};
 use known::{StaleStatus, Write};
 
 pub use known::Statuses;
@@ -49,12 +43,9 @@ pub const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(49);
 
 /// Keeps the statuses of queues right.
 pub struct Reporter {
-    pub cluster: ClusterState,
+    pub handles: Arc<Handles>,
     pub statuses: Statuses,
-    pub clock: ServerClock,
-    pub config: Current,
     pub writer: Writer,
-    pub metrics: Metrics,
     /// The problems that were logged since a write last succeeded.
     pub complaints: Mutex<HashSet<Complaint>>,
 }
@@ -69,18 +60,19 @@ pub enum Complaint {
 impl Reporter {
     /// Works whenever this keeper leads, until `shutdown`; then finishes the writes that are in flight.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        let lost = || self.metrics.forget_workloads();
+        let lost = || self.handles.metrics.forget_workloads();
         lead.work(shutdown, async || self.work(shutdown).await, lost).await;
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
         let queue = WorkQueue::new(Limits { at_once: AT_ONCE, ..Limits::default() });
-        let mut changes = self.cluster.changes();
+        let Handles { cluster, config, .. } = &*self.handles;
+        let mut changes = cluster.changes();
         let (next, until) = (Cell::new(Instant::now()), Cell::new(None));
         let look = || {
             let begun = Instant::now();
-            let tally = self.cluster.with(|index| index.tally(&self.config.get().floors, self.clock.now()));
-            self.metrics.count_workloads(&tally.reports);
+            let tally = cluster.with(|index| index.tally(&config.get().floors, self.handles.now()));
+            self.handles.metrics.count_workloads(&tally.reports);
             let reports = tally.reports.into_iter();
             queue.replace(
                 self.statuses.report(reports.map(|(name, report)| (name, report.of(self.writer.version)))),
@@ -102,8 +94,8 @@ impl Reporter {
     /// Returns at a time by the API server's clock.
     async fn reach(&self, until: Option<Timestamp>) {
         let Some(until) = until else { return std::future::pending().await };
-        while self.clock.now() < until {
-            sleep::towards(&self.clock, Some(until)).await;
+        while self.handles.now() < until {
+            sleep::towards(&self.handles.clock, Some(until)).await;
         }
     }
 
@@ -113,7 +105,7 @@ impl Reporter {
         if matches!(result, Err(WriteError::Api(ApiError::NotLeading))) {
             return lease.again(BETWEEN_LOOKS);
         }
-        self.metrics.status_written(self.told(&write, &result));
+        self.handles.metrics.status_written(self.told(&write, &result));
         let status = result.ok();
         let has_failed = status.is_none();
         self.statuses.written(&write, status);

@@ -1,12 +1,11 @@
 //! Ends pods past their ceiling that terminate for too long: their grace period is their own word.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jiff::SignedDuration;
 use tenure_index::{Overlong, Uid};
 use tenure_service::{
     call::ApiError,
-    clock::ServerClock,
     leadership::Leadership,
     log::with_causes,
     work::{Lease, Run, Work, WorkQueue},
@@ -15,21 +14,15 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{
-    api::ObjectClient, cluster::ClusterState, gate::FreshnessGate, limit::WriteLimit, metrics::Metrics,
-};
+use crate::{handles::Handles, limit::WriteLimit};
 
 /// The time between two looks, and between two tries for a pod.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 /// Shortens the grace periods of pods past their ceiling.
 pub struct Terminations {
-    pub gate: FreshnessGate,
-    pub cluster: ClusterState,
-    pub clock: ServerClock,
-    pub objects: ObjectClient,
+    pub handles: Arc<Handles>,
     pub limit: WriteLimit,
-    pub metrics: Metrics,
     /// The longest time that a pod may terminate.
     pub longest: SignedDuration,
 }
@@ -62,7 +55,8 @@ impl Terminations {
     async fn work(&self, shutdown: &CancellationToken) {
         let queue = WorkQueue::default();
         let look = || {
-            let overlong = self.cluster.with(|index| index.overlong(self.clock.now(), self.longest));
+            let overlong =
+                self.handles.cluster.with(|index| index.overlong(self.handles.now(), self.longest));
             queue.replace(overlong.into_iter().map(Shortening));
         };
         let shorten = async |lease: Lease<Shortening>| {
@@ -70,7 +64,7 @@ impl Terminations {
             // a pod that was shortened is gone from the index by then
             lease.again(BETWEEN_LOOKS);
         };
-        let run = Run { queue: &queue, gate: Some(&self.gate), end: shutdown, drains: false };
+        let run = Run { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
         run.work(look, async || sleep(BETWEEN_LOOKS).await, shorten).await;
     }
 
@@ -78,7 +72,7 @@ impl Terminations {
         let Overlong { namespace, name, .. } = &lease.work.0;
         match self.try_to_shorten(lease).await {
             Ok(Some(Overlong { left, allowed, .. })) => {
-                self.metrics.shortened();
+                self.handles.metrics.shortened();
                 let (left, allowed) = (left.as_secs(), allowed.as_secs());
                 info!(%namespace, pod = %name, left, allowed, "Shortened the grace period of a pod past its ceiling");
             }
@@ -99,16 +93,16 @@ impl Terminations {
     /// Shortens the grace period of a pod, and returns it. None: right before the write, it doesn't terminate for too long.
     async fn try_to_shorten(&self, lease: &Lease<Shortening>) -> Result<Option<Overlong>, ApiError> {
         let Overlong { uid, namespace, name, .. } = &lease.work.0;
-        let found = lease.watch(self.objects.pod_metadata(namespace, name)).await?.uid;
+        let found = lease.watch(self.handles.objects.pod_metadata(namespace, name)).await?.uid;
         let found = found.filter(|found| Uid::of(found) == *uid).ok_or(ApiError::NotFound)?;
         self.limit.until_ready().await;
-        if !self.gate.is_open() {
+        if !self.handles.gate.is_open() {
             return Ok(None);
         }
-        let now = self.clock.now();
-        let pod = self.cluster.with(|index| index.overlong_pod(*uid, now, self.longest));
+        let now = self.handles.now();
+        let pod = self.handles.cluster.with(|index| index.overlong_pod(*uid, now, self.longest));
         if let Some(Overlong { allowed, .. }) = &pod {
-            lease.watch(self.objects.end_pod(namespace, name, &found, *allowed)).await?;
+            lease.watch(self.handles.objects.end_pod(namespace, name, &found, *allowed)).await?;
         }
         Ok(pod)
     }

@@ -8,6 +8,7 @@ use std::{
 use http::{Method, Request, Response, header::DATE};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tenure_index::Settings;
 use tenure_policy::config::Config;
@@ -15,15 +16,13 @@ use tenure_service::{
     clock::ServerClock, freshness::Freshness, leadership::Leadership, limit::write_limit,
     readiness::ProcessReadiness,
 };
-use tenure_types::tensorstack::v1beta1;
+use tenure_types::{runai::QueueVersion, tensorstack::v1beta1};
 use tokio::time::Instant;
 
 use crate::{
-    api::ObjectClient,
-    cluster::ClusterState,
-    config::{Configure, Current},
-    gate::FreshnessGate,
-    limit::WriteLimit,
+    api::ObjectClient, cluster::ClusterState, config::Configure, events::EventQueue,
+    extensions::OpenExtensions, gate::FreshnessGate, handles::Handles, ledger::UsageBook, messages::Messages,
+    metrics::Metrics, pod_notices::ToldWorkloads, queues::QueueReader, status::Statuses,
 };
 
 /// An API server with any pods and groups. It doesn't answer writes in namespaces `hangs-…`, fails those in `fails-…`, and
@@ -131,44 +130,65 @@ impl Server {
     }
 }
 
-/// The handles of a keeper that leads.
+/// A keeper that leads, and its API server.
 pub struct Keeper {
     pub server: Server,
-    pub gate: FreshnessGate,
-    pub cluster: ClusterState,
-    pub clock: ServerClock,
-    pub objects: ObjectClient,
-    pub config: Current,
+    pub handles: Arc<Handles>,
 }
 
-pub fn limit() -> WriteLimit {
+/// Creates the handles of a keeper that leads.
+pub fn handles(client: Client, clock: ServerClock, config: Config) -> Handles {
+    let cluster = ClusterState::new(Settings::default());
+    let (_, config) = Configure::new(config, cluster.clone());
+    let metrics = Metrics::register(&mut Registry::default());
     let many = NonZeroU32::new(10_000).unwrap();
-    write_limit(many, many)
+    Handles {
+        objects: ObjectClient::new(client.clone()),
+        queues: QueueReader::new(client.clone(), &cluster, QueueVersion::V3alpha1, "t9k-system".into()),
+        client,
+        gate: FreshnessGate {
+            freshness: Freshness::default(),
+            lead: Leadership::always(),
+            max_staleness: Duration::MAX,
+        },
+        events: EventQueue::new(metrics.clone(), cluster.outbox.clone()),
+        messages: Messages::new(config.clone(), clock.clone(), metrics.clone()),
+        cluster,
+        statuses: Statuses::default(),
+        extensions: OpenExtensions::default(),
+        clock,
+        config,
+        metrics,
+        usage: UsageBook::default(),
+        told: ToldWorkloads::default(),
+        announcements: write_limit(many, many),
+        writes_per_second: many,
+        burst: many,
+        dry_run: false,
+    }
+}
+
+/// Returns a clock that an API server has set.
+pub async fn clock_of(client: Client) -> ServerClock {
+    let (clock, readiness) = (ServerClock::default(), ProcessReadiness::default());
+    tokio::spawn(clock.clone().measure(client, readiness.awaiting("the time")));
+    readiness.ready().await;
+    clock
 }
 
 impl Keeper {
     pub async fn new() -> Self {
-        let (server, clock, readiness) =
-            (Server::default(), ServerClock::default(), ProcessReadiness::default());
-        tokio::spawn(clock.clone().measure(server.client(), readiness.awaiting("the time")));
-        readiness.ready().await;
-        let cluster = ClusterState::new(Settings::default());
+        let server = Server::default();
         let config = Config::parse("noticeOnPods: true").unwrap();
-        let (_, config) = Configure::new(config, cluster.clone());
-        let gate = FreshnessGate {
-            freshness: Freshness::default(),
-            lead: Leadership::always(),
-            max_staleness: Duration::MAX,
-        };
-        let objects = ObjectClient::new(server.client());
-        let keeper = Self { server, gate, cluster, clock, objects, config };
+        let handles = handles(server.client(), clock_of(server.client()).await, config);
+        let keeper = Self { server, handles: Arc::new(handles) };
         keeper.set_ceiling("1m");
         keeper
     }
 
     pub fn set_ceiling(&self, ceiling: &str) {
         let queue = v1beta1::QueueSpec { max_duration: Some(ceiling.into()), ..Default::default() };
-        self.cluster.with(|index| index.apply_tensorstack("short", &queue));
+        self.handles.cluster.with(|index| index.apply_tensorstack("short", &queue));
     }
 
     /// Adds so many pods of a ReplicaSet in each of three namespaces that begin like this, and one pod in each of ten
@@ -202,7 +222,7 @@ impl Keeper {
             pod["metadata"][key] = value.clone();
         }
         let owner = json!({"name": "set", "namespace": namespace, "uid": namespace});
-        self.cluster.with(|index| {
+        self.handles.cluster.with(|index| {
             index.apply_owner(0, &serde_json::from_value(owner).unwrap());
             index.apply_pod(&serde_json::from_value(pod).unwrap());
         });

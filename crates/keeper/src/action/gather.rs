@@ -19,7 +19,7 @@ use super::{
     kept::{LATE, PausableOwners},
     told, warn,
 };
-use crate::events::EventCause;
+use crate::{events::EventCause, handles::Handles};
 
 /// After so many tries, an owner of a kind that can't be paused ends the chain if it can't be read: any user may name one in
 /// an API that is broken.
@@ -48,7 +48,7 @@ impl Work<'_> {
 impl Pauser {
     pub(super) fn begin<'b>(&self, batch: &'b DueBatch) -> Work<'b> {
         // a change in between must not part the climb from the pause
-        let config = self.config.get();
+        let config = self.handles.config.get();
         let case = Case { task: batch.task, due: batch.due(), config, answers: Answers::default() };
         Work { batch, case, state: RunState::default(), granted: None }
     }
@@ -56,7 +56,7 @@ impl Pauser {
     /// Answers the questions of the judgement until there is an act.
     pub(super) async fn gather(&self, work: &mut Work<'_>) -> Result<Act, Failure> {
         loop {
-            match judge(&work.case, &work.state, self.clock.now()) {
+            match judge(&work.case, &work.state, self.handles.now()) {
                 Ok(act) => return Ok(act),
                 Err(question) => {
                     self.answer(work, question).await?;
@@ -68,12 +68,13 @@ impl Pauser {
 
     /// Brings a case up to date from the index and the clock.
     pub(super) fn refresh(&self, work: &mut Work<'_>) {
-        let (due, is_fresh) = (&work.batch.first, self.gate.is_open());
+        let Handles { gate, cluster, .. } = &*self.handles;
+        let (due, is_fresh) = (&work.batch.first, gate.is_open());
         let Some(pod) = work.pod() else { return };
         let owner = work.found().map(|found| &found.metadata);
         let granted = work.granted.as_ref().map(|granted| granted.as_slice());
         let queue = (due.family, due.queue.as_str());
-        let state = self.cluster.with(|index| index.run_state(pod, queue, owner, granted, self.clock.now()));
+        let state = cluster.with(|index| index.run_state(pod, queue, owner, granted, self.handles.now()));
         work.state = RunState { is_fresh, ..state };
     }
 
@@ -85,7 +86,7 @@ impl Pauser {
                 work.case.answers.is_still_there = Some(self.pod(due).await?.is_some());
             }
             Question::Queues => {
-                let are_as_known = self.queues.are_as_known(due.family, &due.queue).await?;
+                let are_as_known = self.handles.queues.are_as_known(due.family, &due.queue).await?;
                 work.case.answers.queues_are_as_known = Some(are_as_known);
             }
             Question::Climb => {
@@ -108,7 +109,7 @@ impl Pauser {
                 work.case.answers.stopped.insert(owner.uid, has_stopped);
             }
             Question::Object(object) => {
-                let found = match self.objects.get(&due.namespace, &object).await {
+                let found = match self.handles.objects.get(&due.namespace, &object).await {
                     Err(ApiError::NotFound) => None,
                     Err(source) if work.batch.task.ends_run() => {
                         return Err(Failure::Pause { owner: object, source });
@@ -123,7 +124,7 @@ impl Pauser {
 
     /// The pod as it is now, if it is still the one that is meant, and not exempt.
     pub(super) async fn pod(&self, due: &DuePod) -> Result<Option<Pod>, ApiError> {
-        match self.objects.pod(&due.namespace, &due.name).await {
+        match self.handles.objects.pod(&due.namespace, &due.name).await {
             Ok(pod) => {
                 let same = pod.metadata.uid.as_deref().is_some_and(|uid| Uid::of(uid) == due.uid);
                 Ok(Some(pod).filter(|pod| same && exemption(pod, &self.scope).is_none()))
@@ -139,7 +140,7 @@ impl Pauser {
         let mut climb = Climb::from(climb::controller(pod), table);
         while let Some(owner) = climb.next() {
             let tries = if table.knows(owner) { TRIES } else { READING_TRIES };
-            let answer = match self.objects.look_up(&due.namespace, owner, labels).await {
+            let answer = match self.handles.objects.look_up(&due.namespace, owner, labels).await {
                 Ok(answer) => answer,
                 // the pod could be read just now: it is this owner that can't be
                 Err(source) if due.attempts < tries => {
@@ -156,7 +157,7 @@ impl Pauser {
     /// True if a live pod that is exempt by priority is below this owner: then the owner isn't paused.
     async fn has_an_exempt_pod(&self, work: &Work<'_>, owner: &OwnerReference) -> Result<bool, Failure> {
         let namespace = &work.batch.first.namespace;
-        let exempt = self.cluster.with(|index| index.exempt_pods(namespace, Uid::of(&owner.uid)));
+        let exempt = self.handles.cluster.with(|index| index.exempt_pods(namespace, Uid::of(&owner.uid)));
         for pod in exempt.into_iter().take(EXEMPT_PODS) {
             if self.owners_of_exempt(work, &pod).await?.0.contains(&owner.uid) {
                 let owner = describe(owner);
@@ -175,7 +176,7 @@ impl Pauser {
         if let Some(owners) = known {
             return Ok(owners);
         }
-        let pod = match self.objects.pod(&due.namespace, name).await {
+        let pod = match self.handles.objects.pod(&due.namespace, name).await {
             Err(ApiError::NotFound) => return Ok(PausableOwners::default()),
             pod => pod?,
         };
@@ -187,7 +188,7 @@ impl Pauser {
 
     /// True if an owner is paused, being deleted or gone.
     async fn has_stopped(&self, due: &DuePod, owner: &OwnerReference, table: &OwnerTable) -> bool {
-        match self.objects.get(&due.namespace, owner).await {
+        match self.handles.objects.get(&due.namespace, owner).await {
             Ok(found) if found.metadata.uid.as_deref() != Some(&owner.uid) => true,
             Ok(found) => {
                 let is_paused = table.rules(owner).any(|rule| OwnerObject(&found.value).is_paused(rule));
@@ -199,7 +200,7 @@ impl Pauser {
 
     /// True if an owner is being deleted or gone.
     pub(super) async fn is_going(&self, namespace: &str, owner: &OwnerReference) -> Result<bool, ApiError> {
-        match self.objects.get(namespace, owner).await {
+        match self.handles.objects.get(namespace, owner).await {
             Ok(found) => Ok(found.metadata.uid.as_deref() != Some(&owner.uid)
                 || found.metadata.deletion_timestamp.is_some()),
             Err(ApiError::NotFound) => Ok(true),
@@ -225,7 +226,8 @@ impl Pauser {
             return Ok(None);
         };
         let workload = kueue::refer_to(OwnerObject(found));
-        let exempt = self.cluster.with(|index| index.exempt_pods(&due.namespace, Uid::of(&workload.uid)));
+        let exempt =
+            self.handles.cluster.with(|index| index.exempt_pods(&due.namespace, Uid::of(&workload.uid)));
         if owner.is_none() && kueue::is_owned_by_any(OwnerObject(found), &exempt) {
             let (namespace, owner) = (&due.namespace, describe(&workload));
             warn!(%namespace, owner, "Not paused, for it has a pod that is exempt by priority");
@@ -235,7 +237,7 @@ impl Pauser {
     }
 
     async fn workloads(&self, due: &DuePod, lookup: Lookup<'_>) -> Result<Vec<WholeObject>, Failure> {
-        match self.objects.workloads(&due.namespace, lookup).await {
+        match self.handles.objects.workloads(&due.namespace, lookup).await {
             Ok(found) => Ok(found),
             Err(source) if due.attempts < READING_TRIES => {
                 Err(Failure::Unreadable { owner: lookup.workload(), source })
@@ -256,19 +258,19 @@ impl Pauser {
         if work.batch.task != Task::Expire || !work.state.may_be_extended {
             return Ok(None);
         }
-        let (due, began) = (&work.batch.first, self.clock.now());
+        let (due, began) = (&work.batch.first, self.handles.now());
         let known = self.extensions.lock().get(&due.namespace, due.deadline, began);
         if known.is_some() {
             return Ok(known);
         }
-        match self.objects.granted_extensions(&due.namespace).await {
+        match self.handles.objects.granted_extensions(&due.namespace).await {
             Ok(listed) => {
                 let listed = Arc::new(listed);
                 self.extensions.lock().insert(&due.namespace, began, &listed);
                 Ok(Some(listed))
             }
             // a list that fails holds up no end for long
-            Err(error) if error.is_refusal() || self.clock.now().duration_since(due.deadline) > LATE => {
+            Err(error) if error.is_refusal() || self.handles.now().duration_since(due.deadline) > LATE => {
                 let (namespace, pod) = (&due.namespace, &due.name);
                 warn!(%namespace, %pod, %error, "Failed to list extensions: going by what the watch has shown");
                 Ok(None)

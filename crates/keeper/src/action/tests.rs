@@ -5,16 +5,15 @@ use std::{collections::BTreeMap, convert::Infallible, num::NonZeroU32, time::Dur
 
 use http::{Method, Request, Response, Uri};
 use kube::{Client, client::Body};
-use prometheus_client::registry::Registry;
 use serde_json::json;
-use tenure_index::{DuePod, Settings, Uid};
+use tenure_index::{DuePod, Uid};
 use tenure_policy::{config::Config, expiry::Family, judge::TRIES, ready::Cause};
-use tenure_service::{freshness::Freshness, leadership::Leadership, limit::write_limit};
-use tenure_types::{podgroup::PodGroupKind, runai::QueueVersion};
+use tenure_service::{clock::ServerClock, limit::write_limit};
+use tenure_types::podgroup::PodGroupKind;
 use tokio::time::Instant;
 
 use super::*;
-use crate::{config::Configure, metrics::Metrics, recent::EventOutbox};
+use crate::{config::Configure, testing};
 
 const DEPLOYMENT: &str = "deployments/web";
 const SET: &str = "replicasets/web-1";
@@ -224,35 +223,22 @@ fn status(code: u16) -> (u16, Value) {
 }
 
 fn pauser(server: &Server) -> Pauser {
-    let cluster = ClusterState::new(Settings::default());
-    let many = NonZeroU32::new(1000).unwrap();
-    let limit = || write_limit(many, many);
-    let (_, config) = Configure::new(Config::default(), cluster.clone());
+    let clock = ServerClock::starting_at("2026-02-01T00:00:00Z".parse().unwrap());
+    let handles = Arc::new(testing::handles(server.client(), clock, Config::default()));
     let demo = serde_json::from_value(json!({"maxDuration": "1s"})).unwrap();
-    cluster.with(|index| index.apply_tensorstack("demo", &demo));
-    let gate = FreshnessGate {
-        freshness: Freshness::default(),
-        lead: Leadership::always(),
-        max_staleness: Duration::from_secs(90),
-    };
-    let version = QueueVersion::V3alpha1;
-    Pauser {
-        queues: QueueReader::new(server.client(), &cluster, version, "t9k-system".into()),
-        gate,
-        cluster,
-        clock: ServerClock::starting_at("2026-02-01T00:00:00Z".parse().unwrap()),
-        objects: ObjectClient::new(server.client()),
-        limit: limit(),
-        config,
-        scope: Scope::default(),
-        events: EventQueue::new(Metrics::register(&mut Registry::default()), EventOutbox::default()),
-        dry_run: false,
-        usage: UsageBook::default(),
-        announcements: Arc::new(limit()),
-        told: ToldWorkloads::default(),
-        exempt_owners: Mutex::default(),
-        extensions: Mutex::default(),
-    }
+    handles.cluster.with(|index| index.apply_tensorstack("demo", &demo));
+    let (exempt_owners, extensions) = Default::default();
+    Pauser { limit: handles.limit(), handles, scope: Scope::default(), exempt_owners, extensions }
+}
+
+/// Returns the handles to change.
+fn handles(pauser: &mut Pauser) -> &mut Handles {
+    Arc::get_mut(&mut pauser.handles).unwrap()
+}
+
+fn configure(pauser: &mut Pauser, config: Config) {
+    let (_, config) = Configure::new(config, pauser.handles.cluster.clone());
+    handles(pauser).config = config;
 }
 
 /// The pod after so many tries.
@@ -278,7 +264,7 @@ fn due(attempts: u8) -> DueBatch {
 /// Acts; returns the events, first those from before the act.
 async fn events(pauser: &Pauser, group: &DueBatch) -> Vec<EventRecord> {
     let done = pauser.act(group).await.unwrap_or_else(|failure| panic!("{failure}"));
-    let before = std::iter::from_fn(|| pauser.events.written());
+    let before = std::iter::from_fn(|| pauser.handles.events.written());
     before.chain(done.events).collect()
 }
 
@@ -348,7 +334,7 @@ async fn a_notice_that_another_keeper_gave_a_moment_ago_is_told_with_the_end() {
     ] {
         let (server, mut pauser, mut group) =
             undone(0, LATER, json!({"maxDuration": "1h", "expiryNotice": notice}));
-        pauser.clock = ServerClock::starting_at(now.parse().unwrap());
+        handles(&mut pauser).clock = ServerClock::starting_at(now.parse().unwrap());
         group.first.told = told.map(|told: &str| told.parse().unwrap());
         let annotations = json!({"tenure.dev/paused": null, "tenure.dev/expires-at": announced});
         server.merge(DEPLOYMENT, &json!({"metadata": {"annotations": annotations}}));
@@ -367,7 +353,7 @@ async fn a_notice_that_another_keeper_gave_a_moment_ago_is_told_with_the_end() {
 #[tokio::test(start_paused = true)]
 async fn the_notice_of_a_pod_without_an_owner_is_told_with_its_end() {
     let (server, mut pauser, group) = undone(0, LATER, json!({"maxDuration": "1h", "expiryNotice": "2m"}));
-    pauser.clock = ServerClock::starting_at("2026-01-02T04:04:08Z".parse().unwrap());
+    handles(&mut pauser).clock = ServerClock::starting_at("2026-01-02T04:04:08Z".parse().unwrap());
     let annotations = json!({"tenure.dev/expires-at": "2026-01-02T04:04:07Z"});
     server.merge(POD, &json!({"metadata": {"ownerReferences": null, "annotations": annotations}}));
     let mut reasons: Vec<_> = events(&pauser, &group).await.iter().map(|event| event.reason).collect();
@@ -380,8 +366,8 @@ async fn the_notice_of_a_pod_without_an_owner_is_told_with_its_end() {
 async fn by_a_tree_of_queues_that_lacks_one_nothing_is_paused_for_a_moment() {
     let leaf = json!({"maxDuration": "1h", "parentQueue": "root"});
     let (server, pauser, group) = undone(0, LATER, leaf.clone());
-    let now = pauser.clock.now();
-    pauser.cluster.with(|index| {
+    let now = pauser.handles.clock.now();
+    pauser.handles.cluster.with(|index| {
         index.know_queues();
         let root = serde_json::from_value(json!({})).unwrap();
         index.change_queues(now, |index| index.apply_runai("root", &root));
@@ -391,9 +377,9 @@ async fn by_a_tree_of_queues_that_lacks_one_nothing_is_paused_for_a_moment() {
     let missing = "put off: a queue on its way to the root is missing for a moment";
     assert_eq!(act_on(&pauser, &server, &group).await, saw(missing, &[]));
     server.set_queues(RUNAI_QUEUES, &[("q", leaf), ("root", json!({}))]);
-    pauser.queues.forget();
+    pauser.handles.queues.forget();
     let root = serde_json::from_value(json!({})).unwrap();
-    pauser.cluster.with(|index| index.change_queues(now, |index| index.apply_runai("root", &root)));
+    pauser.handles.cluster.with(|index| index.change_queues(now, |index| index.apply_runai("root", &root)));
     assert_eq!(act_on(&pauser, &server, &group).await, saw("paused Deployment", &["PATCH deployments/web"]));
 }
 
@@ -405,11 +391,11 @@ async fn the_events_of_a_deletion_are_tried_before_it_since_nothing_is_left_to_n
     let group = due(0);
     let told = async {
         for _ in 0..2 {
-            while pauser.events.work.waiting() == 0 {
-                pauser.events.work.changed().await;
+            while pauser.handles.events.work.waiting() == 0 {
+                pauser.handles.events.work.changed().await;
             }
             assert_eq!(server.changes(), [""; 0]);
-            assert!(pauser.events.written().is_some());
+            assert!(pauser.handles.events.written().is_some());
         }
     };
     let (done, ()) = tokio::join!(pauser.act(&group), told);
@@ -424,7 +410,7 @@ async fn a_deletion_that_the_api_server_refuses_is_not_told() {
     server.merge(POD, &json!({"metadata": {"ownerReferences": null}}));
     server.refuse(Method::DELETE, POD, 403);
     assert!(pauser.act(&due(0)).await.is_err());
-    assert_eq!(pauser.events.work.waiting(), 0);
+    assert_eq!(pauser.handles.events.work.waiting(), 0);
 }
 
 const POD_CHANGED: &str = "put off: the pod has changed since it was judged";
@@ -444,7 +430,7 @@ async fn a_pod_that_has_changed_since_it_was_judged_is_not_acted_on() {
         let pauser = pauser(&server);
         let group =
             json!({"metadata": {"name": "group", "namespace": "ns", "uid": "g"}, "spec": {"queue": "long"}});
-        pauser.cluster.with(|index| {
+        pauser.handles.cluster.with(|index| {
             index.apply_tensorstack("long", &serde_json::from_value(long.clone()).unwrap());
             index.apply_group(PodGroupKind::Tensorstack, &serde_json::from_value(group).unwrap());
         });
@@ -461,13 +447,16 @@ async fn by_a_queue_that_has_changed_since_it_was_judged_nothing_is_paused() {
     let pauser = pauser(&server);
     for changed in [&[("demo", json!({"maxDuration": "1d"}))][..], &[("demo", json!({}))], &[]] {
         server.set_queues(T9K_QUEUES, changed);
-        pauser.queues.forget();
+        pauser.handles.queues.forget();
         assert_eq!(act(&pauser, &server, 0).await, saw(QUEUE_CHANGED, &[]), "{changed:?}");
     }
     let demo = json!({"maxDuration": "2s"});
     server.set_queues(T9K_QUEUES, &[("demo", demo.clone())]);
-    pauser.queues.forget();
-    pauser.cluster.with(|index| index.apply_tensorstack("demo", &serde_json::from_value(demo).unwrap()));
+    pauser.handles.queues.forget();
+    pauser
+        .handles
+        .cluster
+        .with(|index| index.apply_tensorstack("demo", &serde_json::from_value(demo).unwrap()));
     assert_eq!(act(&pauser, &server, 0).await, saw("paused Deployment", &["PATCH deployments/web"]));
 }
 
@@ -480,7 +469,7 @@ async fn a_run_whose_queue_is_lengthened_while_a_dry_run_hangs_goes_on() {
     let lengthened = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
         let longer = serde_json::from_value(json!({"maxDuration": "9000h"})).unwrap();
-        pauser.cluster.with(|index| index.apply_tensorstack("demo", &longer));
+        pauser.handles.cluster.with(|index| index.apply_tensorstack("demo", &longer));
     };
     let (acted, ()) = tokio::join!(act(&pauser, &server, 0), lengthened);
     assert_eq!(acted, saw("put off: what it rests on has just changed", &[]));
@@ -491,11 +480,14 @@ async fn by_a_queue_below_one_that_has_changed_since_it_was_judged_nothing_is_pa
     let leaf = json!({"parentQueue": "root"});
     let (server, pauser, group) = undone(0, LATER, leaf.clone());
     let root = |max: &str| json!({"maxDuration": max});
-    pauser.cluster.with(|index| index.apply_runai("root", &serde_json::from_value(root("1h")).unwrap()));
+    pauser
+        .handles
+        .cluster
+        .with(|index| index.apply_runai("root", &serde_json::from_value(root("1h")).unwrap()));
     server.set_queues(RUNAI_QUEUES, &[("q", leaf.clone()), ("root", root("2h"))]);
     assert_eq!(act_on(&pauser, &server, &group).await, saw(QUEUE_CHANGED, &[]));
     server.set_queues(RUNAI_QUEUES, &[("q", leaf), ("root", root("1h"))]);
-    pauser.queues.forget();
+    pauser.handles.queues.forget();
     let by_pause = saw("paused Deployment", &["PATCH deployments/web"]);
     assert_eq!(act_on(&pauser, &server, &group).await, by_pause);
 }
@@ -503,8 +495,8 @@ async fn by_a_queue_below_one_that_has_changed_since_it_was_judged_nothing_is_pa
 #[tokio::test(start_paused = true)]
 async fn nothing_is_paused_before_its_time_by_the_clock_that_the_last_answer_has_set() {
     let server = Server::new();
-    let clock = ServerClock::starting_at("1969-12-31T00:00:00Z".parse().unwrap());
-    let pauser = Pauser { clock, ..pauser(&server) };
+    let mut pauser = pauser(&server);
+    handles(&mut pauser).clock = ServerClock::starting_at("1969-12-31T00:00:00Z".parse().unwrap());
     for task in [Task::Expire, Task::Evict] {
         let group = DueBatch { task, ..due(TRIES) };
         assert_eq!(act_on(&pauser, &server, &group).await, saw("too early", &[]), "{task:?}");
@@ -515,7 +507,7 @@ async fn nothing_is_paused_before_its_time_by_the_clock_that_the_last_answer_has
 async fn while_a_watch_has_not_answered_nothing_is_paused_or_deleted() {
     let server = Server::new();
     let pauser = pauser(&server);
-    let queues = pauser.gate.freshness.watch("queues", true);
+    let queues = pauser.handles.gate.freshness.watch("queues", true);
     for attempts in [0, TRIES] {
         let expected = saw("put off: not all watches have answered", &[]);
         assert_eq!(act(&pauser, &server, attempts).await, expected, "{attempts}");
@@ -640,7 +632,7 @@ const DELETED_OWNER: &str = "DELETE deployments/web \"Background\"";
 async fn where_its_row_says_so_the_owner_is_deleted_at_its_ceiling_as_it_was_read() {
     let server = Server::new();
     let mut pauser = pauser(&server);
-    pauser.config = Configure::new(deletes(), pauser.cluster.clone()).1;
+    configure(&mut pauser, deletes());
     let events = events(&pauser, &due(0)).await;
     assert_eq!(server.changes(), [DELETED_OWNER]);
     let told = |event: &EventRecord| {
@@ -662,8 +654,9 @@ async fn where_its_row_says_so_the_owner_is_deleted_at_its_ceiling_as_it_was_rea
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_says_that_the_owner_would_be_deleted_and_deletes_nothing() {
     let server = Server::new();
-    let mut pauser = Pauser { dry_run: true, ..pauser(&server) };
-    pauser.config = Configure::new(deletes(), pauser.cluster.clone()).1;
+    let mut pauser = pauser(&server);
+    handles(&mut pauser).dry_run = true;
+    configure(&mut pauser, deletes());
     let done = pauser.act(&due(0)).await.unwrap_or_else(|failure| panic!("{failure}"));
     let notes: Vec<_> = done.events.iter().map(|event| (event.reason, event.note.as_str())).collect();
     let expected = "Dry run, nothing was done: Deleted because its lifetime exceeded maxDuration defined in Queue, and the configuration of Tenure has onExpiry: Delete for Deployment";
@@ -692,7 +685,7 @@ async fn what_kueue_runs_is_deleted_itself_where_its_row_says_so_and_evicted_by_
     });
     let kueue = [("workloads/of-web", workload), ("ns/workloads", list), ("kueue.x-k8s.io/v1beta2", kinds)];
     server.0.lock().objects.extend(kueue);
-    pauser.config = Configure::new(deletes(), pauser.cluster.clone()).1;
+    configure(&mut pauser, deletes());
     assert_eq!(act_on(&pauser, &server, &group).await, saw("deleted Deployment", &[DELETED_OWNER]));
     let group = DueBatch { task: Task::Evict, ..group };
     let evicted = saw("paused Workload", &["PATCH workloads/of-web"]);
@@ -703,7 +696,7 @@ async fn what_kueue_runs_is_deleted_itself_where_its_row_says_so_and_evicted_by_
 async fn an_owner_whose_row_says_delete_is_paused_when_it_is_evicted() {
     let (server, mut pauser, group) =
         undone(0, LATER, json!({"maxDuration": "1h", "waitForPodsReady": {"timeout": "1s"}}));
-    pauser.config = Configure::new(deletes(), pauser.cluster.clone()).1;
+    configure(&mut pauser, deletes());
     let group = DueBatch { task: Task::Evict, ..group };
     assert_eq!(act_on(&pauser, &server, &group).await, saw("paused Deployment", &["PATCH deployments/web"]));
 }
@@ -712,7 +705,7 @@ async fn an_owner_whose_row_says_delete_is_paused_when_it_is_evicted() {
 async fn an_owner_that_is_paused_or_may_not_be_deleted_is_left_until_its_pod_is_deleted_after_all_tries() {
     let server = Server::new();
     let mut pauser = pauser(&server);
-    pauser.config = Configure::new(deletes(), pauser.cluster.clone()).1;
+    configure(&mut pauser, deletes());
     server.refuse(Method::DELETE, DEPLOYMENT, 403);
     let failed = saw("failed: failed to delete Deployment web (apps/v1)", &[]);
     assert_eq!(act(&pauser, &server, 0).await, failed);
@@ -741,7 +734,7 @@ fn undone(full: u32, scheduled: &str, spec: Value) -> (Server, Pauser, DueBatch)
     server.merge(POD, &json!({"metadata": metadata, "status": {"conditions": [condition]}}));
     let pauser = pauser(&server);
     server.set_queues(RUNAI_QUEUES, &[("q", spec.clone())]);
-    pauser.cluster.with(|index| index.apply_runai("q", &serde_json::from_value(spec).unwrap()));
+    pauser.handles.cluster.with(|index| index.apply_runai("q", &serde_json::from_value(spec).unwrap()));
     let mut group = due(0);
     (group.first.family, group.first.queue) = (Family::Runai, "q".into());
     (server, pauser, group)
@@ -795,7 +788,7 @@ async fn what_the_owners_row_says_of_undone_pauses_comes_before_its_queue() {
     {
         let spec = json!({"maxDuration": "1h", "onReversal": of_queue});
         let (server, mut pauser, group) = undone(2, LATER, spec);
-        pauser.config = Configure::new(row(of_row), pauser.cluster.clone()).1;
+        configure(&mut pauser, row(of_row));
         assert_eq!(act_on(&pauser, &server, &group).await, expected, "{of_row} {of_queue}");
     }
 }
@@ -804,7 +797,7 @@ async fn what_the_owners_row_says_of_undone_pauses_comes_before_its_queue() {
 async fn a_dry_run_says_that_the_pod_would_be_deleted_and_nothing_of_its_owner() {
     let spec = json!({"maxDuration": "1h", "onReversal": "DeletePods"});
     let (server, mut pauser, group) = undone(2, LATER, spec);
-    pauser.dry_run = true;
+    handles(&mut pauser).dry_run = true;
     let told = pauser.act(&group).await.unwrap_or_else(|failure| panic!("{failure}")).events;
     let told: Vec<_> = told.iter().map(|event| (event.object.kind.as_deref(), event.reason)).collect();
     assert_eq!(told, [(Some("Pod"), "MaxDurationExceeded")]);
@@ -865,7 +858,7 @@ async fn once_an_owner_was_changed_meanwhile_no_list_comes_between_its_reading_a
         let (server, mut pauser, group) =
             undone(0, LATER, json!({"maxDuration": "1h", "extensions": extensions}));
         if deletes_owner {
-            pauser.config = Configure::new(deletes(), pauser.cluster.clone()).1;
+            configure(&mut pauser, deletes());
             server.refuse(Method::DELETE, DEPLOYMENT, 409);
         }
         server.refuse(Method::PATCH, DEPLOYMENT, 409);
@@ -909,7 +902,7 @@ async fn by_a_ceiling_that_its_owner_has_given_up_no_run_ends_but_its_queues_cei
         for (source, object) in [(1, DEPLOYMENT), (2, SET)] {
             let metadata = server.0.lock().objects[object]["metadata"].clone();
             let metadata = serde_json::from_value(metadata).unwrap();
-            pauser.cluster.with(|index| index.apply_owner(source, &metadata));
+            pauser.handles.cluster.with(|index| index.apply_owner(source, &metadata));
         }
         server.merge(DEPLOYMENT, &own(&annotation));
         assert_eq!(act_on(&pauser, &server, &group).await, expected, "{of_queue} {annotation}");

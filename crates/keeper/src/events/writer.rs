@@ -2,36 +2,45 @@
 
 mod left;
 
+use std::{num::NonZeroU32, sync::Arc};
+
 use tenure_service::{
-    clock::ServerClock,
     leadership::Leadership,
-    limit::WriteLimit,
+    limit::{WriteLimit, write_limit},
     work::{Lease, Run},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{EventQueue, Events, FOR_EVENTS, queue::QueuedEvent};
-use crate::recent::EventOutbox;
+use super::{Events, FOR_EVENTS, queue::QueuedEvent};
+use crate::handles::Handles;
 
-pub use left::LeftEvents;
+use left::LeftEvents;
+
+/// The most events of one pause: the limit of events is so many times that of pauses.
+const EVENTS_PER_WRITE: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
 
 /// Writes the events of all parts of the keeper.
 pub struct EventWriter {
-    pub events: Events,
-    pub queue: EventQueue,
-    pub limit: WriteLimit,
-    pub clock: ServerClock,
-    pub outbox: EventOutbox,
-    pub left: LeftEvents,
+    handles: Arc<Handles>,
+    events: Events,
+    limit: WriteLimit,
+    left: LeftEvents,
 }
 
 impl EventWriter {
+    pub fn new(handles: Arc<Handles>) -> Self {
+        let [rate, burst] =
+            [handles.writes_per_second, handles.burst].map(|of| of.saturating_mul(EVENTS_PER_WRITE));
+        let (events, limit) = (Events::new(handles.client.clone()), write_limit(rate, burst));
+        Self { handles, events, limit, left: LeftEvents::default() }
+    }
+
     /// Works whenever this keeper leads. Once `ended` says that no more events come, writes the rest, for a while.
     pub async fn run(&self, lead: &Leadership, ended: &CancellationToken) {
         let lost = || {
-            self.left.keep(self.queue.clear());
-            self.outbox.interrupted();
+            self.left.keep(self.handles.events.clear());
+            self.handles.cluster.outbox.interrupted();
         };
         lead.work(ended, async || self.work(ended).await, lost).await;
     }
@@ -41,35 +50,35 @@ impl EventWriter {
             ended.cancelled().await;
             tokio::time::sleep(FOR_EVENTS).await;
         };
-        let run = Run { queue: &self.queue.work, gate: None, end: ended, drains: true };
+        let run = Run { queue: &self.handles.events.work, gate: None, end: ended, drains: true };
         let writes = run.work(|| {}, std::future::pending::<()>, async |event| self.write(event).await);
         tokio::select! {
-            () = async { tokio::join!(self.left.look(&self.queue), writes); } => {}
+            () = async { tokio::join!(self.left.look(&self.handles), writes); } => {}
             () = end => warn!("Ended before all events were written"),
         }
     }
 
     async fn write(&self, event: Lease<QueuedEvent>) {
-        self.queue.count();
+        self.handles.events.count();
         self.limit.until_ready().await;
-        let result = event.watch(self.events.write(&event.work.record, self.clock.now())).await;
-        self.queue.tried(event, &result);
+        let result = event.watch(self.events.write(&event.work.record, self.handles.now())).await;
+        self.handles.events.tried(event, &result);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{convert::Infallible, num::NonZeroU32, sync::Arc, time::Duration};
+    use std::{convert::Infallible, time::Duration};
 
     use http::{Request, Response};
     use kube::{Client, client::Body};
     use parking_lot::Mutex;
-    use prometheus_client::registry::Registry;
-    use tenure_service::limit::write_limit;
+    use tenure_policy::config::Config;
+    use tenure_service::clock::ServerClock;
     use tokio::time::Instant;
 
     use super::*;
-    use crate::{api::ObjectClient, events::record::tests::event, metrics::Metrics};
+    use crate::{events::record::tests::event, testing::handles};
 
     /// An API server that refuses the events of namespaces `quota-…`, doesn't answer for `hangs-…`, and notes when it took
     /// the event of another.
@@ -97,22 +106,15 @@ mod tests {
     }
 
     fn writer(taken: &Arc<Mutex<Vec<Instant>>>) -> EventWriter {
-        let many = NonZeroU32::new(10_000).unwrap();
-        EventWriter {
-            events: Events::new(server(Arc::clone(taken))),
-            queue: EventQueue::new(Metrics::register(&mut Registry::default()), EventOutbox::default()),
-            limit: write_limit(many, many),
-            clock: ServerClock::default(),
-            outbox: EventOutbox::default(),
-            left: LeftEvents::new(ObjectClient::new(server(Arc::clone(taken)))),
-        }
+        let handles = handles(server(Arc::clone(taken)), ServerClock::default(), Config::default());
+        EventWriter::new(Arc::new(handles))
     }
 
     #[tokio::test(start_paused = true)]
     async fn namespaces_whose_events_hang_or_are_refused_hold_up_no_other() {
         let (taken, lead, ended) = (Arc::default(), Leadership::always(), CancellationToken::new());
         let writer = writer(&taken);
-        let queue = writer.queue.clone();
+        let queue = writer.handles.events.clone();
         let trouble = ["quota-a", "quota-b", "hangs-a", "hangs-b", "hangs-c"];
         queue.extend(trouble.iter().flat_map(|name| (0..500).map(|number| event(name, &number.to_string()))));
         let told = async {
@@ -137,7 +139,7 @@ mod tests {
     async fn at_the_end_what_can_be_written_is_and_the_rest_is_left() {
         let (taken, ended) = (Arc::default(), CancellationToken::new());
         let writer = writer(&taken);
-        let queue = writer.queue.clone();
+        let queue = writer.handles.events.clone();
         queue.extend((0..100).map(|number| event("fine", &number.to_string())));
         ended.cancel();
         let begun = Instant::now();

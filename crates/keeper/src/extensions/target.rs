@@ -25,7 +25,7 @@ impl ExtensionController {
     pub(super) async fn target(&self, extension: &Extension) -> Result<TargetState, ApiError> {
         let owner = owner(&extension.spec.target);
         let namespace = extension.metadata.namespace.as_deref().unwrap_or_default();
-        let found = match self.objects.get(namespace, &owner).await {
+        let found = match self.handles.objects.get(namespace, &owner).await {
             Err(ApiError::NotFound) => return Ok(TargetState::Missing),
             // a server that has just started forbids everything for a moment
             Err(ApiError::Forbidden(_) | ApiError::Refused(_)) => return Ok(TargetState::Unreadable),
@@ -35,7 +35,7 @@ impl ExtensionController {
             return Ok(TargetState::Missing);
         }
         let is_going = found.metadata.deletion_timestamp.is_some() || has_ended(&found);
-        let table = &self.config.get().table;
+        let table = &self.handles.config.get().table;
         let is_paused = table.rules(&owner).any(|rule| OwnerObject(&found.value).is_paused(rule));
         let is_stopped = is_going || is_paused || OwnerObject(&found.value).is_finished();
         Ok(if is_stopped { TargetState::Stopped } else { TargetState::Live })

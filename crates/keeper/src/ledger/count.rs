@@ -1,44 +1,39 @@
 //! Counts what runs have used while this keeper leads, as long as the configuration says so.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use kube::Client;
 use tenure_index::{SeenRun, Uid, UsageLedger};
 use tenure_policy::usage::{PodRun, UsageResources};
-use tenure_service::{clock::ServerClock, leadership::Leadership, log::with_causes};
+use tenure_service::{leadership::Leadership, log::with_causes};
 use tenure_types::{projection::Pod, room::PodWithRoom};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::{
-    RecordStore, UsageBook,
+    RecordStore,
     record::{RecordError, StoredRecord},
     session::Session,
 };
-use crate::{cluster::ClusterState, config::Current};
+use crate::{config::Current, handles::Handles};
 
 /// The time before another try to read the record.
 const RETRY_RECORD: Duration = Duration::from_secs(5);
 
 /// Counts while this keeper leads.
 pub struct UsageCounter {
-    pub client: Client,
-    pub cluster: ClusterState,
-    pub clock: ServerClock,
-    pub config: Current,
-    pub book: UsageBook,
+    pub handles: Arc<Handles>,
     pub store: RecordStore,
 }
 
 impl UsageCounter {
     /// Works whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        lead.work(shutdown, async || self.work(shutdown).await, || self.book.close()).await;
+        lead.work(shutdown, async || self.work(shutdown).await, || self.handles.usage.close()).await;
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
-        let mut config = self.config.clone();
+        let mut config = self.handles.config.clone();
         while !shutdown.is_cancelled() {
             let resources = config.get().usage.clone();
             let result = if let Some(resources) = &resources {
@@ -47,7 +42,7 @@ impl UsageCounter {
                 self.reconfigured(None, &mut config, shutdown).await;
                 Ok(())
             };
-            self.book.close();
+            self.handles.usage.close();
             if let Err(failure) = result {
                 error!(error = with_causes(&failure), "Doesn't count what runs use: will try again");
                 tokio::select! {
@@ -83,10 +78,10 @@ impl UsageCounter {
         let StoredRecord { record, version } = self.store.read().await?;
         let ledger = match record {
             Some(record) => UsageLedger::restore(record, resources.clone()),
-            None => UsageLedger::new(resources.clone(), self.clock.now()),
+            None => UsageLedger::new(resources.clone(), self.handles.now()),
         };
         let mut session = Session::new(self, version, ledger.changes());
-        self.book.open(ledger);
+        self.handles.usage.open(ledger);
         tokio::select! {
             failure = session.count() => return failure.map(|never| match never {}),
             () = self.reconfigured(Some(resources), config, shutdown) => {}

@@ -16,7 +16,8 @@ use thiserror::Error;
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 use tracing::{info, warn};
 
-use super::{count::UsageCounter, record::RecordError};
+use super::{RecordStore, count::UsageCounter, record::RecordError};
+use crate::handles::Handles;
 
 /// A pod uses nothing before it is bound.
 const BOUND: &str = "spec.nodeName!=";
@@ -80,7 +81,8 @@ struct Saved {
 
 /// A time of counting with one ledger.
 pub struct Session<'c> {
-    counter: &'c UsageCounter,
+    handles: &'c Handles,
+    store: &'c RecordStore,
     pods: Api<PodWithRoom>,
     pages: PageSize,
     /// The version up to which changes are older than this session, and the time that they show.
@@ -94,8 +96,9 @@ impl<'c> Session<'c> {
     /// Begins over a version of the `ConfigMap`, with a ledger that has had so many changes.
     pub fn new(counter: &'c UsageCounter, version: String, changes: u64) -> Self {
         Self {
-            counter,
-            pods: Api::all(counter.client.clone()),
+            handles: &counter.handles,
+            store: &counter.store,
+            pods: Api::all(counter.handles.client.clone()),
             pages: PageSize::default(),
             replay: None,
             saved: Saved { version, changes, at: Instant::now(), bytes: 0 },
@@ -137,7 +140,7 @@ impl<'c> Session<'c> {
 
     /// Lists the pods of the version that is counted; or as they are now, if there is none, or a gap.
     async fn list(&mut self, after_gap: bool) -> Result<(), Failure> {
-        let book = &self.counter.book;
+        let book = &self.handles.usage;
         let counted = book.with(|ledger| ledger.version().map(str::to_owned)).flatten();
         let exact = counted.filter(|_| !after_gap);
         book.with(|ledger| if after_gap { ledger.begin_list_after_gap() } else { ledger.begin_list() });
@@ -168,7 +171,7 @@ impl<'c> Session<'c> {
         };
         let version = version.ok_or(Failure::NoVersion)?;
         self.replay = if exact.is_some() { self.replayed().await? } else { None };
-        let now = self.counter.clock.now();
+        let now = self.handles.clock.now();
         let runs = book.with(|ledger| {
             ledger.end_list(version, now);
             ledger.live()
@@ -182,12 +185,12 @@ impl<'c> Session<'c> {
         let one = ListParams { limit: Some(1), ..ListParams::default() };
         let list = self.pods.list(&one).await.map_err(Failure::List)?;
         let present = list.metadata.resource_version.and_then(|version| version.parse().ok());
-        let since = self.counter.book.with(|ledger| ledger.counted_until()).flatten();
+        let since = self.handles.usage.with(|ledger| ledger.counted_until()).flatten();
         Ok(present.zip(since.map(StreamClock::new)))
     }
 
     fn listed(&self, pod: PodWithRoom) {
-        let UsageCounter { cluster, clock, book, .. } = self.counter;
+        let Handles { cluster, clock, usage: book, .. } = self.handles;
         let Some((pod, seen)) = UsageCounter::seen(pod) else { return };
         let place = || cluster.with(|index| index.run_place(&pod));
         book.with(|ledger| ledger.list(&seen, clock.now(), place));
@@ -195,7 +198,7 @@ impl<'c> Session<'c> {
 
     /// Watches for a while.
     async fn watch(&mut self) -> Result<(), Failure> {
-        let version = self.counter.book.with(|ledger| ledger.version().map(str::to_owned)).flatten();
+        let version = self.handles.usage.with(|ledger| ledger.version().map(str::to_owned)).flatten();
         let version = version.ok_or(Failure::NoVersion)?;
         let params = WatchParams {
             field_selector: Some(BOUND.into()),
@@ -228,8 +231,8 @@ impl<'c> Session<'c> {
             WatchEvent::Bookmark(bookmark) => {
                 let version = bookmark.metadata.resource_version;
                 self.reach(&version);
-                let now = self.counter.clock.now();
-                self.counter.book.with(|ledger| ledger.advance(version, now));
+                let now = self.handles.clock.now();
+                self.handles.usage.with(|ledger| ledger.advance(version, now));
             }
             WatchEvent::Error(status) => return Err(Failure::Ended(status)),
         }
@@ -238,7 +241,7 @@ impl<'c> Session<'c> {
     }
 
     fn change(&mut self, pod: PodWithRoom, gone: bool) {
-        let UsageCounter { cluster, clock, book, .. } = self.counter;
+        let Handles { cluster, clock, usage: book, .. } = self.handles;
         let Some((pod, seen)) = UsageCounter::seen(pod) else { return };
         let now = clock.now();
         let created = pod.metadata.creation_timestamp.as_ref().map(|created| created.0);
@@ -258,8 +261,8 @@ impl<'c> Session<'c> {
     }
 
     async fn save_if_due(&mut self) -> Result<(), RecordError> {
-        self.counter.book.make_room(&self.counter.cluster);
-        let changes = self.counter.book.with(|ledger| ledger.changes());
+        self.handles.usage.make_room(&self.handles.cluster);
+        let changes = self.handles.usage.with(|ledger| ledger.changes());
         let more = Duration::from_secs(u64::try_from(self.saved.bytes / BYTES_A_SECOND).unwrap_or(0));
         let after = if changes == Some(self.saved.changes) { SAVED_ANYWAY_AFTER } else { SAVED_AFTER + more };
         if self.saved.at.elapsed() >= after { self.save().await } else { Ok(()) }
@@ -267,10 +270,10 @@ impl<'c> Session<'c> {
 
     /// Writes the record. A failure that may pass is only logged.
     pub async fn save(&mut self) -> Result<(), RecordError> {
-        let now = self.counter.book.with(|ledger| (ledger.record(), ledger.changes()));
+        let now = self.handles.usage.with(|ledger| (ledger.record(), ledger.changes()));
         let Some((Some(record), changes)) = now else { return Ok(()) };
         self.saved.at = Instant::now();
-        match self.counter.store.write(&record, &self.saved.version).await {
+        match self.store.write(&record, &self.saved.version).await {
             Ok((version, bytes)) => {
                 self.saved = Saved { version, changes, bytes, ..self.saved };
                 Ok(())

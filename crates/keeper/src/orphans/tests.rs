@@ -1,7 +1,7 @@
 use tenure_types::podgroup::PodGroupKind;
 
 use super::*;
-use crate::testing::{Keeper, Server, limit, until};
+use crate::testing::{Keeper, Server, until};
 
 /// Has pods whose group has gone.
 async fn orphans(trouble: &str, count: usize) -> (QueueLabels, Server) {
@@ -13,13 +13,13 @@ async fn orphans(trouble: &str, count: usize) -> (QueueLabels, Server) {
             "metadata": {"name": "gang", "namespace": namespace, "uid": "g", "creationTimestamp": "2025-12-31T22:00:00Z"},
             "spec": {"queue": "short", "minMember": 1},
         });
-        keeper.cluster.with(|index| {
+        keeper.handles.cluster.with(|index| {
             index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
             index.delete_group(PodGroupKind::Runai, &namespace, "gang");
         });
     }
-    let Keeper { gate, cluster, objects, server, .. } = keeper;
-    (QueueLabels { gate, cluster, objects, limit: limit() }, server)
+    let Keeper { handles, server } = keeper;
+    (QueueLabels { limit: handles.limit(), handles }, server)
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,26 +1,21 @@
 use tokio::time::Instant;
 
 use super::*;
-use crate::testing::{Keeper, Server, limit, until};
-
-fn pod_notices(keeper: Keeper) -> PodNotices {
-    let Keeper { gate, cluster, clock, objects, config, .. } = keeper;
-    let (limit, told) = (Arc::new(limit()), ToldWorkloads::default());
-    PodNotices { gate, cluster, clock, objects, limit, config, told }
-}
+use crate::testing::{Keeper, Server, until};
 
 /// Has the pods that were added show an end.
 async fn notices(trouble: &str) -> (PodNotices, Server) {
     let keeper = Keeper::new().await;
     keeper.add_pods(trouble, 40, &json!({}));
-    let (server, notices) = (keeper.server.clone(), pod_notices(keeper));
+    let Keeper { handles, server } = keeper;
+    let notices = PodNotices { handles };
     let namespaces = (0..3).map(|number| format!("{trouble}{number}"));
     for namespace in namespaces.chain((0..10).map(|number| format!("fine-{number}"))) {
         // those in trouble first
         let end =
             if namespace.starts_with("fine-") { "2026-01-02T00:00:00Z" } else { "2026-01-01T12:00:00Z" };
         let owner = (namespace.as_str(), Uid::of(&namespace));
-        notices.told.tell(owner, Some(end.parse().unwrap()), true, std::iter::empty());
+        notices.handles.told.tell(owner, Some(end.parse().unwrap()), true, std::iter::empty());
     }
     (notices, server)
 }
@@ -57,7 +52,7 @@ async fn a_pod_whose_notice_was_refused_is_not_asked_again_before_the_next_notic
         for number in 0..3 {
             let namespace = format!("refuses-{number}");
             let end = Some("2026-01-01T12:00:00Z".parse().unwrap());
-            notices.told.tell((&namespace, Uid::of(&namespace)), end, true, std::iter::empty());
+            notices.handles.told.tell((&namespace, Uid::of(&namespace)), end, true, std::iter::empty());
         }
     }
 }

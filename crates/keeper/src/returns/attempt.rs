@@ -73,7 +73,7 @@ impl Requeuer {
         lease: &Lease<Returning>,
     ) -> Result<Attempt, ApiError> {
         let namespace = paused.namespace.as_str();
-        let found = lease.watch(self.objects.get(namespace, owner)).await?;
+        let found = lease.watch(self.handles.objects.get(namespace, owner)).await?;
         if found.metadata.uid.as_deref() != Some(&owner.uid) || found.metadata.deletion_timestamp.is_some() {
             return Ok(Attempt::NotNow);
         }
@@ -81,13 +81,13 @@ impl Requeuer {
         let back = Return::of(&record, &found.metadata);
         // who has set another time since means that
         let is_same = record.at == paused.at && back == paused.returns;
-        let (now, at) = (self.clock.now(), if is_same { paused.due() } else { back.at() });
+        let (now, at) = (self.handles.now(), if is_same { paused.due() } else { back.at() });
         if at.is_none_or(|at| at > now) {
             return Ok(Attempt::NotNow);
         }
         let is_early = back.at().is_some_and(|at| at > now);
         // else a user who may write annotations could have the keeper set any field
-        let config = self.config.get();
+        let config = self.handles.config.get();
         if !config.table.rules(owner).any(|rule| rule.field == record.field) {
             let (owner, field) = (describe(owner), &record.field);
             warn!(%namespace, owner, field, "Not resumed: its record names a field that isn't paused by");
@@ -98,10 +98,10 @@ impl Requeuer {
         let patch = back.patch(object, &record);
         self.limit.until_ready().await;
         // by the clock that the last answer has set, and by watches that have not failed since
-        if !self.gate.is_open() || at.is_none_or(|at| at > self.clock.now()) {
+        if !self.handles.gate.is_open() || at.is_none_or(|at| at > self.handles.now()) {
             return Ok(Attempt::NotNow);
         }
-        let at = self.clock.now();
+        let at = self.handles.now();
         let returned = ReturnRecord {
             // as it is read back
             at: Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at),
@@ -133,10 +133,11 @@ impl Requeuer {
         back: Return,
         patch: &Value,
     ) -> Result<(), ApiError> {
-        match self.objects.merge(namespace, owner, patch).await {
+        let objects = &self.handles.objects;
+        match objects.merge(namespace, owner, patch).await {
             // it may have been applied all the same
             Err(error) if error.is_open() => {
-                let found: WholeObject = persist(async || self.objects.get(namespace, owner).await).await?;
+                let found: WholeObject = persist(async || objects.get(namespace, owner).await).await?;
                 if found.metadata.uid.as_deref() != Some(&owner.uid) {
                     return Err(ApiError::NotFound);
                 }

@@ -5,23 +5,22 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
-    num::NonZeroU32,
-    sync::Arc,
 };
 
 use http::{Method, Request, Response, header::DATE};
 use kube::{Client, client::Body, core::ApiResource};
 use parking_lot::Mutex;
-use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use tenure_index::Settings;
 use tenure_policy::config::Config;
-use tenure_service::{freshness::Freshness, limit::write_limit, readiness::ProcessReadiness, work::PROMPT};
+use tenure_service::work::PROMPT;
 use tenure_types::tensorstack::v1beta1;
 use tokio::time::Instant;
 
 use super::*;
-use crate::{config::Configure, recent::EventOutbox};
+use crate::{
+    cluster::ClusterState,
+    testing::{clock_of, handles},
+};
 
 /// The watch that shows the Jobs.
 const SOURCE: u16 = 1;
@@ -203,36 +202,16 @@ impl Server {
 }
 
 async fn requeuer(server: &Server) -> Requeuer {
-    let clock = ServerClock::default();
-    let readiness = ProcessReadiness::default();
-    tokio::spawn(clock.clone().measure(server.client(), readiness.awaiting("the time")));
-    readiness.ready().await;
-    let cluster = ClusterState::new(Settings::default());
-    cluster.with(|index| {
+    let clock = clock_of(server.client()).await;
+    let handles = Arc::new(handles(server.client(), clock, Config::default()));
+    handles.cluster.with(|index| {
         let queue = v1beta1::QueueSpec::default();
         for name in ["a", "b", "shared", "queue"] {
             index.apply_tensorstack(name, &queue);
         }
     });
-    cluster.shows(SOURCE, ApiResource::erase::<k8s_openapi::api::batch::v1::Job>(&()));
-    let many = NonZeroU32::new(10_000).unwrap();
-    let metrics = Metrics::register(&mut Registry::default());
-    let (_, config) = Configure::new(Config::default(), cluster.clone());
-    let gate = FreshnessGate {
-        freshness: Freshness::default(),
-        lead: Leadership::always(),
-        max_staleness: Duration::MAX,
-    };
-    Requeuer {
-        gate,
-        cluster,
-        clock,
-        objects: ObjectClient::new(server.client()),
-        limit: write_limit(many, many),
-        config,
-        events: EventQueue::new(metrics.clone(), EventOutbox::default()),
-        metrics,
-    }
+    handles.cluster.shows(SOURCE, ApiResource::erase::<k8s_openapi::api::batch::v1::Job>(&()));
+    Requeuer { limit: handles.limit(), handles }
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,9 +222,9 @@ async fn owners_whose_return_hangs_hold_up_no_other_namespace() {
         let namespace = ["hangs-a", "hangs-b", "hangs-c"][number % 3];
         // in the queue of the healthy one, and before it
         let job = Waiting { fate: Fate::Hangs, ..waiting(namespace, format!("job-{number}"), "shared", 1) };
-        server.add(&requeuer.cluster, &job);
+        server.add(&requeuer.handles.cluster, &job);
     }
-    server.add(&requeuer.cluster, &waiting("fine", "job".into(), "shared", 2));
+    server.add(&requeuer.handles.cluster, &waiting("fine", "job".into(), "shared", 2));
     let (begun, shutdown) = (Instant::now(), CancellationToken::new());
     let (fine, all) = tokio::select! {
         () = requeuer.work(&shutdown) => unreachable!(),
@@ -265,7 +244,10 @@ async fn owners_of_a_queue_come_back_in_their_order_and_queues_side_by_side() {
     for number in 0..20 {
         for queue in ["a", "b"] {
             let namespace = ["fine-x", "fine-y"][number as usize % 2];
-            server.add(&requeuer.cluster, &waiting(namespace, format!("{queue}-{number:02}"), queue, number));
+            server.add(
+                &requeuer.handles.cluster,
+                &waiting(namespace, format!("{queue}-{number:02}"), queue, number),
+            );
         }
     }
     let shutdown = CancellationToken::new();
@@ -293,12 +275,12 @@ async fn records_that_a_tenant_forges_in_a_neighbours_queue_delay_its_returns_by
     for number in 0..forged {
         let fate = [Fate::Foreign, Fate::Refused, Fate::Resumed][number % 3];
         let job = waiting("forger", format!("job-{number}"), "shared", 0);
-        server.add(&requeuer.cluster, &Waiting { priority: Reverse(i32::MAX), fate, ..job });
+        server.add(&requeuer.handles.cluster, &Waiting { priority: Reverse(i32::MAX), fate, ..job });
     }
     for number in 0..own {
-        server.add(&requeuer.cluster, &waiting("neighbour", format!("job-{number}"), "shared", 0));
+        server.add(&requeuer.handles.cluster, &waiting("neighbour", format!("job-{number}"), "shared", 0));
     }
-    server.add(&requeuer.cluster, &waiting("neighbour", "elsewhere".into(), "a", 0));
+    server.add(&requeuer.handles.cluster, &waiting("neighbour", "elsewhere".into(), "a", 0));
     let (start, shutdown) = (Instant::now(), CancellationToken::new());
     let tried = |job: &str| server.0.lock().read.iter().filter(|(read, _)| read == job).count();
     let begun = tokio::select! {
@@ -340,7 +322,7 @@ async fn first_tries_of_a_queue_are_in_order_over_all_namespaces_and_each_begins
         };
         let jobs: Vec<Waiting> = (0..80).map(&mut job).collect();
         for job in &jobs {
-            server.add(&requeuer.cluster, job);
+            server.add(&requeuer.handles.cluster, job);
         }
         let (start, shutdown) = (Instant::now(), CancellationToken::new());
         let begun = tokio::select! {
@@ -376,7 +358,7 @@ async fn a_second_refusal_in_a_row_draws_an_event_and_waits_grow() {
     let server = Server::default();
     let requeuer = requeuer(&server).await;
     let job = Waiting { fate: Fate::Refused, ..waiting("fine", "job".into(), "a", 0) };
-    server.add(&requeuer.cluster, &job);
+    server.add(&requeuer.handles.cluster, &job);
     let shutdown = CancellationToken::new();
     let mut told = Vec::new();
     let patched = tokio::select! {
@@ -385,7 +367,7 @@ async fn a_second_refusal_in_a_row_draws_an_event_and_waits_grow() {
             for count in 1..=7 {
                 server.patched("fine", count).await;
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                told.push(requeuer.events.clear().len());
+                told.push(requeuer.handles.events.clear().len());
             }
             server.patched("fine", 7).await
         } => patched,
@@ -402,7 +384,7 @@ async fn at_the_end_returns_that_are_under_way_are_finished_and_no_other_begins(
     let server = Server::default();
     let requeuer = requeuer(&server).await;
     for number in 0..20 {
-        server.add(&requeuer.cluster, &waiting("fine", format!("job-{number:02}"), "queue", number));
+        server.add(&requeuer.handles.cluster, &waiting("fine", format!("job-{number:02}"), "queue", number));
     }
     let shutdown = CancellationToken::new();
     let end = async {

@@ -1,8 +1,7 @@
-use prometheus_client::registry::Registry;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::testing::{Keeper, limit, until};
+use crate::testing::{Keeper, until};
 
 /// A keeper with a pod of a group in a namespace.
 async fn with_group(namespace: &str) -> Keeper {
@@ -23,13 +22,11 @@ fn show(keeper: &Keeper, namespace: &str, version: u32) {
         "spec": {"minMember": 1},
     });
     let group = serde_json::from_value(group).unwrap();
-    keeper.cluster.change(|index| index.apply_group(PodGroupKind::Runai, &group));
+    keeper.handles.cluster.change(|index| index.apply_group(PodGroupKind::Runai, &group));
 }
 
-fn stamps(keeper: &Keeper, dry_run: bool) -> Stamps {
-    let objects = ObjectClient::new(keeper.server.client());
-    let metrics = Metrics::register(&mut Registry::default());
-    Stamps::new(keeper.cluster.clone(), keeper.clock.clone(), objects, limit(), metrics, dry_run)
+fn stamps(keeper: &Keeper) -> Stamps {
+    Stamps::new(Arc::clone(&keeper.handles))
 }
 
 /// Stamps for a time, while each `every` shows another version of the group; returns the number of writes.
@@ -53,7 +50,7 @@ async fn stamp(keeper: &Keeper, stamps: &Stamps, namespace: &str, every: Duratio
 async fn a_stamp_that_can_not_be_written_is_tried_ever_later_whatever_else_changes() {
     for namespace in ["fails-0", "drops-0"] {
         let keeper = with_group(namespace).await;
-        let stamps = stamps(&keeper, false);
+        let stamps = stamps(&keeper);
         let writes =
             stamp(&keeper, &stamps, namespace, Duration::from_secs(1), Duration::from_mins(30)).await;
         assert!((11..=19).contains(&writes), "{namespace}: {writes}");
@@ -63,7 +60,7 @@ async fn a_stamp_that_can_not_be_written_is_tried_ever_later_whatever_else_chang
 #[tokio::test(start_paused = true)]
 async fn a_stale_stamp_waits_for_the_next_version_at_most_for_a_while() {
     let keeper = with_group("stale-0").await;
-    let stamps = stamps(&keeper, false);
+    let stamps = stamps(&keeper);
     let minute = Duration::from_mins(1);
     let writes = stamp(&keeper, &stamps, "stale-0", minute, minute).await;
     assert!((11..=13).contains(&writes), "{writes}");
@@ -74,13 +71,13 @@ async fn a_stale_stamp_waits_for_the_next_version_at_most_for_a_while() {
 #[tokio::test(start_paused = true)]
 async fn a_stamp_that_a_user_removes_again_and_again_comes_back_ever_later_until_another_run() {
     let keeper = with_group("fine-0").await;
-    let stamps = stamps(&keeper, false);
+    let stamps = stamps(&keeper);
     let every = Duration::from_millis(200);
     let writes = stamp(&keeper, &stamps, "fine-0", every, Duration::from_secs(4)).await;
     assert_eq!(writes, 3, "at once");
     let writes = stamp(&keeper, &stamps, "fine-0", every, Duration::from_secs(196)).await;
     assert_eq!(writes, 5, "after 5, 10, 20, 40 and 80 s");
-    keeper.cluster.change(|index| index.delete_pod(tenure_index::Uid::of("first")));
+    keeper.handles.cluster.change(|index| index.delete_pod(tenure_index::Uid::of("first")));
     keeper.add_pod("fine-0", "second", &in_group());
     let writes = stamp(&keeper, &stamps, "fine-0", every, Duration::from_secs(4)).await;
     assert_eq!(writes, 3, "of another run at once");
@@ -88,8 +85,9 @@ async fn a_stamp_that_a_user_removes_again_and_again_comes_back_ever_later_until
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_writes_nothing() {
-    let keeper = with_group("fine-0").await;
-    let stamps = stamps(&keeper, true);
+    let mut keeper = with_group("fine-0").await;
+    Arc::get_mut(&mut keeper.handles).unwrap().dry_run = true;
+    let stamps = stamps(&keeper);
     let writes = stamp(&keeper, &stamps, "fine-0", Duration::from_secs(1), Duration::from_mins(1)).await;
     assert_eq!((writes, stamps.queue.waiting()), (0, 0));
 }

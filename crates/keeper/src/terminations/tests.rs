@@ -1,18 +1,9 @@
-use prometheus_client::registry::Registry;
-
 use super::*;
-use crate::testing::{Keeper, limit, terminating, until};
+use crate::testing::{Keeper, terminating, until};
 
 fn terminations(keeper: &Keeper) -> Terminations {
-    Terminations {
-        gate: keeper.gate.clone(),
-        cluster: keeper.cluster.clone(),
-        clock: keeper.clock.clone(),
-        objects: ObjectClient::new(keeper.server.client()),
-        limit: limit(),
-        metrics: Metrics::register(&mut Registry::default()),
-        longest: SignedDuration::from_hours(1),
-    }
+    let handles = Arc::clone(&keeper.handles);
+    Terminations { limit: handles.limit(), handles, longest: SignedDuration::from_hours(1) }
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,8 +11,8 @@ use tenure_policy::pause::PAUSE_REVERSED;
 use tenure_service::call::ApiError;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::{DELETING, EventQueue, EventRecord};
-use crate::api::ObjectClient;
+use super::super::{DELETING, EventRecord};
+use crate::{api::ObjectClient, handles::Handles};
 
 /// The time for which these events are written after the lead was lost.
 const LONGEST: Duration = Duration::from_mins(5);
@@ -21,10 +21,8 @@ const LONGEST: Duration = Duration::from_mins(5);
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The events of deletions that were not written.
-pub struct LeftEvents {
-    objects: ObjectClient,
-    left: Mutex<VecDeque<LeftEvent>>,
-}
+#[derive(Default)]
+pub struct LeftEvents(Mutex<VecDeque<LeftEvent>>);
 
 /// An event that was left.
 #[derive(Clone)]
@@ -37,32 +35,28 @@ struct LeftEvent {
 }
 
 impl LeftEvents {
-    pub fn new(objects: ObjectClient) -> Self {
-        Self { objects, left: Mutex::default() }
-    }
-
     /// Keeps the events of deletions.
     pub fn keep(&self, events: impl IntoIterator<Item = EventRecord>) {
         let deletions = events.into_iter().filter(|event| event.action == DELETING);
         let now = Instant::now();
-        self.left.lock().extend(deletions.map(|event| LeftEvent { event, since: now, not_before: now }));
+        self.0.lock().extend(deletions.map(|event| LeftEvent { event, since: now, not_before: now }));
     }
 
     /// Adds the events of what has been deleted to the queue again, and drops the others. An object that can't be read holds up
     /// no other: it is looked at again after them.
-    pub async fn look(&self, queue: &EventQueue) {
+    pub async fn look(&self, Handles { objects, events, .. }: &Handles) {
         loop {
             // it stays in its place meanwhile, in case that this keeper loses the lead again
-            let Some(LeftEvent { event, since, not_before }) = self.left.lock().front().cloned() else {
+            let Some(LeftEvent { event, since, not_before }) = self.0.lock().front().cloned() else {
                 return;
             };
             sleep_until(not_before).await;
-            let is_deleted = self.is_deleted(&event).await;
-            let mut left = self.left.lock();
+            let is_deleted = is_deleted(objects, &event).await;
+            let mut left = self.0.lock();
             left.pop_front();
             match is_deleted {
                 _ if since.elapsed() > LONGEST => event.complain("the lead was lost before it was written"),
-                Ok(true) => queue.extend([event]),
+                Ok(true) => events.extend([event]),
                 // it is told again with the deletion
                 Ok(false) => {}
                 Err(_) => {
@@ -72,22 +66,23 @@ impl LeftEvents {
             }
         }
     }
+}
 
-    async fn is_deleted(&self, event: &EventRecord) -> Result<bool, ApiError> {
-        let object = deleted_by(event).clone();
-        let owner = OwnerReference {
-            api_version: object.api_version.unwrap_or_default(),
-            kind: object.kind.unwrap_or_default(),
-            name: object.name.unwrap_or_default(),
-            uid: object.uid.unwrap_or_default(),
-            ..OwnerReference::default()
-        };
-        match self.objects.get(event.namespace(), &owner).await {
-            Err(ApiError::NotFound) => Ok(true),
-            found => {
-                let metadata = found?.metadata;
-                Ok(metadata.uid.as_deref() != Some(&owner.uid) || metadata.deletion_timestamp.is_some())
-            }
+/// True if the object that an event is about is gone, or is being deleted.
+async fn is_deleted(objects: &ObjectClient, event: &EventRecord) -> Result<bool, ApiError> {
+    let object = deleted_by(event).clone();
+    let owner = OwnerReference {
+        api_version: object.api_version.unwrap_or_default(),
+        kind: object.kind.unwrap_or_default(),
+        name: object.name.unwrap_or_default(),
+        uid: object.uid.unwrap_or_default(),
+        ..OwnerReference::default()
+    };
+    match objects.get(event.namespace(), &owner).await {
+        Err(ApiError::NotFound) => Ok(true),
+        found => {
+            let metadata = found?.metadata;
+            Ok(metadata.uid.as_deref() != Some(&owner.uid) || metadata.deletion_timestamp.is_some())
         }
     }
 }
@@ -105,11 +100,12 @@ mod tests {
     use http::{Request, Response};
     use jiff::Timestamp;
     use kube::{Client, client::Body};
-    use prometheus_client::registry::Registry;
     use serde_json::json;
+    use tenure_policy::config::Config;
+    use tenure_service::clock::ServerClock;
 
     use super::*;
-    use crate::{events::EventCause, metrics::Metrics, recent::EventOutbox};
+    use crate::{events::EventCause, testing};
 
     /// An API server that has the pods `there`, `going` and `other`, of which the last was created again. It fails to read
     /// `broken`.
@@ -150,48 +146,52 @@ mod tests {
         EventRecord { object, reason: "", action, note, at, cause: None, request: None, end: None }
     }
 
-    fn queue() -> EventQueue {
-        EventQueue::new(Metrics::register(&mut Registry::default()), EventOutbox::default())
+    fn handles() -> Handles {
+        testing::handles(server(), ServerClock::default(), Config::default())
+    }
+
+    fn names(events: Vec<EventRecord>) -> Vec<String> {
+        let mut names: Vec<_> = events.into_iter().filter_map(|event| event.object.name).collect();
+        names.sort();
+        names
     }
 
     /// Looks for so long; returns the names in the events that are told.
-    async fn look(left: &LeftEvents, queue: &EventQueue, time: Duration) -> Vec<String> {
-        let _ = tokio::time::timeout(time, left.look(queue)).await;
-        let mut told: Vec<String> = queue.clear().into_iter().filter_map(|event| event.object.name).collect();
-        told.sort();
-        told
+    async fn look(left: &LeftEvents, handles: &Handles, time: Duration) -> Vec<String> {
+        let _ = tokio::time::timeout(time, left.look(handles)).await;
+        names(handles.events.clear())
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_object_that_cannot_be_read_holds_up_the_event_of_no_other() {
-        let (queue, left) = (queue(), LeftEvents::new(ObjectClient::new(server())));
+        let (handles, left) = (handles(), LeftEvents::default());
         left.keep(["broken", "gone", "broken", "going"].map(|name| event(name, DELETING)));
-        assert_eq!(look(&left, &queue, Duration::from_secs(5)).await, ["going", "gone"]);
-        assert_eq!(left.left.lock().len(), 2, "they are looked at again");
-        assert_eq!(look(&left, &queue, LONGEST * 2).await, [""; 0]);
-        assert!(left.left.lock().is_empty(), "too long ago");
+        assert_eq!(look(&left, &handles, Duration::from_secs(5)).await, ["going", "gone"]);
+        assert_eq!(left.0.lock().len(), 2, "they are looked at again");
+        assert_eq!(look(&left, &handles, LONGEST * 2).await, [""; 0]);
+        assert!(left.0.lock().is_empty(), "too long ago");
     }
 
     #[tokio::test(start_paused = true)]
     async fn that_an_owner_is_not_paused_another_time_is_told_if_its_pod_was_deleted() {
-        let (queue, left) = (queue(), LeftEvents::new(ObjectClient::new(server())));
+        let (handles, left) = (handles(), LeftEvents::default());
         let undone = |pod: &str| {
             let cause = EventCause { pod: Some(event(pod, DELETING).object), queue: "q".into() };
             let at = Timestamp::from_second(pod.len().try_into().unwrap()).unwrap();
             EventRecord { reason: PAUSE_REVERSED, at, cause: Some(cause), ..event("there", DELETING) }
         };
         left.keep([undone("going"), undone("gone"), undone("there")]);
-        assert_eq!(look(&left, &queue, LONGEST).await, ["there"; 2]);
+        assert_eq!(look(&left, &handles, LONGEST).await, ["there"; 2]);
         // an owner that is deleted itself is told by its own end
         let cause = EventCause { pod: Some(event("there", DELETING).object), queue: "q".into() };
         left.keep([EventRecord { cause: Some(cause), ..event("gone", DELETING) }]);
-        assert_eq!(look(&left, &queue, LONGEST).await, ["gone"]);
+        assert_eq!(look(&left, &handles, LONGEST).await, ["gone"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_deleted_is_told_when_the_lead_comes_back_and_what_was_not_is_not() {
-        let queue = queue();
-        let left = LeftEvents::new(ObjectClient::new(server()));
+        let (handles, left) = (handles(), LeftEvents::default());
+        let queue = &handles.events;
         queue.extend(["written", "gone", "gone-too"].map(|name| event(name, DELETING)));
         assert!(queue.written().is_some());
         let [stopped, refused] = [queue.work.take().unwrap(), queue.work.take().unwrap()];
@@ -201,13 +201,11 @@ mod tests {
         queue.tried(refused, &Err(ApiError::NotLeading));
         left.keep(queue.clear());
         assert_eq!(queue.work.waiting(), 0);
-        left.look(&queue).await;
-        let mut told: Vec<String> = queue.clear().into_iter().filter_map(|event| event.object.name).collect();
-        told.sort();
-        assert_eq!(told, ["going", "gone", "gone-too", "other"]);
+        left.look(&handles).await;
+        assert_eq!(names(queue.clear()), ["going", "gone", "gone-too", "other"]);
         left.keep([event("gone", DELETING)]);
         tokio::time::advance(LONGEST * 2).await;
-        left.look(&queue).await;
+        left.look(&handles).await;
         assert_eq!(queue.work.waiting(), 0, "too long ago");
     }
 }
