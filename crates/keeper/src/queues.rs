@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     fmt::Debug,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -29,15 +28,14 @@ const READINGS: usize = 1_000;
 /// When each queue was read, and whether it was as it is known.
 type Readings = BTreeMap<(Family, String), (Instant, bool)>;
 
-/// Compares queues with what their watches have shown. Clones share the readings.
-#[derive(Clone)]
+/// Compares queues with what their watches have shown.
 pub struct QueueReader {
     client: Client,
     cluster: ClusterState,
     version: QueueVersion,
     t9k_system_namespace: String,
     /// The queues that were read a moment ago, and whether they were as they are known.
-    readings: Arc<Mutex<Readings>>,
+    readings: Mutex<Readings>,
 }
 
 impl QueueReader {
@@ -47,7 +45,7 @@ impl QueueReader {
         version: QueueVersion,
         t9k_system_namespace: String,
     ) -> Self {
-        let (cluster, readings) = (cluster.clone(), Arc::default());
+        let (cluster, readings) = (cluster.clone(), Mutex::default());
         Self { client, cluster, version, t9k_system_namespace, readings }
     }
 

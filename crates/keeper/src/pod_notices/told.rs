@@ -1,21 +1,15 @@
 //! The workloads whose pods are to show the end of their run.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tenure_index::{CeilingIndex, DuePod, Uid};
 use tokio::sync::Notify;
 
-/// The workloads that were told when their run ends. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct ToldWorkloads(Arc<Shared>);
-
+/// The workloads that were told when their run ends.
 #[derive(Debug, Default)]
-struct Shared {
+pub struct ToldWorkloads {
     by_owner: Mutex<HashMap<Uid, ToldWorkload>>,
     changed: Notify,
 }
@@ -51,7 +45,7 @@ impl ToldWorkloads {
         is_news: bool,
         pods: impl Iterator<Item = &'p DuePod>,
     ) {
-        let mut by_owner = self.0.by_owner.lock();
+        let mut by_owner = self.by_owner.lock();
         let told = by_owner.entry(owner).or_default();
         if is_news || told.end != end {
             told.shown.clear();
@@ -59,19 +53,19 @@ impl ToldWorkloads {
         told.end = end;
         namespace.clone_into(&mut told.namespace);
         told.others.extend(pods.map(|pod| (pod.uid, pod.name.clone())));
-        self.0.changed.notify_one();
+        self.changed.notify_one();
     }
 
     /// Waits until an owner was told since the last call.
     pub async fn changed(&self) {
-        self.0.changed.notified().await;
+        self.changed.notified().await;
     }
 
     /// Returns the pods that may not show the end of their run. Forgets workloads whose run has ended, or that have no more
     /// pods.
     pub fn missing(&self, index: &CeilingIndex, now: Timestamp) -> Vec<PodToShow> {
         let mut all = Vec::new();
-        self.0.by_owner.lock().retain(|owner, told| {
+        self.by_owner.lock().retain(|owner, told| {
             let missing = told.look(*owner, index);
             let is_left = told.end.map_or(!missing.is_empty(), |end| end > now && told.has_pods(&missing));
             if is_left {
@@ -102,14 +96,14 @@ impl ToldWorkloads {
     }
 
     fn with<T>(&self, pod: &PodToShow, look: impl FnOnce(&mut ToldWorkload) -> T) -> Option<T> {
-        let mut by_owner = self.0.by_owner.lock();
+        let mut by_owner = self.by_owner.lock();
         // another end may have been told since
         by_owner.get_mut(&pod.owner).filter(|told| told.end == pod.end).map(look)
     }
 
     /// Forgets all.
     pub fn clear(&self) {
-        self.0.by_owner.lock().clear();
+        self.by_owner.lock().clear();
     }
 }
 
@@ -214,7 +208,7 @@ mod tests {
         let after = index(&[("a", "a2")]);
         assert_eq!(names(&missing(&told, &after)), ["a2"]);
         told.missing(&index(&[]), at(50));
-        assert!(told.0.by_owner.lock().is_empty(), "no pods are left");
+        assert!(told.by_owner.lock().is_empty(), "no pods are left");
     }
 
     #[test]
@@ -227,6 +221,6 @@ mod tests {
         assert_eq!((names(&pods), pods[0].end), (vec!["a1"], None));
         told.shown(&pods[0]);
         assert_eq!(missing(&told, &index), []);
-        assert!(told.0.by_owner.lock().is_empty());
+        assert!(told.by_owner.lock().is_empty());
     }
 }
