@@ -44,7 +44,6 @@ use crate::{
     status::Statuses,
     stores::{GroupStore, watches},
 };
-use lead::Work;
 
 /// The time for pauses in flight after a signal to end.
 const GRACE: Duration = Duration::from_secs(20);
@@ -76,7 +75,6 @@ impl Args {
         State::register(registry, cluster.clone(), handles.clock.clone(), lead.clone(), &handles.metrics);
         let admin = self.admin.clone().serve(readiness.clone(), metrics_page).await?;
         let followed = self.follow(&handles, &lead, &readiness);
-        let work = Work::new(&self, scope, &handles);
         let everything = async |shutdown: CancellationToken| {
             let known = async {
                 readiness.ready().await;
@@ -85,7 +83,7 @@ impl Args {
             };
             let work = async {
                 if shutdown.run_until_cancelled(known).await.is_some() {
-                    Box::pin(work.lead(&lead, election, &shutdown)).await;
+                    Box::pin(self.lead(scope, &handles, election, &shutdown)).await;
                 }
             };
             tokio::select! {

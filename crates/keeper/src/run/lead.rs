@@ -1,11 +1,10 @@
-//! The controllers that run while this keeper leads.
+//! Builds the controllers, and runs them while this keeper leads.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use futures::future::OptionFuture;
 use parking_lot::Mutex;
 use tenure_policy::expiry::Scope;
-use tenure_service::leadership::{Election, Leadership};
+use tenure_service::leadership::Election;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -27,110 +26,70 @@ use crate::{
     terminations::Terminations,
 };
 
-/// The controllers that run while this keeper leads.
-pub struct Work {
-    pub expiry: ExpiryController,
-    pub events: EventWriter,
-    pub messages: MessageSender,
-    pub stamps: Stamps,
-    /// None in a dry run.
-    pub labels: Option<QueueLabels>,
-    /// None in a dry run.
-    pub extensions: Option<ExtensionController>,
-    /// None in a dry run.
-    pub terminations: Option<Terminations>,
-    /// None in a dry run.
-    pub returns: Option<Requeuer>,
-    /// None in a dry run.
-    pub pod_notices: Option<PodNotices>,
-    /// None in a dry run.
-    pub reporter: Option<Reporter>,
-    /// None in a dry run.
-    pub usage: Option<UsageCounter>,
-}
-
-impl Work {
-    /// Builds the controllers, each with limits of its own, so that none holds up another.
-    pub fn new(args: &Args, scope: Scope, shared: &Arc<Handles>) -> Self {
-        let (acts, version) = (!shared.dry_run, args.runai_queue_version);
-        let (handles, limit) = (|| Arc::clone(shared), || shared.limit());
-        let (exempt_owners, extensions) = Default::default();
-        let client = || shared.client.clone();
-        let namespace =
-            || args.leader.namespace().unwrap_or_else(|| shared.client.default_namespace().into());
-        let store = || RecordStore::new(client(), namespace(), args.usage_config_map.clone());
-        let writer = || Writer { client: client(), version, limit: write_limit(WRITES_PER_SECOND, BURST) };
-        Self {
-            expiry: ExpiryController {
-                handles: handles(),
-                pauser: Pauser { handles: handles(), limit: limit(), scope, exempt_owners, extensions },
-                slots: slots(args.threadiness, shared.writes_per_second),
-            },
-            events: EventWriter::new(handles()),
-            messages: MessageSender(shared.messages.clone()),
-            stamps: Stamps::new(handles()),
-            labels: acts.then(|| QueueLabels { handles: handles(), limit: limit() }),
-            extensions: acts.then(|| ExtensionController {
-                handles: handles(),
-                open: shared.extensions.clone(),
-                limit: limit(),
-            }),
-            terminations: acts.then(|| Terminations {
-                handles: handles(),
-                limit: limit(),
-                longest: args.max_termination_grace,
-            }),
-            returns: acts.then(|| Requeuer { handles: handles(), limit: limit() }),
-            pod_notices: acts.then(|| PodNotices { handles: handles() }),
-            reporter: acts.then(|| Reporter {
-                handles: handles(),
-                statuses: shared.statuses.clone(),
-                writer: writer(),
-                complaints: Mutex::default(),
-            }),
-            usage: acts.then(|| UsageCounter { handles: handles(), store: store() }),
-        }
-    }
-
-    /// Keeps the lease until all work that was begun is done, but for messages.
-    pub async fn lead(&self, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
+impl Args {
+    /// Works whenever this keeper leads. Keeps the Lease until all work that was begun is done, but for messages.
+    pub(super) async fn lead(
+        &self,
+        scope: Scope,
+        handles: &Arc<Handles>,
+        election: Election,
+        shutdown: &CancellationToken,
+    ) {
+        let lead = &handles.gate.lead;
         let (acted, done) = (CancellationToken::new(), CancellationToken::new());
+        let (events, messages) =
+            (EventWriter::new(Arc::clone(handles)), MessageSender(handles.messages.clone()));
         let work = async {
-            Box::pin(self.act(lead, shutdown)).await;
+            let (act, write) = (self.act(scope, handles, shutdown), self.write(handles, shutdown));
+            tokio::join!(Box::pin(act), Box::pin(write));
             acted.cancel();
         };
         let work = async {
-            tokio::join!(work, self.events.run(lead, &acted));
+            tokio::join!(work, events.run(lead, &acted));
             done.cancel();
         };
-        tokio::join!(work, self.messages.run(lead, &acted), election.run(done.clone()));
+        tokio::join!(work, messages.run(lead, &acted), election.run(done.clone()));
     }
 
-    /// Does all but events and messages, until `shutdown`.
-    async fn act(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        let Self {
-            expiry,
-            events: _,
-            messages: _,
-            stamps,
-            labels,
-            extensions,
-            terminations,
-            returns,
-            pod_notices,
-            reporter,
-            usage,
-        } = self;
+    /// Runs the controllers that a dry run has, too, until `shutdown`.
+    async fn act(&self, scope: Scope, shared: &Arc<Handles>, shutdown: &CancellationToken) {
+        let (lead, handles) = (&shared.gate.lead, || Arc::clone(shared));
+        let (limit, (exempt_owners, extensions)) = (shared.limit(), Default::default());
+        let pauser = Pauser { handles: handles(), limit, scope, exempt_owners, extensions };
+        let slots = slots(self.threadiness, shared.writes_per_second);
+        let expiry = ExpiryController { handles: handles(), pauser, slots };
+        let stamps = Stamps::new(handles());
+        tokio::join!(expiry.run(lead, shutdown), stamps.run(lead, shutdown));
+    }
+
+    /// Runs the controllers that only write, until `shutdown`. A dry run has none of them.
+    async fn write(&self, shared: &Arc<Handles>, shutdown: &CancellationToken) {
+        if shared.dry_run {
+            return;
+        }
+        let (lead, handles, client) = (&shared.gate.lead, || Arc::clone(shared), shared.client.clone());
+        let namespace = self.leader.namespace().unwrap_or_else(|| client.default_namespace().into());
+        let store = RecordStore::new(client.clone(), namespace, self.usage_config_map.clone());
+        let limit = write_limit(WRITES_PER_SECOND, BURST);
+        let writer = Writer { client, version: self.runai_queue_version, limit };
+        let (statuses, complaints) = (shared.statuses.clone(), Mutex::default());
+        let labels = QueueLabels { handles: handles(), limit: shared.limit() };
+        let open = shared.extensions.clone();
+        let extensions = ExtensionController { handles: handles(), open, limit: shared.limit() };
+        let longest = self.max_termination_grace;
+        let terminations = Terminations { handles: handles(), limit: shared.limit(), longest };
+        let returns = Requeuer { handles: handles(), limit: shared.limit() };
+        let pod_notices = PodNotices { handles: handles() };
+        let reporter = Reporter { handles: handles(), statuses, writer, complaints };
+        let usage = UsageCounter { handles: handles(), store };
         tokio::join!(
-            expiry.run(lead, shutdown),
-            stamps.run(lead, shutdown),
-            OptionFuture::from(labels.as_ref().map(|part| part.run(lead, shutdown))),
-            OptionFuture::from(extensions.as_ref().map(|part| part.run(lead, shutdown))),
-            OptionFuture::from(terminations.as_ref().map(|part| part.run(lead, shutdown))),
-            OptionFuture::from(returns.as_ref().map(|part| part.run(lead, shutdown))),
-            OptionFuture::from(pod_notices.as_ref().map(|part| part.run(lead, shutdown))),
-            OptionFuture::from(reporter.as_ref().map(|part| part.run(lead, shutdown))),
-            OptionFuture::from(usage.as_ref().map(|part| part.run(lead, shutdown))),
+            labels.run(lead, shutdown),
+            extensions.run(lead, shutdown),
+            terminations.run(lead, shutdown),
+            returns.run(lead, shutdown),
+            pod_notices.run(lead, shutdown),
+            reporter.run(lead, shutdown),
+            usage.run(lead, shutdown),
         );
     }
 }
