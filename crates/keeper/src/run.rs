@@ -74,7 +74,7 @@ impl Args {
         UsageMetrics::register(registry, handles.usage.clone(), cluster.clone());
         State::register(registry, cluster.clone(), handles.clock.clone(), lead.clone(), &handles.metrics);
         let admin = self.admin.clone().serve(readiness.clone(), metrics_page).await?;
-        let followed = self.follow(&handles, &lead, &readiness);
+        let followed = self.follow(&handles, &readiness);
         let everything = async |shutdown: CancellationToken| {
             let known = async {
                 readiness.ready().await;
@@ -146,23 +146,11 @@ impl Args {
     }
 
     /// Follows all objects and the kinds of owners, and measures the API server's clock. Never ends.
-    fn follow(
-        &self,
-        handles: &Handles,
-        lead: &Leadership,
-        readiness: &ProcessReadiness,
-    ) -> impl Future<Output = ()> + use<> {
-        let Handles { client, cluster, clock, config, metrics, statuses, extensions, .. } = handles;
+    fn follow(&self, handles: &Handles, readiness: &ProcessReadiness) -> impl Future<Output = ()> + use<> {
+        let Handles { client, cluster, clock, config, .. } = handles;
         let synced = readiness.awaiting("the API server's clock");
         let measured = clock.clone().measure(client.clone(), synced);
-        let watches = watches(
-            client,
-            (cluster, clock, lead.clone(), metrics.clone()),
-            (statuses.clone(), extensions.clone()),
-            readiness,
-            &self.t9k_system_namespace,
-            self.runai_queue_version,
-        );
+        let watches = watches(handles, readiness, &self.t9k_system_namespace, self.runai_queue_version);
         let owners = Owners::new(client.clone(), cluster.clone(), clock.clone(), config.clone());
         let kinds = follow_kinds(client, owners, cluster, readiness);
         async {

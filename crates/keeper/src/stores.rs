@@ -20,10 +20,7 @@ use tenure_types::{
 };
 
 use crate::{
-    cluster::ClusterState,
-    extensions::{ExtensionStore, OpenExtensions},
-    metrics::Metrics,
-    status::Statuses,
+    cluster::ClusterState, extensions::ExtensionStore, handles::Handles, metrics::Metrics, status::Statuses,
 };
 
 /// Pods that have not ended.
@@ -205,23 +202,23 @@ impl Store<TensorstackQueueObject> for TensorstackStore {
 
 /// Follows all that a ceiling depends on, apart from owners and `PodGroup`s.
 pub fn watches(
-    client: &Client,
-    (cluster, clock, lead, metrics): (&ClusterState, &ServerClock, Leadership, Metrics),
-    (statuses, extensions): (Statuses, OpenExtensions),
+    Handles { client, cluster, clock, gate, metrics, statuses, extensions, .. }: &Handles,
     readiness: &ProcessReadiness,
     t9k_system_namespace: &str,
     runai_queue_version: QueueVersion,
 ) -> impl Future<Output = ()> + use<> {
     let all = watcher::Config::default();
-    let pod_store = PodStore { cluster: cluster.clone(), lead, metrics };
+    let pod_store = PodStore { cluster: cluster.clone(), lead: gate.lead.clone(), metrics: metrics.clone() };
     // nothing is to be done about pods that have ended, and old clusters are full of them
     let live = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
     let pods = follow(Api::all(client.clone()), live, readiness.awaiting("pods"), pod_store);
+    let runai_store =
+        RunaiStore { cluster: cluster.clone(), clock: clock.clone(), statuses: statuses.clone() };
     let runai = runai_queues(
         runai_queue_version,
         client.clone(),
         readiness.awaiting("queues.scheduling.run.ai"),
-        TolerantStore(RunaiStore { cluster: cluster.clone(), clock: clock.clone(), statuses }),
+        TolerantStore(runai_store),
     );
     let tensorstack = follow(
         Api::namespaced(client.clone(), t9k_system_namespace),
@@ -233,7 +230,7 @@ pub fn watches(
         Api::<Tolerant<Extension>>::all(client.clone()),
         watcher::Config::default(),
         readiness.awaiting("extensions.tenure.dev"),
-        TolerantStore(ExtensionStore { cluster: cluster.clone(), open: extensions }),
+        TolerantStore(ExtensionStore { cluster: cluster.clone(), open: extensions.clone() }),
     );
     async {
         tokio::join!(pods, runai, tensorstack, extensions);

@@ -171,7 +171,7 @@ impl<'c> Session<'c> {
         };
         let version = version.ok_or(Failure::NoVersion)?;
         self.replay = if exact.is_some() { self.replayed().await? } else { None };
-        let now = self.handles.clock.now();
+        let now = self.handles.now();
         let runs = book.with(|ledger| {
             ledger.end_list(version, now);
             ledger.live()
@@ -231,7 +231,7 @@ impl<'c> Session<'c> {
             WatchEvent::Bookmark(bookmark) => {
                 let version = bookmark.metadata.resource_version;
                 self.reach(&version);
-                let now = self.handles.clock.now();
+                let now = self.handles.now();
                 self.handles.usage.with(|ledger| ledger.advance(version, now));
             }
             WatchEvent::Error(status) => return Err(Failure::Ended(status)),
