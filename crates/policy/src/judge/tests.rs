@@ -101,18 +101,9 @@ fn nothing_is_ended_by_the_clock_a_watch_a_queue_or_an_owner_that_says_otherwise
         (|of| of.state.queue = Some("other".into()), "the pod has changed since it was judged"),
         (|of| of.state.end = None, "the pod has changed since it was judged"),
         (|of| of.state.end = Some((at(101), Family::Runai)), "the pod has changed since it was judged"),
-        (
-            |of| of.state.end = Some((at(100), Family::Tensorstack)),
-            "the pod has changed since it was judged",
-        ),
-        (
-            |of| of.case.answers.queues_are_as_known = Some(false),
-            "its queue has changed since it was judged",
-        ),
-        (
-            |of| of.state.awaits_queue = true,
-            "a queue on its way to the root is missing for a moment",
-        ),
+        (|of| of.state.end = Some((at(100), Family::Tensorstack)), "the pod has changed since it was judged"),
+        (|of| of.case.answers.queues_are_as_known = Some(false), "its queue has changed since it was judged"),
+        (|of| of.state.awaits_queue = true, "a queue on its way to the root is missing for a moment"),
         (|of| of.state.granted_end = Some(at(101)), "Extended"),
         (|of| of.state.granted_end = Some(at(100)), pause),
         (|of| of.state.end_below = Some(at(101)), "its owner's ceiling has changed since it was judged"),
@@ -289,7 +280,9 @@ fn a_notice_says_what_is_done_at_the_end() {
         let mut world = world(Task::Announce, &web(&json!({})));
         world.now = at(50);
         world.state.slice_delay = delay.map(SignedDuration::from_secs);
-        let Ok(Act::Announce(notice)) = judge(&world.case, &world.state, world.now) else { panic!("no notice") };
+        let Ok(Act::Announce(notice)) = judge(&world.case, &world.state, world.now) else {
+            panic!("no notice")
+        };
         assert_eq!(notice.then, then);
     }
 }
