@@ -13,14 +13,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::core::ApiResource;
 use parking_lot::Mutex;
 use tenure_index::Uid;
+pub use tenure_policy::judge::EVENT_REPAIR;
 use tenure_policy::{
     kueue::known,
     pause::{self, PausedObject},
 };
 use tenure_types::paused::{OwedPause, PausedRecord, ReturnRecord};
-
-/// Events themselves are kept for an hour: written much later, one would come a second time.
-pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
 
 /// The age of a pause after which its event may be missing: the keeper that pauses an owner writes the event at once.
 const OWED_AFTER: SignedDuration = SignedDuration::from_secs(3);

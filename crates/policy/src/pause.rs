@@ -22,6 +22,7 @@ use tenure_types::{
 pub use crate::naming::PausedObject;
 use crate::{expiry::Family, naming::group_of, owners::PauseRule};
 pub use owed::{MOST_OWED, owed_on, with_owed};
+use owner::INACTIVE;
 pub use owner::{Announcement, OwnerObject, is_inactive, record_on, requeue_state_on};
 pub use plan::{Pause, PauseCandidate, PausePlan, ResumeCondition};
 pub use reasons::{
@@ -30,15 +31,13 @@ pub use reasons::{
     PAUSE_REVERSED, PODS_READY_TIMEOUT, REACTIVATED, REQUEUED, RETURN_REFUSED, RUN_ENDED, WORKLOAD_INACTIVE,
 };
 pub use returns::{Return, ReturnPatch};
+use reversal::{Part, part};
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
 pub use words::{
     Alone, AtEnd, DELETED_MESSAGE, RunEnd, approaching, came_back, deleted_in_words, deleted_unready,
     dry_run, event_reason, held_up, in_words, message, own_ignored, own_invalid, owner_deleted,
     owner_deleted_in_words, return_refused, reversed, undone,
 };
-
-/// The value of [`keys::ACTIVE_ANNOTATION`] while a workload is deactivated.
-const INACTIVE: &str = "false";
 
 /// The number of reversals of one owner's pauses that an event reports: a single one may be the act of a person.
 pub const TOLD_REVERSALS: u32 = 2;
@@ -177,27 +176,6 @@ fn was_set_since(owner: OwnerObject<'_>, record: &PausedRecord) -> bool {
         Part::None => false,
     };
     by_who_noted.peek().is_some() && !by_who_noted.any(is_theirs)
-}
-
-/// The part of a path that a manager owns.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Itself,
-    /// A parent of the path, with none of its children.
-    Whole,
-    None,
-}
-
-fn part<'p>(fields: &Value, path: impl IntoIterator<Item = &'p str>) -> Part {
-    let mut at = fields;
-    for key in path {
-        match at.get(format!("f:{key}")) {
-            Some(inner) => at = inner,
-            None if at.as_object().is_some_and(Map::is_empty) => return Part::Whole,
-            None => return Part::None,
-        }
-    }
-    Part::Itself
 }
 
 /// Returns the `CronJob` that controls a `Job`; none for any other kind.

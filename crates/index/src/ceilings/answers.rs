@@ -24,8 +24,8 @@ use super::{
     tally::tally,
 };
 use crate::{
-    RunPlace, Uid, deadlines::ManagedPod, grants::Grants, own::Ineffective, podgroups::memberships,
-    times::NEVER,
+    RunPlace, Stamped, Stamping, Uid, deadlines::ManagedPod, grants::Grants, own::Ineffective,
+    podgroups::memberships, times::NEVER,
 };
 
 impl CeilingIndex {
@@ -66,6 +66,26 @@ impl CeilingIndex {
     /// The names of the pods of a root owner in a namespace, as far as their owners are known.
     pub fn pods_below(&self, namespace: &str, root: Uid) -> impl Iterator<Item = (Uid, &str)> {
         self.pods_of(namespace, root).map(|(uid, pod)| (uid, &*pod.name))
+    }
+
+    /// Returns the starts that are to be written on groups which have changed since the last call, or whose start has come.
+    pub fn new_stampings(&mut self, now: Timestamp) -> Vec<Stamping> {
+        self.objects.gangs.new_stampings(now)
+    }
+
+    /// Returns the start that is to be written on a group now. None: there is none any more.
+    pub fn stamping(&mut self, before: &Stamping, now: Timestamp) -> Option<Stamping> {
+        self.objects.gangs.stamping(before, &mut self.objects.interner.names, now)
+    }
+
+    /// The time at which there may be a new start to write, unless something changes before.
+    pub fn next_stamp(&self) -> Option<Timestamp> {
+        self.objects.gangs.next_stamp()
+    }
+
+    /// Notes a stamp that was written or logged.
+    pub fn note_stamp(&mut self, stamping: &Stamping, stamped: Stamped) {
+        self.objects.gangs.note_stamp(stamping, stamped, &mut self.objects.interner.names);
     }
 
     /// The number of pods that run under a ceiling, apart from claimed ones.

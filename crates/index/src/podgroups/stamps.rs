@@ -8,8 +8,7 @@ use tenure_types::podgroup::PodGroupKind;
 
 use super::{Gangs, gang::Gang, group::GroupKey};
 use crate::{
-    CeilingIndex,
-    cluster::Objects,
+    names::Names,
     times::{Milliseconds, milliseconds_up},
 };
 
@@ -101,11 +100,11 @@ impl Gang {
     }
 }
 
-impl CeilingIndex {
+impl Gangs {
     /// Returns the starts that are to be written on groups which have changed since the last call, or whose start has come.
     pub fn new_stampings(&mut self, now: Timestamp) -> Vec<Stamping> {
-        self.objects.gangs.compute();
-        let Gangs { by_key, members, moved, stamps, formation, .. } = &mut self.objects.gangs;
+        self.compute();
+        let Self { by_key, members, moved, stamps, formation, .. } = self;
         let mut found = Vec::new();
         while let Some(key) = stamps.next(now) {
             let Some(gang) = by_key.get_mut(&key) else { continue };
@@ -123,29 +122,27 @@ impl CeilingIndex {
     }
 
     /// Returns the start that is to be written on a group now. None: there is none any more.
-    pub fn stamping(&mut self, before: &Stamping, now: Timestamp) -> Option<Stamping> {
-        let Objects { gangs, interner, .. } = &mut self.objects;
-        gangs.compute();
-        let key = GroupKey::new(before.kind, &before.namespace, &before.name, &mut interner.names);
-        let gang = gangs.by_key.get_mut(&key)?;
-        let stamping = gang.stamping(&key, gangs.formation, now);
+    pub fn stamping(&mut self, before: &Stamping, names: &mut Names, now: Timestamp) -> Option<Stamping> {
+        self.compute();
+        let key = GroupKey::new(before.kind, &before.namespace, &before.name, names);
+        let gang = self.by_key.get_mut(&key)?;
+        let stamping = gang.stamping(&key, self.formation, now);
         if let Some(keeper) = gang.keeper.as_mut().filter(|_| stamping.is_none()) {
             // the clock may have been set back
-            gangs.stamps.judge(&key, &mut keeper.stamp);
+            self.stamps.judge(&key, &mut keeper.stamp);
         }
         stamping
     }
 
     /// The time at which there may be a new start to write, unless something changes before.
     pub fn next_stamp(&self) -> Option<Timestamp> {
-        Timestamp::from_millisecond(self.objects.gangs.stamps.0.first()?.0).ok()
+        Timestamp::from_millisecond(self.stamps.0.first()?.0).ok()
     }
 
     /// Notes a stamp that was written or logged.
-    pub fn note_stamp(&mut self, stamping: &Stamping, stamped: Stamped) {
-        let Objects { gangs, interner, .. } = &mut self.objects;
-        let key = GroupKey::new(stamping.kind, &stamping.namespace, &stamping.name, &mut interner.names);
-        let Some(gang) = gangs.by_key.get_mut(&key) else { return };
+    pub fn note_stamp(&mut self, stamping: &Stamping, stamped: Stamped, names: &mut Names) {
+        let key = GroupKey::new(stamping.kind, &stamping.namespace, &stamping.name, names);
+        let Some(gang) = self.by_key.get_mut(&key) else { return };
         let (Some(keeper), Some(group)) = (&mut gang.keeper, &mut gang.group) else { return };
         if *group.uid != *stamping.uid {
             return;
@@ -164,6 +161,6 @@ impl CeilingIndex {
             // the run that it belongs to has ended before it was written
             gang.left = Some(stamping.start);
         }
-        gangs.changed.insert(key);
+        self.changed.insert(key);
     }
 }

@@ -11,7 +11,6 @@ use tenure_types::{
     runai::v3alpha1::OnReversal,
 };
 
-use super::notice::EVENT_REPAIR;
 use crate::{
     climb,
     config::Config,
@@ -20,6 +19,14 @@ use crate::{
     pause::{Announcement, OwnerObject},
     requeue::Backoff,
 };
+
+/// After so many tries, some five minutes, the pod itself is deleted: its owners are held in deletion, can't be read or
+/// paused, are set back, or don't stop it.
+pub const TRIES: u8 = 9;
+
+/// The age up to which an event that may be missing is written. Events themselves are kept for an hour: written much later,
+/// one would come a second time.
+pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
 
 /// A task about a group of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -182,7 +189,7 @@ impl Case {
 
     /// True once all tries have been made.
     pub(super) const fn is_last(&self) -> bool {
-        self.task.ends_run() && self.due.attempts >= super::TRIES
+        self.task.ends_run() && self.due.attempts >= TRIES
     }
 
     /// True if the pod is due by its own labels, annotations and times as they are now.

@@ -1,17 +1,16 @@
 //! Judges the notice of the end of a run, by what the object itself has noted: another keeper may have given the last one.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use super::{Act, BatchCoverage, Case, Notice, NoticeChange, Question, RunState, Task};
+use super::{
+    act::{Act, BatchCoverage, Notice, NoticeChange},
+    case::{Case, EVENT_REPAIR, Question, RunState, Task},
+};
 use crate::{
     notice::NoticePoints,
     pause::{Announcement, AtEnd, OwnerObject},
 };
-
-/// The age up to which an event that may be missing is written. Events themselves are kept for an hour: written much later,
-/// one would come a second time.
-pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
 
 pub(super) fn judge(
     case: &Case,

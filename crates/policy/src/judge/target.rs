@@ -2,7 +2,10 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use super::{Act, BatchCoverage, Case, Climbed, Question, TRIES, Task};
+use super::{
+    act::{Act, BatchCoverage},
+    case::{Case, Climbed, Question, TRIES, Task},
+};
 use crate::{
     climb::Action,
     naming::{describe, of_pod},

@@ -4,7 +4,12 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{climb::Action, expiry::Family, notice::NoticePoints};
+use crate::{
+    climb::Action,
+    expiry::Family,
+    notice::NoticePoints,
+    pause::{Announcement, AtEnd},
+};
 
 const UID: &str = "web";
 

@@ -9,8 +9,10 @@ use tenure_types::{
     paused::{PausedRecord, RequeueState},
 };
 
-use super::INACTIVE;
 use crate::owners::PauseRule;
+
+/// The value of [`keys::ACTIVE_ANNOTATION`] while a workload is deactivated.
+pub(super) const INACTIVE: &str = "false";
 
 /// The end of a run, as its workload was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

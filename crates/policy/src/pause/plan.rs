@@ -3,7 +3,10 @@
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::paused::{ExceededCeiling, GivenNotice, RequeueState};
 
-use super::{MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, Reversals, WORKLOAD_INACTIVE};
+use super::{
+    reasons::{MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLOAD_INACTIVE},
+    reversal::Reversals,
+};
 use crate::requeue::{AfterTimeout, Backoff};
 
 /// The condition that ends a pause.

@@ -1,13 +1,13 @@
 //! Pauses that were undone: their number, the last field manager, and whether another pause follows.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tenure_types::{
     paused::{FieldManager, PausedRecord},
     runai::v3alpha1::OnReversal,
 };
 
-use super::{MAX_DURATION_EXCEEDED, OwnerObject, Part, part};
+use super::{owner::OwnerObject, reasons::MAX_DURATION_EXCEEDED};
 
 /// With [`OnReversal::DeletePods`], the number of reversals, each followed by a full ceiling, after which pods are
 /// deleted.
@@ -76,6 +76,27 @@ fn manager(entry: &Value) -> Option<FieldManager> {
         operation: text("operation").filter(|operation| matches!(*operation, "Apply" | "Update"))?.into(),
         time: text("time").and_then(|time| time.parse().ok()),
     })
+}
+
+/// The part of a path that a manager owns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Itself,
+    /// A parent of the path, with none of its children.
+    Whole,
+    None,
+}
+
+pub(super) fn part<'p>(fields: &Value, path: impl IntoIterator<Item = &'p str>) -> Part {
+    let mut at = fields;
+    for key in path {
+        match at.get(format!("f:{key}")) {
+            Some(inner) => at = inner,
+            None if at.as_object().is_some_and(Map::is_empty) => return Part::Whole,
+            None => return Part::None,
+        }
+    }
+    Part::Itself
 }
 
 /// Describes a field manager for people. The client chooses its name: so it is quoted, escaped and cut.

@@ -5,34 +5,10 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use tenure_types::wait::Wait;
 use tokio::time::{Instant, sleep};
 
-use super::{Work, WorkQueue};
-
-/// The end of a call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum End {
-    /// The call was dropped: the work is due as before.
-    #[default]
-    Dropped,
-    /// The work is done.
-    Done,
-    /// The work is due again after a time.
-    Again(Duration),
-    /// The work is due again when it is added again, or after a time.
-    UntilAdded(Duration),
-    /// The call has failed: the work is due again after this growing wait.
-    Failed(Wait),
-    /// The call has failed, and the work isn't tried again.
-    GivenUp,
-}
-
-/// Work that was taken, and what its queue knows of it.
-#[derive(Debug)]
-pub(super) struct Taken<W> {
-    pub work: Arc<W>,
-    pub line: Option<String>,
-    pub failures: u32,
-    pub since: Instant,
-}
+use super::{
+    Work, WorkQueue,
+    state::{End, Taken},
+};
 
 /// Work that was taken from a queue. Dropping the lease gives the work back.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::{
 use tenure_types::wait::Wait;
 use tokio::time::Instant;
 
-use super::{Limits, Spread};
+use super::limits::{Limits, Spread};
 
 /// The time for which a namespace counts as in trouble after a slow call.
 const TROUBLE: Duration = Duration::from_mins(1);

@@ -3,18 +3,46 @@
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
+use tenure_types::wait::Wait;
 use tokio::time::Instant;
 
 use super::{
-    Limits, Spread, Work,
-    lease::{End, Taken},
+    limits::{Limits, Spread, Work},
     share::{Shares, jittered},
 };
 
 /// One turn in so many is for retries, where there are any.
 const TURNS_OF_RETRIES: u32 = 4;
+
+/// The end of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum End {
+    /// The call was dropped: the work is due as before.
+    #[default]
+    Dropped,
+    /// The work is done.
+    Done,
+    /// The work is due again after a time.
+    Again(Duration),
+    /// The work is due again when it is added again, or after a time.
+    UntilAdded(Duration),
+    /// The call has failed: the work is due again after this growing wait.
+    Failed(Wait),
+    /// The call has failed, and the work isn't tried again.
+    GivenUp,
+}
+
+/// Work that was taken, and what its queue knows of it.
+#[derive(Debug)]
+pub(super) struct Taken<W> {
+    pub work: Arc<W>,
+    pub line: Option<String>,
+    pub failures: u32,
+    pub since: Instant,
+}
 
 /// What takes turns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,10 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use futures::FutureExt;
+use tenure_types::wait::Wait;
 use tokio::time::advance;
 use tokio_util::sync::CancellationToken;
 
