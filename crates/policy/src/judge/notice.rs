@@ -79,3 +79,85 @@ fn decide(
         given => (NoticeChange::Set(Announcement { end, given }), None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEEP: (NoticeChange, Option<Timestamp>) = (NoticeChange::Keep, None);
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    /// By the ends of runs of pods and the ends that were announced before, with notices 400 and 100 seconds before the end.
+    fn decided(
+        pods: &[(i64, Option<i64>)],
+        noted: Option<(i64, Option<i64>)>,
+        now: i64,
+    ) -> (NoticeChange, Option<Timestamp>) {
+        let end = pods.iter().map(|(end, _)| *end).min().unwrap();
+        let ours = noted.is_some_and(|(end, _)| pods.iter().any(|(_, told)| *told == Some(end)));
+        let noted = noted.map(|(end, given)| Announcement { end: at(end), given: given.map(at) });
+        decide(Task::Announce, ours, "400s,100s".parse().unwrap(), (at(end), at(now)), noted)
+    }
+
+    fn notice(end: i64, given: i64) -> (NoticeChange, Option<Timestamp>) {
+        let given = Some(at(given));
+        (NoticeChange::Set(Announcement { end: at(end), given }), given)
+    }
+
+    fn silent(end: i64, given: Option<i64>) -> (NoticeChange, Option<Timestamp>) {
+        (NoticeChange::Set(Announcement { end: at(end), given: given.map(at) }), None)
+    }
+
+    #[test]
+    fn a_run_is_told_once_at_each_point() {
+        assert_eq!(decided(&[(1001, None), (1000, None)], None, 600), notice(1000, 600));
+        assert_eq!(decided(&[(1000, Some(1000))], Some((1000, Some(600))), 899), KEEP);
+        assert_eq!(decided(&[(1000, Some(1000))], Some((1000, Some(600))), 901), notice(1000, 901));
+        assert_eq!(decided(&[(1000, Some(1000))], Some((1000, Some(901))), 999), KEEP);
+    }
+
+    #[test]
+    fn the_next_keeper_gives_no_notice_twice_and_leaves_none_out() {
+        assert_eq!(decided(&[(5000, None)], Some((5000, Some(1000))), 1400), KEEP);
+        assert_eq!(decided(&[(1000, None)], Some((1000, Some(600))), 950), notice(1000, 950));
+    }
+
+    #[test]
+    fn what_an_earlier_run_was_told_does_not_count() {
+        assert_eq!(decided(&[(1000, None)], Some((500, Some(450))), 600), notice(1000, 600));
+    }
+
+    #[test]
+    fn a_moved_end_is_corrected_without_another_event_unless_a_point_has_passed() {
+        assert_eq!(decided(&[(2000, Some(1000))], Some((1000, Some(950))), 960), silent(2000, Some(950)));
+        assert_eq!(decided(&[(2000, Some(1000))], Some((1000, Some(950))), 1650), notice(2000, 1650));
+        assert_eq!(decided(&[(980, Some(1000))], Some((1000, Some(600))), 700), silent(980, Some(600)));
+        assert_eq!(decided(&[(780, Some(1000))], Some((1000, Some(600))), 700), notice(780, 700));
+        let told_by_another = decided(&[(2000, None)], Some((1000, Some(600))), 700);
+        assert_eq!(told_by_another, silent(2000, Some(600)));
+    }
+
+    #[test]
+    fn points_that_lie_ahead_again_are_told_again() {
+        let noted = |given| Some((2000, Some(given)));
+        assert_eq!(decided(&[(2000, Some(2000))], noted(950), 1600), notice(2000, 1600));
+        assert_eq!(decided(&[(2000, Some(2000))], noted(1600), 1900), notice(2000, 1900));
+    }
+
+    #[test]
+    fn a_notice_of_a_keeper_that_did_not_note_when_is_that_of_the_first_point() {
+        assert_eq!(decided(&[(1000, None)], Some((1000, None)), 601), KEEP);
+        assert_eq!(decided(&[(1000, None)], Some((1000, None)), 901), notice(1000, 901));
+        assert_eq!(decided(&[(1100, Some(1000))], Some((1000, None)), 650), silent(1100, None));
+    }
+
+    #[test]
+    fn an_event_that_a_crash_may_have_prevented_is_told_again_for_a_while() {
+        let again = (NoticeChange::Keep, Some(at(600)));
+        assert_eq!(decided(&[(1000, None)], Some((1000, Some(600))), 601), again);
+        assert_eq!(decided(&[(1000, Some(1000))], Some((1000, Some(600))), 601), KEEP);
+    }
+}
