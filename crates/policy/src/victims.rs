@@ -223,20 +223,24 @@ impl Search<'_, '_> {
         });
         sorted.sort_by_key(|of| (of.rank, of.with));
         let mut going: HashMap<*const Workload<'_>, Going> = HashMap::new();
-        sorted.retain(|of| {
-            let Victim { workload, subgroup, .. } = of.pod.victim;
-            if !workload.is_elastic() {
-                return true;
-            }
-            let so_far = going.entry(ptr::from_ref(workload)).or_default();
-            let mut with_it = so_far.clone();
-            with_it.add(workload, subgroup, 1);
-            let may = self.rules.may_take(self.preemptor, &of.pod.victim, &with_it);
-            if may {
-                *so_far = with_it;
-            }
-            may
-        });
+        // members may name different queues: those that no floor protects go first, and leave the others enough
+        for are_free in [true, false] {
+            sorted.retain(|of| {
+                let Victim { workload, subgroup, .. } = of.pod.victim;
+                let is_free = || self.rules.is_free(self.preemptor, &of.pod.victim);
+                if !workload.is_elastic() || is_free() != are_free {
+                    return true;
+                }
+                let so_far = going.entry(ptr::from_ref(workload)).or_default();
+                let mut with_it = so_far.clone();
+                with_it.add(workload, subgroup, 1);
+                let may = self.rules.may_take(self.preemptor, &of.pod.victim, &with_it);
+                if may {
+                    *so_far = with_it;
+                }
+                may
+            });
+        }
         sorted
     }
 }

@@ -303,6 +303,20 @@ fn a_part_of_a_rigid_gang_goes_if_its_scheduler_chose_it() {
 }
 
 #[test]
+fn members_of_a_gang_that_no_floor_protects_go_first_and_leave_the_others_enough() {
+    let world = World::default();
+    let (young, gang) = (world.single(50), world.gang(50, 1, 3));
+    let one = Requests::of_pod([(CPU, 1)]);
+    let mut pods =
+        of_workloads(&[(&young, 50, &one), (&gang, 50, &one), (&gang, 50, &one), (&gang, 50, &one)], &[]);
+    pods[2].victim.place = Place::default();
+    pods[3].victim.place = Place::default();
+    pods[3].priority = 5;
+    assert_eq!(world.answer_of(&pods, &[0, 1]), instead(&[3, 2]));
+    assert_eq!(world.answer_of(&pods, &[0, 1, 2]), dropped(1_050), "the last that is protected stays");
+}
+
+#[test]
 fn what_a_disruption_budget_keeps_goes_last_and_is_counted() {
     let pods = [pod(1, 50, 4), pod(1, 200, 4), pod(1, 300, 4)];
     let guarded = |selected: &[&[usize]]| World {
