@@ -104,6 +104,7 @@ fn elastic(left: Left, within_floor: bool) -> String {
     let what = match of {
         LeftOf::Workload => "running pods of it",
         LeftOf::Subgroup => "running pods of its subgroup",
+        LeftOf::OtherSubgroup => "running pods of another subgroup",
         LeftOf::Subgroups => "subgroups that have their minimum",
     };
     format!(

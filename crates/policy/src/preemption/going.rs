@@ -10,6 +10,8 @@ pub struct Going {
     pods: u32,
     /// The losses of each subgroup and parent, by number.
     lost: BTreeMap<usize, u32>,
+    /// The first subgroup that is left too few, if any is. More losses never leave it enough.
+    short: Option<usize>,
 }
 
 /// The things that are counted: pods or subgroups.
@@ -19,6 +21,8 @@ pub enum LeftOf {
     Workload,
     /// Pods, of the victim's subgroup.
     Subgroup,
+    /// Pods, of another subgroup that loses some.
+    OtherSubgroup,
     /// Subgroups that meet their minimum, where the workload needs only some of them.
     Subgroups,
 }
@@ -63,12 +67,15 @@ impl Going {
     pub fn add_to_subgroup(&mut self, workload: &Workload<'_>, subgroup: usize, pods: u32) {
         if workload.is_elastic() {
             workload.pods.running().lose(workload.shape, subgroup, pods, &mut self.lost);
+            let is_short = |left: Left| !left.is_enough();
+            let falls_short = || self.left_in(workload, subgroup).is_some_and(is_short).then_some(subgroup);
+            self.short = self.short.or_else(falls_short);
         }
     }
 
     /// Returns the rest of a workload for a victim of a subgroup; none if the workload isn't elastic. The minimum of
-    /// all pods counts, and that of the subgroup; but a whole subgroup may go if its parent doesn't need it. A pod of a
-    /// subgroup that doesn't exist counts towards the minimum of all pods alone.
+    /// all pods counts, and those of the victim's subgroup and of the others that lose pods. A pod of a subgroup that
+    /// doesn't exist counts towards the minimum of all pods alone.
     pub fn left(&self, workload: &Workload<'_>, subgroup: usize) -> Option<Left> {
         let Workload { shape, pods, .. } = workload;
         let all = Left {
@@ -77,14 +84,21 @@ impl Going {
             evicted: self.pods,
             min: shape.minimum(),
         };
-        let mut ways = pods.running().left(shape, subgroup, &self.lost);
-        let of = |of| move |(running, evicted, min)| Left { of, running, evicted, min };
-        let own = ways.next().map(of(LeftOf::Subgroup)).filter(|_| all.is_enough());
-        let left = own.map_or(all, |own| {
-            let mut others = ways.map(of(LeftOf::Subgroups));
-            if own.is_enough() { own } else { others.find(Left::is_enough).unwrap_or(own) }
-        });
+        let own = self.left_in(workload, subgroup);
+        let other = || Some(Left { of: LeftOf::OtherSubgroup, ..self.left_in(workload, self.short?)? });
+        let parts = || own.filter(|own| !own.is_enough()).or_else(other).or(own);
+        let left = Some(all).filter(|all| !all.is_enough()).or_else(parts).unwrap_or(all);
         pods.is_elastic().then_some(left)
+    }
+
+    /// Returns the rest of a subgroup; none if there is no such subgroup. A whole subgroup may go if its parent doesn't
+    /// need it.
+    fn left_in(&self, workload: &Workload<'_>, subgroup: usize) -> Option<Left> {
+        let mut ways = workload.pods.running().left(workload.shape, subgroup, &self.lost);
+        let of = |of| move |(running, evicted, min)| Left { of, running, evicted, min };
+        let own = ways.next().map(of(LeftOf::Subgroup))?;
+        let mut others = ways.map(of(LeftOf::Subgroups));
+        Some(if own.is_enough() { own } else { others.find(Left::is_enough).unwrap_or(own) })
     }
 }
 

@@ -213,6 +213,24 @@ fn each_subgroup_keeps_its_own_minimum() {
     }
 }
 
+#[test]
+fn no_pod_is_spare_where_another_leaves_a_subgroup_too_few() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    let workload = case.workload("prod-team2", Some(-10), &[(1, 1), (2, 4)]);
+    // no floor protects it
+    let master = Victim { place: Place::default(), ..victim(&workload, 0) };
+    let spare = victim(&workload, 1);
+    let preemptor = case.preemptor("prod-team2", 5);
+    let rules = |victims: &[Victim<'_>]| -> Vec<_> {
+        let rulings = case.rules().verdict(&preemptor, victims).rulings;
+        rulings.iter().map(|ruling| (ruling.rule, ruling.left.map(|left| left.of))).collect()
+    };
+    assert_eq!(rules(&[master]), [(None, Some(LeftOf::Subgroup))]);
+    assert_eq!(rules(&[spare]), [(None, Some(LeftOf::Subgroup))]);
+    let protected = (Some(Rule::MinAvailable), Some(LeftOf::OtherSubgroup));
+    assert_eq!(rules(&[master, spare]), [(None, Some(LeftOf::Subgroup)), protected]);
+}
+
 /// A master and workers that have no minimum of their own.
 #[test]
 fn a_workload_with_subgroups_keeps_the_minimum_of_all_its_pods() {
