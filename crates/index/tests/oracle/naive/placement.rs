@@ -147,7 +147,8 @@ impl Naive {
         victims.iter().filter_map(|pod| Some((self.workload(pod)?, pod))).all(|(key, pod)| {
             let crew = self.crew(key, pod);
             let is_whole = crew.iter().filter(|pod| pod.is_active()).all(|pod| victims.contains(pod));
-            let mut pieces = victims.iter().filter(|pod| crew.contains(pod));
+            let is_of = |pod: &&&PodObj| self.workload(pod) == Some(key) && crew.contains(pod);
+            let mut pieces = victims.iter().filter(is_of);
             self.can_spare_one(key, &crew) || is_whole || pieces.all(|pod| offered.contains(pod))
         })
     }
