@@ -280,6 +280,25 @@ fn a_rigid_gang_is_no_substitute_in_pieces() {
 }
 
 #[test]
+fn a_pod_that_names_two_gangs_is_a_piece_of_the_first_alone() {
+    let kind = PodGroupKind::Tensorstack;
+    let member = |uid, runai| {
+        let groups = [runai, Some(1), None, None, None];
+        Event::Pod(PodObj { groups, ..placed(uid, 5, None, None) })
+    };
+    agrees(&[
+        floor(),
+        Event::Group(GroupObj { name: 1, ..GroupObj::default() }),
+        Event::Group(GroupObj { kind, name: 1, min: Some(3), ..GroupObj::default() }),
+        Event::Pod(placed(1, 5, Some(1), None)),
+        member(5, Some(1)),
+        member(7, None),
+        member(8, None),
+        ask(5),
+    ]);
+}
+
+#[test]
 fn a_member_that_names_no_queue_takes_no_protection_from_the_others_of_its_gang() {
     let kind = PodGroupKind::Coscheduling;
     let member = |uid, queue| {
@@ -313,6 +332,45 @@ fn members_of_a_gang_have_each_the_floor_of_its_own_queue() {
     for victims in 1..=3 {
         agrees(&[floor(), Event::Group(group.clone()), member(1, 3), member(3, 1), ask(victims)]);
     }
+}
+
+#[test]
+fn members_that_no_floor_protects_leave_enough_for_those_within_theirs_or_go_alone() {
+    let of_all = Ask { queue: Some(9), priority: 25, node: 1, victims: 255 };
+    agrees(&[
+        floor(),
+        Event::Pod(PodObj { name: 2, ..placed(1, 5, None, Some(0)) }),
+        Event::Group(GroupObj::default()),
+        Event::Pod(placed(5, 6, Some(2), Some(0))),
+        Event::Pod(placed(9, 6, Some(1), Some(0))),
+        Event::Ask(of_all),
+    ]);
+    let member = |uid, queue| {
+        let groups = [None, None, None, Some(0), None];
+        Event::Pod(PodObj { groups, ..placed(uid, 5, Some(queue), None) })
+    };
+    agrees(&[
+        Event::Configure(ConfigObj { reclaim: 600_000_000, ..ConfigObj::default() }),
+        member(1, 3),
+        Event::Group(GroupObj { kind: PodGroupKind::Volcano, ..GroupObj::default() }),
+        member(3, 9),
+        Event::Ask(Ask { queue: Some(3), ..of_all }),
+    ]);
+}
+
+#[test]
+fn a_pod_that_its_gang_can_spare_stays_where_another_leaves_a_subgroup_too_few() {
+    let member = |uid, queue, subgroup| {
+        Event::Pod(PodObj { subgroup: Some(subgroup), ..placed(uid, 5, Some(queue), Some(0)) })
+    };
+    agrees(&[
+        floor(),
+        Event::Group(GroupObj { subgroups: List(vec![(0, Some(2), None)]), ..GroupObj::default() }),
+        member(1, 1, 1),
+        member(3, 2, 0),
+        member(4, 1, 0),
+        ask(3),
+    ]);
 }
 
 #[test]
