@@ -4,6 +4,8 @@ mod pods;
 mod queues;
 mod workloads;
 
+use std::collections::HashSet;
+
 use tenure_types::podgroup::PodGroupKind;
 
 use crate::{
@@ -59,6 +61,7 @@ struct Habits {
 struct History {
     random: Random,
     habits: Habits,
+    uids: HashSet<u32>,
     now: i64,
     pods: Vec<PodObj>,
     groups: Vec<GroupObj>,
@@ -79,6 +82,7 @@ pub fn history(seed: u64, length: usize) -> Vec<Event> {
     let mut history = History {
         random,
         habits,
+        uids: HashSet::new(),
         now: 0,
         pods: Vec::new(),
         groups: Vec::new(),
@@ -180,8 +184,14 @@ impl History {
         if self.random.percent(80) { now - now.rem_euclid(1_000) } else { now }
     }
 
+    /// One that no object of this history has had.
     fn uid(&mut self) -> u32 {
-        (self.random.next() >> 40) as u32
+        loop {
+            let uid = (self.random.next() >> 40) as u32;
+            if self.uids.insert(uid) {
+                return uid;
+            }
+        }
     }
 
     fn claim(&mut self) {

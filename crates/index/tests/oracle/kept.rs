@@ -3,9 +3,11 @@
 use tenure_types::podgroup::PodGroupKind;
 
 use crate::{
+    LENGTH,
     event::{Ask, End, Event, Scope, StampEnd},
+    history::history,
     object::List,
-    shrink::first_difference,
+    shrink::{first_difference, is_possible},
     world::{ConfigObj, GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, TensorstackObj, Wait},
 };
 
@@ -508,4 +510,9 @@ fn an_end_that_is_final_counts_as_no_try_after_another_controller_has_come() {
         Event::Pod(PodObj { controller: Some((OwnerKind::Job, 5)), ..scheduled }),
         Event::Claim(0),
     ]);
+}
+
+#[test]
+fn no_history_gives_two_pods_the_same_uid() {
+    assert!(is_possible(&history(0x1394_b43d_b7b8_be1e, LENGTH)));
 }

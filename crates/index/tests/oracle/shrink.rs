@@ -59,7 +59,7 @@ pub fn shrink(events: &[Event]) -> Vec<Event> {
 }
 
 /// No pod is created at two times.
-fn is_possible(events: &[Event]) -> bool {
+pub fn is_possible(events: &[Event]) -> bool {
     let mut created = HashMap::new();
     events.iter().all(|event| match event {
         Event::Pod(pod) => *created.entry(pod.uid).or_insert(pod.created) == pod.created,
