@@ -64,7 +64,7 @@ impl Expiry {
         if is_new {
             self.earliest = i64::MIN;
         } else if let Some(change) = change {
-            let before = lost.or((self.at != NEVER).then_some(self.at));
+            let before = lost.into_iter().chain((self.at != NEVER).then_some(self.at)).min();
             lost = before.filter(|before| lacks_queue && *before < change.at.as_millisecond());
             let before = before.map(time);
             let after = ceiling.as_ref().map(|ceiling| time(milliseconds_up(ceiling.at)));

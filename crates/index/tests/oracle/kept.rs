@@ -516,3 +516,30 @@ fn an_end_that_is_final_counts_as_no_try_after_another_controller_has_come() {
 fn no_history_gives_two_pods_the_same_uid() {
     assert!(is_possible(&history(0x1394_b43d_b7b8_be1e, LENGTH)));
 }
+
+#[test]
+fn an_end_that_is_remembered_for_a_missing_queue_is_no_later_than_the_one_that_counts() {
+    let kind = PodGroupKind::Tensorstack;
+    let ceiling = |ceiling| TensorstackObj { ceiling: Some(ceiling), notice: None };
+    let notice = |first| TensorstackObj { ceiling: None, notice: Some([first, 1_500_000, 1_000_000]) };
+    agrees(&[
+        Event::RunaiQueue(2, RunaiObj { ceiling: Some(2_000_000), ..RunaiObj::default() }),
+        Event::Pass(8_000),
+        Event::Group(GroupObj { name: 1, queue: Some(2), ..GroupObj::default() }),
+        Event::Pod(PodObj {
+            created: 8_000,
+            scheduled: Some(8_000),
+            tensorstack: Some(1),
+            groups: [Some(1), Some(0), None, None, None],
+            ..PodObj::default()
+        }),
+        Event::Pass(999),
+        Event::TensorstackQueue(2, notice(1_000_000)),
+        Event::Pass(1_502),
+        Event::TensorstackQueue(0, ceiling(1_500_000)),
+        Event::Pod(PodObj { uid: 4_324_984, groups: [None, Some(1), None, None, None], ..PodObj::default() }),
+        Event::Group(GroupObj { kind, name: 1, ..GroupObj::default() }),
+        Event::Group(GroupObj { kind, ..GroupObj::default() }),
+        Event::TensorstackQueue(2, notice(1_500_000)),
+    ]);
+}

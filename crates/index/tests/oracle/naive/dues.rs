@@ -312,7 +312,7 @@ impl Naive {
             let is_whole = self.is_on_whole_paths(&self.pods[&uid]);
             let record = self.records.get_mut(&uid).expect("it is one of them");
             if let Some(before) = record.end.filter(|_| self.policy_changed) {
-                let before = record.lost.unwrap_or(before);
+                let before = record.lost.map_or(before, |lost| lost.min(before));
                 let was_past = before < self.now.div_euclid(MILLI);
                 record.lost = Some(before).filter(|_| !is_whole && was_past);
                 let granted = before.min(after_change);
