@@ -265,7 +265,7 @@ impl Pauser {
         match &deletion.alone {
             pause::Alone::Outlives(_) | pause::Alone::Undone(_) => {
                 let (namespace, pod, alone) = (&work.batch.first.namespace, &pod.name, &deletion.alone);
-                warn!(%namespace, pod, ?alone, "Runs on though its owner was paused: deleting it");
+                warn!(%namespace, pod, ?alone, "Its owner can't be stopped: deleting the pod");
             }
             _ => {}
         }

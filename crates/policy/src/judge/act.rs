@@ -96,13 +96,28 @@ pub enum NoticeChange {
     Set(Announcement),
 }
 
+impl Notice {
+    fn does_the_same(&self, other: &Self) -> bool {
+        let of = |notice: &Self| match notice.change {
+            NoticeChange::Keep => (None, None),
+            NoticeChange::Clear => (Some(None), None),
+            // a notice that is given now has the time of the judgement
+            NoticeChange::Set(noted) => {
+                (Some(Some(noted.end)), noted.given.filter(|_| notice.told.is_none()))
+            }
+        };
+        (&self.object, self.end, of(self), self.told.is_some())
+            == (&other.object, other.end, of(other), other.told.is_some())
+    }
+}
+
 impl Act {
     /// True if the act writes, or tells.
     pub const fn is_done(&self) -> bool {
         matches!(self, Self::Pause(..) | Self::DeletePod(_) | Self::DeleteOwner(_) | Self::Announce(_))
     }
 
-    /// True if an act does the same as another to the same object. Times of pauses follow the clock.
+    /// True if an act does the same as another to the same object. Times of pauses and of notices follow the clock.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Pause(owner, one), Self::Pause(other_owner, other)) => {
@@ -110,6 +125,7 @@ impl Act {
             }
             (Self::DeletePod(one), Self::DeletePod(other)) => one.alone == other.alone,
             (Self::DeleteOwner(one), Self::DeleteOwner(other)) => one.owner == other.owner,
+            (Self::Announce(one), Self::Announce(other)) => one.does_the_same(other),
             (one, other) => one == other,
         }
     }

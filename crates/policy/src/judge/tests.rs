@@ -241,6 +241,12 @@ fn an_act_is_the_same_if_it_does_the_same_to_the_same_object_whatever_the_clock_
     assert!(act.is_same(&later) && act != later);
     world.state.is_fresh = false;
     assert!(!act.is_same(&judge(&world.case, &world.state, world.now).unwrap()));
+    let mut world = self::world(Task::Announce, &web(&json!({})));
+    world.case.due.handed_out = at(50);
+    let [act, later] = [at(50), at(51)].map(|now| judge(&world.case, &world.state, now).unwrap());
+    assert!(act.is_same(&later) && act != later);
+    world.state.first_end = Some(at(99));
+    assert!(!act.is_same(&judge(&world.case, &world.state, at(51)).unwrap()), "another end");
 }
 
 #[test]
