@@ -9,10 +9,7 @@ use tenure_policy::{
     naming::describe,
     pause::{self, OwnerObject, PausedObject, Return, ReturnPatch},
 };
-use tenure_service::{
-    call::{ApiError, persist},
-    work::Lease,
-};
+use tenure_service::{call::ApiError, work::Lease};
 use tenure_types::{
     paused::{OwedPause, PausedRecord, RequeueState, ReturnRecord},
     projection::WholeObject,
@@ -133,22 +130,13 @@ impl Requeuer {
         back: Return,
         patch: &Value,
     ) -> Result<(), ApiError> {
-        let objects = &self.handles.objects;
-        match objects.merge(namespace, owner, patch).await {
-            // it may have been applied all the same
-            Err(error) if error.is_open() => {
-                let found: WholeObject = persist(async || objects.get(namespace, owner).await).await?;
-                if found.metadata.uid.as_deref() != Some(&owner.uid) {
-                    return Err(ApiError::NotFound);
-                }
-                let record = pause::record_on(&found.metadata);
-                let is_done = match back {
-                    Return::Deactivate => record.as_ref().is_some_and(pause::is_deactivation),
-                    _ => record.is_none(),
-                };
-                if is_done { Ok(()) } else { Err(error) }
+        let is_done = |found: &WholeObject| {
+            let record = pause::record_on(&found.metadata);
+            match back {
+                Return::Deactivate => record.as_ref().is_some_and(pause::is_deactivation),
+                _ => record.is_none(),
             }
-            result => result.map(drop),
-        }
+        };
+        Ok(self.handles.objects.write(namespace, owner, patch, is_done).await.map(drop)?)
     }
 }
