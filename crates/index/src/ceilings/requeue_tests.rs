@@ -365,7 +365,7 @@ fn resumed(index: &mut CeilingIndex, name: &str) {
     index.apply_owner(1, &serde_json::from_value(metadata).unwrap());
 }
 
-/// The names of those that are due, in order.
+/// The names of the due workloads, in order.
 fn returned(index: &mut CeilingIndex, now: Timestamp) -> Vec<String> {
     let mut due = index.due_returns(now);
     due.sort_by(|one, other| one.turn.cmp(&other.turn));
