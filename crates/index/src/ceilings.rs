@@ -1,7 +1,6 @@
 //! The keeper's view of the cluster: the times at which ceilings are reached, and by which workloads must be ready.
 
 mod answers;
-mod claims;
 mod extensions;
 mod limits;
 mod missing;
@@ -10,6 +9,7 @@ mod returns;
 mod standing;
 mod tally;
 mod terminating;
+mod work;
 
 use std::collections::HashSet;
 
@@ -188,7 +188,7 @@ impl CeilingIndex {
         was_new && self.reader.deadlines.get(uid).is_some_and(ManagedPod::is_ready)
     }
 
-    /// The next instant at which there may be something to claim.
+    /// The next instant at which there may be something due.
     pub fn next_due(&mut self) -> Option<Timestamp> {
         self.reschedule();
         self.reader.deadlines.next_due()

@@ -1,12 +1,12 @@
 //! Due tasks: one record a pod, and one order for each kind of task.
 
-mod claims;
 mod due;
 mod expiry;
 mod notice;
 mod order;
 mod record;
 mod unready;
+mod work;
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,7 +17,7 @@ use tenure_types::projection;
 
 use crate::{Uid, controlled::Controlled, interner::Interner, owners::Controller, uid::UidMap};
 
-pub use due::{BatchCoverage, Claim, DueBatch, DuePod, Outcome, Task};
+pub use due::{BatchCoverage, DueBatch, DueKey, DuePod, DueWork, Outcome, Task, TaskSet};
 pub use expiry::Ceiling;
 use notice::Notice;
 pub use order::RetryAfter;
@@ -26,8 +26,8 @@ pub use record::ManagedPod;
 pub use unready::ReadyUntil;
 use unready::Unready;
 
-/// The most pods of a group. The others are claimed after it; their owner is still paused only once.
-const MOST_IN_GROUP: usize = 2_000;
+/// The most pods of a batch. The others are due after it; their owner is still paused only once.
+const MOST_IN_BATCH: usize = 2_000;
 
 /// The ceiling that applies to a pod, and the time by which its workload must be ready.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +49,6 @@ pub struct Deadlines {
     /// Names and controllers of pods that are exempt by priority, by the namespace and the uid of the pod.
     exempt: BTreeMap<(ArcStr, Uid), (Box<str>, Controller)>,
     exempt_in: UidMap<ArcStr>,
-    claims: u32,
     pub retry_after: RetryAfter,
     /// The ends that were past when a queue went missing, of pods that lack one still: it may have gone for a moment.
     lost: UidMap<i64>,
@@ -89,7 +88,6 @@ impl Deadlines {
             orders: Orders::default(),
             exempt: BTreeMap::new(),
             exempt_in: UidMap::default(),
-            claims: 0,
             retry_after: RetryAfter::default(),
             lost: UidMap::default(),
         }
@@ -182,14 +180,11 @@ impl Deadlines {
         let lost = self.lost.remove(&uid);
         let (ceiling, lost) = pod.expiry.granted(ceiling, change, lost, lacks_queue);
         self.lost.extend(lost.map(|end| (uid, end)));
-        if pod.claim.is_none() {
-            // otherwise, the task that it was handed out for is settled first
-            pod.notice = Notice::plan(pod.notice.take(), pod.created, ceiling.as_ref());
-            pod.unready = Unready::plan(pod.unready.take(), ready_until);
-        }
+        pod.notice = Notice::plan(pod.notice.take(), pod.created, ceiling.as_ref());
+        pod.unready = Unready::plan(pod.unready.take(), ready_until);
         pod.family = ceiling.as_ref().map_or(pod.family, |ceiling| ceiling.family);
         pod.expiry.plan(ceiling);
-        self.orders.place(uid, pod, pod.claim.is_none());
+        self.orders.place(uid, pod, true);
         pod.notice.take_if(|notice| notice.is_idle());
         pod.unready.take_if(|unready| unready.until.is_none());
     }
@@ -229,7 +224,7 @@ impl Deadlines {
         here.map(|(_, (name, controller))| (&**name, *controller))
     }
 
-    /// The number of pods with an expiry, past or future, apart from claimed ones.
+    /// The number of pods with an expiry, past or future.
     pub fn under_ceiling(&self) -> usize {
         self.orders.expiries.len()
     }

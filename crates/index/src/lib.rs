@@ -22,7 +22,7 @@ mod usage;
 
 pub use ceilings::{CeilingIndex, Ceilings, Orphan, Overlong, Seen, Settings, Standing, Tally};
 pub use cluster::{ClusterModel, Reader};
-pub use deadlines::{BatchCoverage, Claim, DueBatch, DuePod, Outcome, RetryAfter, Task};
+pub use deadlines::{BatchCoverage, DueBatch, DueKey, DuePod, DueWork, Outcome, RetryAfter, Task, TaskSet};
 pub use own::{Bearer, Ineffective, NoEffect};
 pub use paused::{DueReturn, Paused, Turn};
 pub use placement::{

@@ -3,14 +3,21 @@
 mod outcome;
 mod own;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use tenure_index::{CeilingIndex, DueBatch, Task};
+use tenure_index::{CeilingIndex, DueBatch, DueKey, DueWork, Task, TaskSet};
 use tenure_policy::{naming::describe, pause::ResumeCondition};
-use tenure_service::{leadership::Leadership, log::with_causes};
+use tenure_service::{
+    leadership::Leadership,
+    log::with_causes,
+    work::{Lease, Run, Work, WorkQueue},
+};
 use tenure_types::paused::RequeueState;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -23,13 +30,15 @@ use crate::{
     recent::{OwedEvents, RecentPause},
     returns::told_of_return,
     sleep,
-    slots::{FairSlots, TakenSlot},
 };
 use outcome::outcome;
 use own::without_effect;
 
 /// The time between two looks for pauses whose event may not have been written.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
+
+/// A look for what is due takes at most one part of so many of the time.
+const PART_OF_TIME: u32 = 10;
 
 /// After so many tries, about a minute and a half, a pod that outlives the pause of its owner is worth a warning.
 const OUTLIVED: u8 = 5;
@@ -38,96 +47,121 @@ const OUTLIVED: u8 = 5;
 pub struct ExpiryController {
     pub handles: Arc<Handles>,
     pub pauser: Pauser,
-    /// The slots of owners that are handled at the same time. The limiter sets the rate; this only hides latency.
-    pub slots: FairSlots,
+    /// Runs that are to end.
+    pub ends: WorkQueue<PodTask>,
+    /// Ends that are to be told.
+    pub notices: WorkQueue<PodTask>,
+}
+
+/// A task about the pods that one act may serve.
+#[derive(Debug)]
+pub struct PodTask(DueWork);
+
+impl Work for PodTask {
+    type Key = DueKey;
+    /// Expiries come before evictions, each since when it is due.
+    type Rank = (Task, Timestamp);
+
+    fn key(&self) -> DueKey {
+        self.0.key.clone()
+    }
+
+    fn namespace(&self) -> &str {
+        &self.0.key.namespace
+    }
+
+    fn rank(&self) -> (Task, Timestamp) {
+        (self.0.task, self.0.since)
+    }
+
+    fn is_retry(&self) -> bool {
+        self.0.is_retry
+    }
+
+    fn replaces(&self, known: &Self) -> bool {
+        self.0.is_retry != known.0.is_retry
+    }
 }
 
 impl ExpiryController {
     /// Works whenever this keeper leads, until `shutdown`; then finishes what is in flight.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
         let lost = || {
-            self.handles.cluster.with(CeilingIndex::release_all);
+            self.ends.clear();
+            self.notices.clear();
             self.handles.metrics.in_flight(0);
+            self.handles.cluster.with(CeilingIndex::forget_notices);
             self.handles.cluster.outbox.interrupted();
         };
-        lead.work(shutdown, async || self.work(shutdown).await, lost).await;
+        let work = async || {
+            let ends = self.work(TaskSet::Ends, &self.ends, shutdown);
+            let notices = self.work(TaskSet::Notices, &self.notices, shutdown);
+            tokio::join!(ends, notices, shutdown.run_until_cancelled(self.tell_owed()));
+        };
+        lead.work(shutdown, work, lost).await;
     }
 
-    async fn work(&self, shutdown: &CancellationToken) {
-        let Handles { cluster, events, gate, metrics, .. } = &*self.handles;
-        let mut changes = cluster.changes();
-        let mut deeds = FuturesUnordered::new();
-        let mut looks = tokio::time::interval(BETWEEN_LOOKS);
-        loop {
-            let open = !shutdown.is_cancelled();
-            let is_fresh = gate.is_open();
-            // runs are planned by each change of a queue as it comes, also while nothing is done: what a later change
-            // shortens is known by that
-            cluster.with(CeilingIndex::next_due);
+    async fn work(&self, tasks: TaskSet, queue: &WorkQueue<PodTask>, shutdown: &CancellationToken) {
+        let Handles { cluster, clock, gate, .. } = &*self.handles;
+        let (mut changes, rest) = (cluster.changes(), Cell::new(Duration::ZERO));
+        // runs are planned by each change of a queue as it comes, also while nothing is done: what a later change shortens is
+        // known by that
+        let look = || {
+            let begun = Instant::now();
+            let due = cluster.with(|index| index.due(tasks, self.handles.now()));
+            queue.replace(due.into_iter().map(PodTask));
+            rest.set(begun.elapsed().saturating_mul(PART_OF_TIME));
+        };
+        let more = async || {
+            tokio::time::sleep(rest.get()).await;
             let now = self.handles.now();
-            while open
-                && is_fresh
-                && let Some((group, slot)) = self.claim(now)
-            {
-                deeds.push(self.handle(group, slot));
-            }
-            metrics.in_flight(deeds.len());
-            if !open && deeds.is_empty() {
-                return;
-            }
             tokio::select! {
-                Some(happenings) = deeds.next() => events.extend(happenings),
-                _ = looks.tick() => {
-                    // what has no room stays owed: it would be dropped, or another in its place
-                    if events.has_room() {
-                        events.repair(self.owed());
-                        events.extend(without_effect(cluster, self.handles.now()));
-                    }
-                }
-                () = self.slots.changed(), if open && is_fresh => {}
-                () = self.next_due_after(now), if open && is_fresh => {}
-                () = gate.opened(), if open && !is_fresh => {}
-                () = changes.next(), if open => {}
-                () = shutdown.cancelled(), if open => {}
+                () = changes.next() => {}
+                () = sleep::towards(clock, cluster.with(|index| index.next_due_after(now))) => {}
             }
+        };
+        let run = Run { queue, gate: Some(gate), end: shutdown, drains: false };
+        run.work(look, more, async |lease| self.handle(tasks, lease).await).await;
+    }
+
+    /// Acts on a batch, gives the result to the index, and has the events written.
+    async fn handle(&self, tasks: TaskSet, lease: Lease<PodTask>) {
+        let Handles { cluster, events, dry_run, .. } = &*self.handles;
+        let batch = cluster.with(|index| index.batch(tasks, &lease.work.0.key, self.handles.now()));
+        let Some(batch) = batch else { return lease.done() };
+        self.count_in_flight();
+        let result = Box::pin(lease.watch(self.pauser.act(&batch))).await;
+        let now = self.handles.now();
+        let served = result.as_ref().map_or_else(Failure::serves, |done| done.served);
+        let is_late = now.duration_since(batch.first.deadline) >= LATE_AFTER;
+        let outcome = outcome(batch.task, (*dry_run, is_late), result.as_ref().map(|done| &done.result));
+        // others of the key may be due
+        cluster.change(|index| index.settle(&batch, served, outcome, now));
+        lease.done();
+        self.count_in_flight();
+        match result {
+            Ok(done) => {
+                self.record(&batch, &done.result, now);
+                events.extend(done.events);
+            }
+            Err(failure) => self.fail(&batch, &failure, is_late),
         }
     }
 
-    /// Claims what is due most in a namespace that has a slot.
-    fn claim(&self, now: Timestamp) -> Option<(DueBatch, TakenSlot)> {
-        let mut slot = None;
-        let mut may = |namespace: &str| {
-            slot = self.slots.take(namespace);
-            slot.is_some()
-        };
-        let group = self.handles.cluster.with(|index| index.claim_where(now, &mut may))?;
-        Some((group, slot?))
+    fn count_in_flight(&self) {
+        self.handles.metrics.in_flight(self.ends.in_flight().saturating_add(self.notices.in_flight()));
     }
 
-    /// Returns when more is due than at `now`, when all was claimed that could be.
-    async fn next_due_after(&self, now: Timestamp) {
-        let Handles { cluster, clock, .. } = &*self.handles;
-        sleep::towards(clock, cluster.with(|index| index.next_due_after(now))).await;
-    }
-
-    /// Acts on a group, and gives the result to the index; returns the events to write.
-    async fn handle(&self, group: DueBatch, slot: TakenSlot) -> Vec<EventRecord> {
-        let result = Box::pin(slot.watch(self.pauser.act(&group))).await;
-        let now = self.handles.now();
-        let served = result.as_ref().map_or_else(Failure::serves, |done| done.served);
-        let is_late = now.duration_since(group.first.deadline) >= LATE_AFTER;
-        let how = (self.handles.dry_run, is_late);
-        let outcome = outcome(group.task, how, result.as_ref().map(|done| &done.result));
-        self.handles.cluster.with(|index| index.settle(&group, served, outcome, now));
-        match result {
-            Ok(done) => {
-                self.record(&group, &done.result, now);
-                done.events
+    /// Has events written that may have been lost, and those about own ceilings.
+    async fn tell_owed(&self) {
+        let Handles { cluster, events, .. } = &*self.handles;
+        loop {
+            // what has no room stays owed: it would be dropped, or another in its place
+            if events.has_room() {
+                events.repair(self.owed());
+                events.extend(without_effect(cluster, self.handles.now()));
             }
-            Err(failure) => {
-                self.fail(&group, &failure, is_late);
-                Vec::new()
-            }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
         }
     }
 

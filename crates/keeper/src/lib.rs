@@ -21,7 +21,6 @@ mod returns;
 mod run;
 mod short_help;
 mod sleep;
-mod slots;
 mod stamps;
 mod status;
 mod stores;

@@ -123,9 +123,9 @@ mod tests {
             let (mut index, root, leaf) = world("10s");
             let spec = if missing == "root" { root } else { leaf };
             delete(&mut index, 110, missing);
-            assert_eq!(index.claim(at(111)), None, "{missing}: no ceiling, no pause");
+            assert_eq!(index.next_batch(at(111)), None, "{missing}: no ceiling, no pause");
             put(&mut index, 112, missing, &spec);
-            assert_eq!(index.claim(at(113)).unwrap().first.deadline, at(100), "{missing}");
+            assert_eq!(index.next_batch(at(113)).unwrap().first.deadline, at(100), "{missing}");
         }
     }
 

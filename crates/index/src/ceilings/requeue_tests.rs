@@ -99,12 +99,12 @@ fn gang_of_two(index: &mut CeilingIndex) {
 /// When what is next becomes due, as seconds after 0: at that time itself it isn't yet.
 fn due(index: &mut CeilingIndex) -> Option<i64> {
     let next = index.next_due()?;
-    assert_eq!(index.claim(next - SignedDuration::from_millis(1)), None);
+    assert_eq!(index.next_batch(next - SignedDuration::from_millis(1)), None);
     Some(next.duration_since(at(0)).as_secs())
 }
 
 fn evicted(index: &mut CeilingIndex, now: Timestamp) -> Option<DueBatch> {
-    index.claim(now).inspect(|group| assert_eq!(group.task, Task::Evict))
+    index.next_batch(now).inspect(|group| assert_eq!(group.task, Task::Evict))
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn who_gets_ready_is_not_due_any_more_and_is_said_to_be_the_first_time() {
     assert!(!index.apply_pod(&pod("a", "job", Is::Scheduled(0))));
     assert!(index.apply_pod(&pod("a", "job", Is::Ready)));
     assert!(!index.apply_pod(&pod("a", "job", Is::Ready)));
-    assert_eq!(index.claim(at(60)), None);
+    assert_eq!(index.next_batch(at(60)), None);
     assert!(!index.apply_pod(&pod("a", "job", Is::Lost(70))));
     assert!(!index.apply_pod(&pod("a", "job", Is::Ready)), "it was ready before");
     assert!(!index.apply_pod(&pod("seen", "job", Is::Ready)), "the time is unknown at which it got ready");
@@ -203,7 +203,7 @@ fn what_has_expired_comes_before_what_is_not_ready() {
     spec["maxDuration"] = json!("20s");
     let mut index = index(spec);
     index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
-    assert_eq!(index.claim(at(60)).unwrap().task, Task::Expire);
+    assert_eq!(index.next_batch(at(60)).unwrap().task, Task::Expire);
 }
 
 #[test]
@@ -442,7 +442,7 @@ fn a_gang_that_was_ready_once_is_not_evicted_at_its_timeout_when_a_member_is_rep
     }
     index.delete_pod(Uid::of("b"));
     index.apply_pod(&younger(29 * 60, "c", "job", Is::Scheduled(1)));
-    assert_eq!(index.claim(at(3_600)), None);
+    assert_eq!(index.next_batch(at(3_600)), None);
 }
 
 #[test]
@@ -499,7 +499,7 @@ fn a_queue_that_there_is_not_is_under_the_configured_block_and_never_named() {
     let mut index = index_with(Some(PodsReady::from(&configured)));
     let queues = |index: &mut CeilingIndex| {
         let evicted = evicted(index, at(11)).unwrap().first.queue.clone();
-        index.release_all();
+        index.forget_notices();
         let returned = index.due_returns(at(11)).first().unwrap().paused.queue.to_string();
         [evicted, returned]
     };
@@ -656,7 +656,7 @@ impl Simulation {
 
     fn evict(&mut self) {
         let now = self.now();
-        while let Some(group) = self.index.claim(now) {
+        while let Some(group) = self.index.next_batch(now) {
             assert_eq!(group.task, Task::Evict);
             let name = group.first.name.split('-').next().unwrap().to_owned();
             let fails = self.random.one_in(5);
@@ -708,7 +708,7 @@ impl Simulation {
         self.evict();
         self.delete_pods();
         if self.random.one_in(50) {
-            self.index.release_all();
+            self.index.forget_notices();
         }
         self.bring_back();
     }

@@ -69,8 +69,10 @@ fn runai(index: &mut CeilingIndex, name: &str, parent: &str, ceiling: &str) {
     index.apply_runai(name, &serde_json::from_value::<v3alpha1::QueueSpec>(spec).unwrap());
 }
 
-fn claimed(index: &mut CeilingIndex, now: Timestamp) -> Vec<Uid> {
-    index.claim(now).iter().flat_map(DueBatch::pods).map(|pod| pod.uid).collect()
+/// The pods of each batch that is due.
+fn batches(index: &mut CeilingIndex, now: Timestamp) -> Vec<Vec<Uid>> {
+    let all = index.batches(now).into_iter();
+    all.map(|batch| batch.pods().map(|pod| pod.uid).collect()).collect()
 }
 
 #[test]
@@ -78,8 +80,8 @@ fn a_pod_is_due_after_its_ceiling_and_not_at_it() {
     let mut index = index();
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &json!({})));
-    assert_eq!(index.claim(at(10)), None);
-    let due = index.claim(at(11)).unwrap().first;
+    assert_eq!(index.next_batch(at(10)), None);
+    let due = index.next_batch(at(11)).unwrap().first;
     assert_eq!((due.namespace.as_str(), due.name.as_str(), due.queue.as_str()), ("ns", "pod-a", "demo"));
     assert_eq!(due.deadline, at(10));
 }
@@ -91,7 +93,7 @@ fn the_next_time_is_when_there_is_something_to_claim() {
     assert_eq!(index.next_due(), None);
     index.apply_pod(&pod("a", &json!({})));
     let next = index.next_due().unwrap();
-    assert!(index.claim(next).is_some());
+    assert!(index.next_batch(next).is_some());
 }
 
 #[test]
@@ -100,7 +102,7 @@ fn a_queue_may_come_after_its_pods() {
     index.apply_pod(&pod("a", &json!({})));
     assert_eq!(index.next_due(), None);
     tensorstack(&mut index, "10s");
-    assert!(index.claim(at(11)).is_some());
+    assert!(index.next_batch(at(11)).is_some());
 }
 
 #[test]
@@ -108,12 +110,12 @@ fn a_change_of_the_queue_moves_the_deadlines_of_its_pods() {
     let mut index = index();
     tensorstack(&mut index, "1h");
     index.apply_pod(&pod("a", &json!({})));
-    assert_eq!(index.claim(at(20)), None);
+    assert_eq!(index.next_batch(at(20)), None);
     tensorstack(&mut index, "10s");
-    let group = index.claim(at(20)).unwrap();
+    let group = index.next_batch(at(20)).unwrap();
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(20));
     tensorstack(&mut index, "1h");
-    assert_eq!(index.claim(at(100)), None);
+    assert_eq!(index.next_batch(at(100)), None);
     index.delete_tensorstack("demo");
     assert_eq!(index.next_due(), None);
 }
@@ -179,13 +181,13 @@ fn what_a_pod_says_of_its_owner_is_judged_when_it_is_due_and_again_when_it_says_
     let mut index = index();
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &owned_by("DaemonSet", "d")));
-    let group = index.claim(at(20)).unwrap();
+    let group = index.next_batch(at(20)).unwrap();
     index.settle(&group, BatchCoverage::First, Outcome::Final, at(20));
     assert_eq!(index.next_due(), None);
     index.apply_pod(&pod("a", &owned_by("DaemonSet", "d")));
     assert_eq!(index.next_due(), None, "the same owner");
     index.apply_pod(&pod("a", &owned_by("ReplicaSet", "r")));
-    assert!(index.claim(at(21)).is_some());
+    assert!(index.next_batch(at(21)).is_some());
 }
 
 #[test]
@@ -217,12 +219,12 @@ fn runai_pods_run_by_their_start_and_the_least_ceiling_of_the_tree() {
     let scheduled = json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(100)}]);
     let started = json!({"metadata": {"labels": labels}, "status": {"conditions": scheduled}});
     index.apply_pod(&pod("a", &started));
-    assert_eq!(index.claim(at(130)), None);
-    assert_eq!(index.claim(at(131)).unwrap().first.queue, "leaf");
+    assert_eq!(index.next_batch(at(130)), None);
+    assert_eq!(index.next_batch(at(131)).unwrap().first.queue, "leaf");
 }
 
 #[test]
-fn pods_of_one_controller_are_claimed_together_the_most_overdue_first() {
+fn pods_of_one_controller_are_due_together_the_most_overdue_first() {
     let mut index = index();
     tensorstack(&mut index, "10s");
     let other =
@@ -231,35 +233,33 @@ fn pods_of_one_controller_are_claimed_together_the_most_overdue_first() {
     index.apply_pod(&pod("first", &json!({"metadata": {"creationTimestamp": at(-5)}})));
     index.apply_pod(&pod("other", &json!({"metadata": {"ownerReferences": other}})));
     index.apply_pod(&pod("young", &json!({"metadata": {"creationTimestamp": at(60)}})));
-    assert_eq!(claimed(&mut index, at(20)), [Uid::of("first"), Uid::of("late")]);
-    assert_eq!(claimed(&mut index, at(20)), [Uid::of("other")]);
-    assert_eq!(index.claim(at(20)), None);
+    let expected = [vec![Uid::of("first"), Uid::of("late")], vec![Uid::of("other")]];
+    assert_eq!(batches(&mut index, at(20)), expected);
 }
 
 #[test]
-fn bare_pods_are_claimed_one_by_one() {
+fn bare_pods_are_due_one_by_one() {
     let mut index = index();
     tensorstack(&mut index, "10s");
     for uid in ["a", "b"] {
         index.apply_pod(&pod(uid, &json!({"metadata": {"ownerReferences": null}})));
     }
-    assert_eq!(claimed(&mut index, at(20)).len(), 1);
-    assert_eq!(claimed(&mut index, at(20)).len(), 1);
+    assert_eq!(batches(&mut index, at(20)).iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
 }
 
 #[test]
-fn what_is_claimed_is_not_claimed_again_until_settled_and_then_ever_later() {
+fn what_did_not_help_is_due_again_ever_later() {
     let mut index = index();
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &json!({})));
     let mut now = 11;
     for wait in [5, 10, 20, 40, 40] {
-        let group = index.claim(at(now)).unwrap();
+        let group = index.next_batch(at(now)).unwrap();
         index.apply_pod(&pod("a", &json!({})));
-        assert_eq!(index.claim(at(now)), None);
+        assert_eq!(index.next_batch(at(now)).as_ref(), Some(&group), "until the result is known");
         assert_eq!(group.first.deadline, at(10), "a retry doesn't hide how late it is");
         index.settle(&group, BatchCoverage::All, Outcome::Acted, at(now));
-        assert_eq!(index.claim(at(now + wait)), None);
+        assert_eq!(index.next_batch(at(now + wait)), None);
         now += wait + 1;
     }
 }
@@ -299,12 +299,10 @@ fn pods_of_one_controller_are_due_again_at_once_and_by_themselves_if_only_the_fi
     index.apply_pod(&pod("first", &json!({"metadata": {"creationTimestamp": at(-5)}})));
     index.apply_pod(&pod("second", &json!({"metadata": {"creationTimestamp": at(-4)}})));
     index.apply_pod(&pod("third", &json!({"metadata": {"creationTimestamp": at(-3)}})));
-    let group = index.claim(at(20)).unwrap();
+    let group = index.next_batch(at(20)).unwrap();
     assert_eq!(group.pods().count(), 3);
     index.settle(&group, BatchCoverage::First, Outcome::Acted, at(20));
-    assert_eq!(claimed(&mut index, at(20)), [Uid::of("second")]);
-    assert_eq!(claimed(&mut index, at(20)), [Uid::of("third")]);
-    assert_eq!(index.claim(at(20)), None);
+    assert_eq!(batches(&mut index, at(20)), [[Uid::of("second")], [Uid::of("third")]]);
 }
 
 #[test]
@@ -313,8 +311,7 @@ fn the_same_controller_in_another_namespace_is_another() {
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &json!({})));
     index.apply_pod(&pod("b", &json!({"metadata": {"namespace": "other"}})));
-    assert_eq!(claimed(&mut index, at(20)).len(), 1);
-    assert_eq!(claimed(&mut index, at(20)).len(), 1);
+    assert_eq!(batches(&mut index, at(20)).iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
 }
 
 fn with_notice(ceiling: &str, notice: &str) -> CeilingIndex {
@@ -333,42 +330,41 @@ fn set_notice(index: &mut CeilingIndex, ceiling: &str, notice: &str) {
 fn a_workload_is_told_once_before_its_end() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("a", &json!({})));
-    assert_eq!(index.claim(at(40)), None);
-    let group = index.claim(at(41)).unwrap();
+    assert_eq!(index.next_batch(at(40)), None);
+    let group = index.next_batch(at(41)).unwrap();
     assert_eq!((group.task, group.first.deadline, group.first.since), (Task::Announce, at(60), at(40)));
-    assert_eq!(index.claim(at(41)), None);
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(41));
-    assert_eq!(index.claim(at(60)), None);
-    assert_eq!(index.claim(at(61)).unwrap().task, Task::Expire);
+    assert_eq!(index.next_batch(at(60)), None);
+    assert_eq!(index.next_batch(at(61)).unwrap().task, Task::Expire);
 }
 
 #[test]
 fn who_could_not_be_told_is_told_after_a_while_and_expires_on_time() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("a", &json!({})));
-    let group = index.claim(at(41)).unwrap();
+    let group = index.next_batch(at(41)).unwrap();
     index.settle(&group, BatchCoverage::All, Outcome::Failed, at(55));
-    assert_eq!(index.claim(at(60)), None);
-    assert_eq!(index.claim(at(61)).unwrap().task, Task::Expire);
+    assert_eq!(index.next_batch(at(60)), None);
+    assert_eq!(index.next_batch(at(61)).unwrap().task, Task::Expire);
 }
 
 #[test]
 fn who_was_told_is_told_at_once_when_the_end_moves_or_goes() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("a", &json!({})));
-    let group = index.claim(at(41)).unwrap();
+    let group = index.next_batch(at(41)).unwrap();
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(41));
     set_notice(&mut index, "5m", "20s");
-    let group = index.claim(at(42)).unwrap();
+    let group = index.next_batch(at(42)).unwrap();
     assert_eq!((group.task, group.first.deadline, group.first.told), (Task::Announce, at(300), Some(at(60))));
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(42));
-    assert_eq!(index.claim(at(280)), None);
-    let group = index.claim(at(281)).unwrap();
+    assert_eq!(index.next_batch(at(280)), None);
+    let group = index.next_batch(at(281)).unwrap();
     assert_eq!((group.task, group.first.since), (Task::Announce, at(280)), "the point lies ahead again");
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(281));
-    assert_eq!(index.claim(at(299)), None);
+    assert_eq!(index.next_batch(at(299)), None);
     index.delete_tensorstack("demo");
-    let group = index.claim(at(299)).unwrap();
+    let group = index.next_batch(at(299)).unwrap();
     assert_eq!((group.task, group.first.told), (Task::Withdraw, Some(at(300))));
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(299));
     assert_eq!(index.next_due(), None);
@@ -379,29 +375,29 @@ fn each_point_is_told_once_and_those_that_have_passed_together_as_one() {
     let mut index = with_notice("60s", "20s,50s,5s,10s");
     index.apply_pod(&pod("a", &json!({})));
     for (since, told_at) in [(10, 11), (40, 52)] {
-        assert_eq!(index.claim(at(since)), None);
-        let group = index.claim(at(told_at)).unwrap();
+        assert_eq!(index.next_batch(at(since)), None);
+        let group = index.next_batch(at(told_at)).unwrap();
         assert_eq!((group.task, group.first.since), (Task::Announce, at(since)));
         // points whose time comes before it is settled are still to be told
         index.settle(&group, BatchCoverage::All, Outcome::Acted, at(told_at + 4));
     }
-    let group = index.claim(at(56)).unwrap();
+    let group = index.next_batch(at(56)).unwrap();
     assert_eq!((group.task, group.first.since), (Task::Announce, at(55)));
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(56));
-    assert_eq!(index.claim(at(60)), None);
+    assert_eq!(index.next_batch(at(60)), None);
 }
 
 #[test]
 fn a_point_that_could_not_be_told_is_told_with_the_next() {
     let mut index = with_notice("60s", "20s,5s");
     index.apply_pod(&pod("a", &json!({})));
-    let group = index.claim(at(41)).unwrap();
+    let group = index.next_batch(at(41)).unwrap();
     index.settle(&group, BatchCoverage::All, Outcome::Failed, at(47));
-    assert_eq!(index.claim(at(57)), None);
-    let group = index.claim(at(58)).unwrap();
+    assert_eq!(index.next_batch(at(57)), None);
+    let group = index.next_batch(at(58)).unwrap();
     assert_eq!(group.first.since, at(57));
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(58));
-    assert_eq!(index.claim(at(60)), None);
+    assert_eq!(index.next_batch(at(60)), None);
 }
 
 #[test]
@@ -409,10 +405,10 @@ fn the_configured_notice_is_for_queues_that_do_not_say() {
     let mut index = CeilingIndex::new(Settings { notice: "30s".parse().unwrap(), ..Settings::default() });
     tensorstack(&mut index, "60s");
     index.apply_pod(&pod("a", &json!({})));
-    assert_eq!(index.claim(at(31)).unwrap().task, Task::Announce);
-    index.release_all();
+    assert_eq!(index.next_batch(at(31)).unwrap().task, Task::Announce);
+    index.forget_notices();
     set_notice(&mut index, "60s", "0s");
-    assert_eq!(index.claim(at(60)), None);
+    assert_eq!(index.next_batch(at(60)), None);
 }
 
 #[test]
@@ -426,22 +422,21 @@ fn another_configured_notice_holds_from_now_on_and_loses_nothing() {
         notice: "30s".parse().unwrap(),
         ..Settings::default()
     });
-    let group = index.claim(at(31)).unwrap();
+    let group = index.next_batch(at(31)).unwrap();
     assert_eq!((group.task, group.first.since), (Task::Announce, at(30)));
     index.configure(Settings {
         table: OwnerTable::default(),
         notice: "40s".parse().unwrap(),
         ..Settings::default()
     });
-    assert_eq!(index.claim(at(31)), None, "what is claimed stays claimed");
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(31));
     index.configure(Settings {
         table: OwnerTable::default(),
         notice: NoticePoints::default(),
         ..Settings::default()
     });
-    assert_eq!(index.claim(at(60)), None, "who was told isn't told again");
-    assert_eq!(index.claim(at(61)).unwrap().task, Task::Expire);
+    assert_eq!(index.next_batch(at(60)), None, "who was told isn't told again");
+    assert_eq!(index.next_batch(at(61)).unwrap().task, Task::Expire);
 }
 
 #[test]
@@ -530,27 +525,17 @@ fn nothing_more_is_done_about_what_is_settled_for_good() {
     let mut index = index();
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &json!({})));
-    let group = index.claim(at(11)).unwrap();
+    let group = index.next_batch(at(11)).unwrap();
     index.settle(&group, BatchCoverage::All, Outcome::Final, at(11));
     index.apply_pod(&pod("a", &json!({})));
-    assert_eq!(index.claim(at(1_000_000)), None);
+    assert_eq!(index.next_batch(at(1_000_000)), None);
 }
 
-#[test]
-fn what_was_claimed_is_due_at_once_after_a_release() {
-    let mut index = index();
-    tensorstack(&mut index, "10s");
-    index.apply_pod(&pod("a", &json!({})));
-    let group = index.claim(at(11)).unwrap();
-    index.release_all();
-    assert_eq!(claimed(&mut index, at(11)), [group.first.uid]);
-}
-
-/// A pod that is claimed, leaves its queue, and comes back to a queue with a longer ceiling.
+/// A pod with an act in flight that leaves its queue, and comes back to a queue with a longer ceiling.
 fn relabelled(index: &mut CeilingIndex) -> DueBatch {
     tensorstack(index, "10s");
     index.apply_pod(&pod("a", &json!({})));
-    let group = index.claim(at(11)).unwrap();
+    let group = index.next_batch(at(11)).unwrap();
     index.apply_pod(&pod("a", &json!({"metadata": {"labels": null}})));
     let hour = v1beta1::QueueSpec { max_duration: Some("1h".into()), ..Default::default() };
     index.apply_tensorstack("longer", &hour);
@@ -560,40 +545,14 @@ fn relabelled(index: &mut CeilingIndex) -> DueBatch {
 }
 
 #[test]
-fn a_claim_settles_only_the_record_that_it_was_handed_out_for() {
-    let mut index = index();
-    let group = relabelled(&mut index);
-    for outcome in [Outcome::Acted, Outcome::Final] {
-        index.settle(&group, BatchCoverage::All, outcome, at(12));
-        assert_eq!((index.next_expiry(), index.pods_under_ceiling()), (Some(at(3_600)), 1));
-    }
-    let due = index.claim(at(3_601)).unwrap().first;
-    assert_eq!((due.attempts, due.since), (0, at(3_600)));
-}
-
-#[test]
-fn nothing_is_left_of_a_relabelled_pod_that_is_gone_and_others_are_claimed() {
+fn nothing_is_left_of_a_relabelled_pod_that_is_gone_and_others_are_due() {
     let mut index = index();
     let group = relabelled(&mut index);
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(12));
     index.delete_pod(Uid::of("a"));
-    assert_eq!((index.next_due(), index.claim(Timestamp::MAX)), (None, None));
+    assert_eq!((index.next_due(), index.next_batch(Timestamp::MAX)), (None, None));
     index.apply_pod(&pod("b", &json!({})));
-    assert_eq!(claimed(&mut index, at(20)), [Uid::of("b")]);
-}
-
-#[test]
-fn a_claim_that_was_taken_back_settles_nothing() {
-    let mut index = index();
-    tensorstack(&mut index, "10s");
-    index.apply_pod(&pod("a", &json!({})));
-    let group = index.claim(at(11)).unwrap();
-    index.release_all();
-    let again = index.claim(at(11)).unwrap();
-    index.settle(&group, BatchCoverage::All, Outcome::Final, at(12));
-    assert_eq!(index.claim(at(13)), None, "it is handed out by the other claim");
-    index.settle(&again, BatchCoverage::All, Outcome::Acted, at(12));
-    assert_eq!(index.next_due(), Some(at(17) + SignedDuration::from_millis(1)));
+    assert_eq!(batches(&mut index, at(20)), [[Uid::of("b")]]);
 }
 
 #[test]
@@ -603,16 +562,16 @@ fn failed_tries_are_repeated_ever_later_and_do_not_count_as_tries_in_vain() {
     index.apply_pod(&pod("a", &json!({})));
     let mut now = at(11);
     for wait in [5, 10, 20] {
-        let group = index.claim(now).unwrap();
+        let group = index.next_batch(now).unwrap();
         assert_eq!(group.first.attempts, 0);
         index.settle(&group, BatchCoverage::All, Outcome::Failed, now);
         let next = index.next_due().unwrap();
         assert_eq!(next.duration_since(now).as_secs(), wait);
         now = next;
     }
-    let group = index.claim(now).unwrap();
+    let group = index.next_batch(now).unwrap();
     index.settle(&group, BatchCoverage::All, Outcome::Acted, now);
-    assert_eq!(index.claim(at(200)).unwrap().first.attempts, 1);
+    assert_eq!(index.next_batch(at(200)).unwrap().first.attempts, 1);
 }
 
 #[test]
@@ -657,9 +616,9 @@ fn pods_of_one_controller_stay_together_if_the_first_is_gone() {
     for (uid, created) in [("first", -5), ("second", -4), ("third", -3)] {
         index.apply_pod(&pod(uid, &json!({"metadata": {"creationTimestamp": at(created)}})));
     }
-    let group = index.claim(at(20)).unwrap();
+    let group = index.next_batch(at(20)).unwrap();
     index.settle(&group, BatchCoverage::Gone, Outcome::Acted, at(20));
-    assert_eq!(claimed(&mut index, at(20)), [Uid::of("second"), Uid::of("third")]);
+    assert_eq!(batches(&mut index, at(20)), [[Uid::of("second"), Uid::of("third")]]);
 }
 
 #[test]
@@ -667,11 +626,10 @@ fn only_who_was_told_counts_as_told() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("first", &json!({"metadata": {"creationTimestamp": at(-1)}})));
     index.apply_pod(&pod("second", &json!({})));
-    let group = index.claim(at(50)).unwrap();
+    let group = index.next_batch(at(50)).unwrap();
     assert_eq!(group.pods().count(), 2);
     index.settle(&group, BatchCoverage::First, Outcome::Acted, at(50));
-    assert_eq!(claimed(&mut index, at(50)), [Uid::of("second")]);
-    assert_eq!(index.claim(at(50)), None);
+    assert_eq!(batches(&mut index, at(50)), [[Uid::of("second")]]);
 }
 
 #[test]
@@ -679,12 +637,11 @@ fn what_did_not_help_comes_after_what_was_not_tried() {
     let mut index = index();
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("old", &json!({"metadata": {"ownerReferences": null}})));
-    let group = index.claim(at(11)).unwrap();
+    let group = index.next_batch(at(11)).unwrap();
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(11));
     index
         .apply_pod(&pod("new", &json!({"metadata": {"ownerReferences": null, "creationTimestamp": at(90)}})));
-    assert_eq!(claimed(&mut index, at(200)), [Uid::of("new")]);
-    assert_eq!(claimed(&mut index, at(200)), [Uid::of("old")]);
+    assert_eq!(batches(&mut index, at(200)), [[Uid::of("new")], [Uid::of("old")]]);
 }
 
 #[test]

@@ -1,22 +1,51 @@
 //! The tasks that are handed out, and their pods.
 
-use std::num::NonZeroU32;
-
+use arcstr::ArcStr;
 use jiff::Timestamp;
 pub use tenure_policy::judge::{BatchCoverage, Task};
 use tenure_policy::{expiry::Family, judge::Due, ready::Cause};
 
 use crate::Uid;
 
-/// The identity of a claim: it settles only the pods that were handed out under it.
+/// The tasks of one queue of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim(pub(super) NonZeroU32);
+pub enum TaskSet {
+    /// Those that end runs.
+    Ends,
+    /// Those that tell of ends.
+    Notices,
+}
 
-/// The claim of no record.
-impl Default for Claim {
-    fn default() -> Self {
-        Self(NonZeroU32::MAX)
+impl TaskSet {
+    /// Returns the tasks, the most urgent first. A notice may turn out to be a withdrawal.
+    pub const fn by_urgency(self) -> &'static [Task] {
+        match self {
+            Self::Ends => &[Task::Expire, Task::Evict],
+            Self::Notices => &[Task::Announce],
+        }
     }
+}
+
+/// The pods that an act serves: those of a controller in a namespace, or one pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DueKey {
+    /// The namespace of the pods.
+    pub namespace: ArcStr,
+    /// The uid of the controller, or of the pod.
+    pub uid: Uid,
+}
+
+/// Work that is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueWork {
+    /// The pods.
+    pub key: DueKey,
+    /// The most urgent task.
+    pub task: Task,
+    /// True if the pods that are due first were tried before.
+    pub is_retry: bool,
+    /// The time since which the first pod is due.
+    pub since: Timestamp,
 }
 
 /// A pod for which a task is due.
@@ -24,8 +53,6 @@ impl Default for Claim {
 pub struct DuePod {
     /// The pod's uid: another pod may have its name by now.
     pub uid: Uid,
-    /// The claim that it is handed out under.
-    pub claim: Claim,
     /// Its namespace.
     pub namespace: String,
     /// Its name.

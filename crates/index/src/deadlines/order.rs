@@ -67,6 +67,16 @@ impl Slot {
         if self.0 < 0 { Lane::First } else { Lane::Again }
     }
 
+    /// True in the lane of retries.
+    pub fn is_retry(self) -> bool {
+        self.lane() == Lane::Again
+    }
+
+    /// True if the time is before `now`.
+    pub fn is_due(self, now: i64) -> bool {
+        self.time().is_some_and(|at| at < now)
+    }
+
     /// The time; none in no lane.
     pub fn time(self) -> Option<i64> {
         let epoch = Self::at(self.lane(), 0).0;

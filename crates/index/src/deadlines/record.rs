@@ -9,7 +9,7 @@ use tenure_policy::{
 use tenure_types::{keys, podgroup::PodGroupKind, projection};
 
 use super::{
-    due::{Claim, DuePod, Task},
+    due::{DueKey, DuePod, Task},
     expiry::Expiry,
     notice::Notice,
     order::Step,
@@ -43,8 +43,6 @@ pub struct ManagedPod {
     pub notice: Option<Box<Notice>>,
     /// None if its workload is ready, or may take as long as it likes.
     pub unready: Option<Box<Unready>>,
-    /// The claim that it is handed out under. Until that is settled, it stands in no order.
-    pub claim: Option<Claim>,
     /// Acting on it serves no other pod of its controller.
     pub alone: bool,
     /// It names an owner whose pods are never touched. Any user may name one, so its ceiling holds until that owner is
@@ -69,7 +67,6 @@ impl ManagedPod {
             expiry: Expiry::default(),
             notice: None,
             unready: None,
-            claim: None,
             alone: false,
             claims_exemption: false,
         };
@@ -128,6 +125,19 @@ impl ManagedPod {
         self.unready.as_ref().is_some_and(|unready| unready.paused)
     }
 
+    /// The pods that an act on this one serves.
+    pub fn due_key(&self, uid: Uid) -> DueKey {
+        let controller = self.controller.filter(|_| !self.alone);
+        DueKey { namespace: self.namespace.clone(), uid: controller.map_or(uid, |of| of.uid) }
+    }
+
+    /// True if one act may serve this pod and another one of the same key.
+    pub fn is_sibling(&self, other: &Self) -> bool {
+        self.controller == other.controller
+            && (self.expiry.at == NEVER) == (other.expiry.at == NEVER)
+            && self.outlives() == other.outlives()
+    }
+
     /// The progress of a task.
     pub fn step(&self, task: Task) -> Step {
         let step = match task {
@@ -139,7 +149,7 @@ impl ManagedPod {
     }
 
     /// The pod as it is handed out at `now`, with a task that is due since an earlier time.
-    pub fn due(&self, uid: Uid, claim: Claim, task: Task, (since, now): (i64, i64)) -> DuePod {
+    pub fn due(&self, uid: Uid, task: Task, (since, now): (i64, i64)) -> DuePod {
         let told = self.notice.as_ref().and_then(|notice| notice.told);
         let until = self.unready.as_ref().and_then(|unready| unready.until.as_ref());
         let (family, queue, deadline) = match until {
@@ -148,7 +158,6 @@ impl ManagedPod {
         };
         DuePod {
             uid,
-            claim,
             namespace: self.namespace.as_str().into(),
             name: self.name.as_ref().into(),
             family,

@@ -385,7 +385,7 @@ fn the_ceiling_of_a_group_counts_from_its_start_for_those_that_join_late_too() {
     index.apply_pod(&pod("b", 0, Some(50)));
     assert_eq!(end(&mut index), Some(105), "nor by a group that takes more of them");
     index.apply_pod(&pod("late", 120, Some(130)));
-    let ends = index.claim(at(151)).into_iter().chain(index.claim(at(151))).chain(index.claim(at(151)));
+    let ends = index.batches(at(151)).into_iter();
     assert_eq!(ends.map(|due| second(due.first.deadline)).collect::<Vec<_>>(), [105, 150, 150]);
 }
 

@@ -1,8 +1,9 @@
 //! The index beside the naive model: both take the same events, and give the same answers.
 
 mod answers;
-mod claims;
+
 mod placement;
+mod work;
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -16,7 +17,7 @@ use tenure_types::projection::Pod;
 
 use crate::{
     event::Event,
-    naive::{self, Claim, Naive},
+    naive::{self, Batch, Naive},
     wire,
     world::{MILLI, timestamp},
 };
@@ -29,11 +30,11 @@ pub struct Difference {
     pub model: String,
 }
 
-/// Both, and what they have handed out.
+/// Both, and the acts in flight.
 pub struct Pair {
     index: CeilingIndex,
     model: Naive,
-    claims: [Option<(DueBatch, Claim)>; 4],
+    in_flight: [Option<(DueBatch, Batch)>; 4],
     /// The groups that need a stamp, as the index has said.
     unstamped: Vec<Stamping>,
     stamps: Vec<(Stamping, naive::Stamping)>,
@@ -82,7 +83,7 @@ impl Pair {
         Self {
             index,
             model,
-            claims: [const { None }; 4],
+            in_flight: [const { None }; 4],
             unstamped: Vec::new(),
             stamps: Vec::new(),
             pods: BTreeMap::new(),
@@ -100,6 +101,7 @@ impl Pair {
         self.seen.note("lost", self.model.lost());
         self.placement.step(event, &mut self.seen)?;
         self.compare_due()?;
+        self.compare_work()?;
         self.compare_pods()?;
         self.compare_groups()?;
         self.compare_formation()?;
@@ -185,11 +187,11 @@ impl Pair {
                 index.change_queues(now, |index| index.retain_tensorstack(&names));
             }
             Event::Configure(config) => index.configure(wire::settings(config)),
-            Event::Claim(place) => return self.claim(usize::from(*place)),
+            Event::Take(place) => return self.take(usize::from(*place)),
             Event::Settle(place, scope, end) => self.settle(usize::from(*place), *scope, *end),
-            Event::ReleaseAll => {
-                index.release_all();
-                model.release_all();
+            Event::LoseLead => {
+                index.forget_notices();
+                model.forget_notices();
             }
             Event::LookForStamps => return self.look_for_stamps(),
             Event::EndStamp(pick, end) => self.end_stamp(usize::from(*pick), *end),

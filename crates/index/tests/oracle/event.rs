@@ -67,11 +67,12 @@ pub enum Event {
     DeleteTensorstack(u8),
     RetainTensorstack(List<u8>),
     Configure(ConfigObj),
-    /// Claims what is most overdue, unless the place is taken.
-    Claim(u8),
-    /// Settles what is in a place.
+    /// Begins an act on what is due, unless the place is taken.
+    Take(u8),
+    /// Ends the act of a place.
     Settle(u8, Scope, End),
-    ReleaseAll,
+    /// The keeper doesn't lead any more.
+    LoseLead,
     /// Looks for stamps that are to be written, and begins to write them.
     LookForStamps,
     /// Ends one of those.

@@ -156,7 +156,7 @@ impl History {
             5 => self.owner(),
             6 => self.queue(),
             7 => self.configure(),
-            8 => self.claim(),
+            8 => self.take(),
             9 => self.settle(),
             10 => self.stamps(),
             11 => self.events.push(Event::Returns),
@@ -194,14 +194,14 @@ impl History {
         }
     }
 
-    fn claim(&mut self) {
+    fn take(&mut self) {
         let place = self.random.small(4);
-        self.events.push(Event::Claim(place));
+        self.events.push(Event::Take(place));
     }
 
     fn settle(&mut self) {
         if self.random.percent(8) {
-            return self.events.push(Event::ReleaseAll);
+            return self.events.push(Event::LoseLead);
         }
         let random = &mut self.random;
         let scope = random.of(&[Scope::All, Scope::All, Scope::All, Scope::First, Scope::Gone]);

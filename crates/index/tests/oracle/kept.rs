@@ -31,33 +31,33 @@ fn settle(place: u8) -> Event {
 }
 
 #[test]
-fn a_claim_is_settled_on_the_record_that_it_has_handed_out_and_on_no_later_one() {
+fn an_act_counts_also_for_a_pod_that_has_left_its_queue_and_come_back_meanwhile() {
     agrees(&[
         queue(0, 1),
         queue(1, 100),
         Event::Pod(pod(1, Some(0))),
         Event::Pass(2_000),
-        Event::Claim(0),
+        Event::Take(0),
         Event::Pod(pod(1, None)),
         Event::Pod(pod(1, Some(1))),
         settle(0),
         Event::Pass(200_000),
-        Event::Claim(1),
+        Event::Take(1),
         settle(1),
         Event::DeletePod(1),
         Event::Pod(pod(2, Some(0))),
-        Event::Claim(2),
+        Event::Take(2),
     ]);
 }
 
 #[test]
-fn a_claim_that_was_taken_back_settles_nothing() {
+fn an_act_that_ends_after_the_lead_is_lost_counts() {
     agrees(&[
         queue(0, 1),
         Event::Pod(pod(1, Some(0))),
         Event::Pass(2_000),
-        Event::Claim(0),
-        Event::ReleaseAll,
+        Event::Take(0),
+        Event::LoseLead,
         settle(0),
     ]);
 }
@@ -69,7 +69,7 @@ fn a_workload_that_was_told_at_one_point_is_told_at_the_next() {
         Event::RunaiQueue(2, RunaiObj { ceiling: Some(3_000_000), ..RunaiObj::default() }),
         Event::Pass(152_001),
         Event::Pod(PodObj { scheduled: Some(154_000), runai: Some(2), ..PodObj::default() }),
-        Event::Claim(2),
+        Event::Take(2),
         settle(2),
     ]);
 }
@@ -110,8 +110,8 @@ fn member(uid: u32, second: i64, is_ready: bool) -> Event {
 fn a_workload_that_was_ready_once_has_the_time_to_recover_when_a_member_is_replaced() {
     let mut events = gang(2);
     events.extend([member(1, 0, true), member(2, 0, true), Event::Pass(29_000)]);
-    events.extend([Event::DeletePod(2), member(3, 29, false), Event::Pass(3_000), Event::Claim(0)]);
-    events.extend([Event::Pass(20_000), Event::Claim(1)]);
+    events.extend([Event::DeletePod(2), member(3, 29, false), Event::Pass(3_000), Event::Take(0)]);
+    events.extend([Event::Pass(20_000), Event::Take(1)]);
     agrees(&events);
 }
 
@@ -119,7 +119,7 @@ fn a_workload_that_was_ready_once_has_the_time_to_recover_when_a_member_is_repla
 fn a_workload_that_never_was_ready_has_no_more_time_when_a_member_is_replaced() {
     let mut events = gang(2);
     events.extend([member(1, 0, true), member(2, 0, false), Event::Pass(35_000)]);
-    events.extend([Event::DeletePod(2), member(3, 35, false), Event::Pass(1_000), Event::Claim(0)]);
+    events.extend([Event::DeletePod(2), member(3, 35, false), Event::Pass(1_000), Event::Take(0)]);
     agrees(&events);
 }
 
@@ -128,7 +128,7 @@ fn the_time_to_recover_goes_on_while_members_are_replaced() {
     let mut events = gang(2);
     events.extend([member(1, 0, true), member(2, 0, true), Event::Pass(60_000)]);
     events.extend([Event::DeletePod(2), member(3, 60, false), Event::Pass(15_000)]);
-    events.extend([Event::DeletePod(3), member(4, 75, false), Event::Pass(6_000), Event::Claim(0)]);
+    events.extend([Event::DeletePod(3), member(4, 75, false), Event::Pass(6_000), Event::Take(0)]);
     agrees(&events);
 }
 
@@ -162,26 +162,26 @@ fn returns_are_ordered_by_priority_across_queues() {
 }
 
 #[test]
-fn the_first_end_of_an_owner_is_as_its_queues_say_also_while_its_pod_is_claimed() {
+fn the_first_end_of_an_owner_is_as_its_queues_say_also_while_an_act_on_its_pod_is_in_flight() {
     let controller = Some((OwnerKind::Deployment, 7));
     agrees(&[
         Event::Owner(OwnerObj { uid: 7, ..OwnerObj::default() }),
         queue(0, 1),
         Event::Pod(PodObj { controller, ..pod(1, Some(0)) }),
         Event::Pass(2_000),
-        Event::Claim(0),
+        Event::Take(0),
         queue(0, 100),
     ]);
 }
 
 #[test]
-fn the_next_expiry_of_a_queue_is_as_it_says_also_while_a_pod_is_claimed() {
+fn the_next_expiry_of_a_queue_is_as_it_says_also_while_an_act_on_a_pod_is_in_flight() {
     agrees(&[
         Event::RunaiQueue(1, RunaiObj::default()),
         queue(0, 1),
         Event::Pod(PodObj { runai: Some(1), ..pod(1, Some(0)) }),
         Event::Pass(2_000),
-        Event::Claim(0),
+        Event::Take(0),
         queue(0, 100),
     ]);
 }
@@ -194,8 +194,8 @@ fn the_next_expiry_is_the_first_also_of_pods_that_are_tried_again() {
         Event::Pod(pod(1, Some(0))),
         Event::Pod(pod(2, Some(1))),
         Event::Pass(3_000),
-        Event::Claim(0),
-        Event::Claim(1),
+        Event::Take(0),
+        Event::Take(1),
         settle(1),
         Event::Pass(1_000),
         settle(0),
@@ -213,7 +213,7 @@ fn the_end_of_an_owner_in_the_middle_of_a_chain_takes_the_ceiling_above_away() {
         Event::Pod(PodObj { controller: Some(middle), ..pod(1, Some(0)) }),
         Event::DeleteOwner(8),
         Event::Pass(2_000),
-        Event::Claim(0),
+        Event::Take(0),
     ]);
 }
 
@@ -237,7 +237,7 @@ fn a_stamp_that_is_ahead_does_not_move_the_start_that_pods_have_shown() {
 fn what_was_done_about_a_pod_counts_also_when_it_changes_its_group() {
     let mut events = gang(2);
     let alone = PodObj { uid: 9, scheduled: Some(0), runai: Some(1), ..PodObj::default() };
-    events.extend([Event::Pod(alone.clone()), Event::Pass(31_000), Event::Claim(0), settle(0)]);
+    events.extend([Event::Pod(alone.clone()), Event::Pass(31_000), Event::Take(0), settle(0)]);
     events.push(Event::Pod(PodObj { groups: [Some(0), None, None, None, None], ..alone }));
     agrees(&events);
 }
@@ -486,7 +486,7 @@ fn a_group_that_is_made_for_a_running_pod_does_not_lengthen_its_run() {
         // nor does the same trick in two steps
         Event::Group(group(3, 0, 1_000)),
         Event::Pass(5_000),
-        Event::Claim(0),
+        Event::Take(0),
     ]);
 }
 
@@ -505,10 +505,10 @@ fn an_end_that_is_final_counts_as_no_try_after_another_controller_has_come() {
         Event::Configure(ConfigObj { wait: Some(wait), ..ConfigObj::default() }),
         Event::Pod(scheduled.clone()),
         Event::Pass(2_000),
-        Event::Claim(0),
+        Event::Take(0),
         Event::Settle(0, Scope::All, End::Final),
         Event::Pod(PodObj { controller: Some((OwnerKind::Job, 5)), ..scheduled }),
-        Event::Claim(0),
+        Event::Take(0),
     ]);
 }
 

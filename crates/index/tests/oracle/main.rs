@@ -49,7 +49,7 @@ const MUST_BE_SEEN: [&str; 21] = [
     "announced",
     "announced again",
     "withdrawn",
-    "claimed with others",
+    "acted with others",
     "stamped",
     "returned",
     "returned with others",

@@ -245,7 +245,6 @@ fn configure(pauser: &mut Pauser, config: Config) {
 fn due(attempts: u8) -> DueBatch {
     let first = DuePod {
         uid: Uid::of("web-1-a"),
-        claim: tenure_index::Claim::default(),
         namespace: "ns".into(),
         name: "web-1-a".into(),
         family: Family::Tensorstack,

@@ -4,7 +4,10 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tenure_policy::expiry::Scope;
-use tenure_service::leadership::Election;
+use tenure_service::{
+    leadership::Election,
+    work::{Limits, PROMPT, WorkQueue},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -20,7 +23,6 @@ use crate::{
     orphans::QueueLabels,
     pod_notices::PodNotices,
     returns::Requeuer,
-    slots::FairSlots,
     stamps::Stamps,
     status::{BURST, Reporter, WRITES_PER_SECOND, Writer},
     terminations::Terminations,
@@ -56,8 +58,9 @@ impl Args {
         let (lead, handles) = (&shared.gate.lead, || Arc::clone(shared));
         let (limit, (exempt_owners, extensions)) = (shared.limit(), Default::default());
         let pauser = Pauser { handles: handles(), limit, scope, exempt_owners, extensions };
-        let slots = slots(self.threadiness, shared.writes_per_second);
-        let expiry = ExpiryController { handles: handles(), pauser, slots };
+        let limits = limits(self.threadiness, shared.writes_per_second);
+        let (ends, notices) = (WorkQueue::new(limits), WorkQueue::new(limits));
+        let expiry = ExpiryController { handles: handles(), pauser, ends, notices };
         let stamps = Stamps::new(handles());
         tokio::join!(expiry.run(lead, shutdown), stamps.run(lead, shutdown));
     }
@@ -94,10 +97,12 @@ impl Args {
     }
 }
 
-/// The slots for pauses. Each namespace leaves a quarter of them to others. Pauses in slots that are taken at the same
-/// time wait for the rate limit together.
-fn slots(threadiness: NonZeroU32, writes_per_second: NonZeroU32) -> FairSlots {
+/// The limits of pauses. Each namespace leaves a quarter of the calls to others. Pauses that begin at the same time wait for
+/// the rate limit together.
+fn limits(threadiness: NonZeroU32, writes_per_second: NonZeroU32) -> Limits {
     let waiting = Duration::from_secs(threadiness.get().into()) / writes_per_second.get();
-    let slots = threadiness.get() as usize;
-    FairSlots::new(slots, slots.saturating_sub(slots / 4), waiting.saturating_mul(2))
+    let at_once = threadiness.get() as usize;
+    let per_namespace = at_once.saturating_sub(at_once / 4);
+    let prompt = PROMPT.saturating_add(waiting.saturating_mul(2));
+    Limits { at_once, per_namespace, prompt, ..Limits::default() }
 }

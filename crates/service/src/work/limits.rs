@@ -33,6 +33,11 @@ pub trait Work: Debug {
         false
     }
 
+    /// True for work that was tried before it was added: it begins among the retries.
+    fn is_retry(&self) -> bool {
+        false
+    }
+
     /// True for work that a full queue drops last.
     fn is_precious(&self) -> bool {
         false

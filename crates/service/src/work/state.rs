@@ -149,7 +149,7 @@ impl<W: Work> State<W> {
     fn add(&mut self, work: W, now: Instant, renews: bool) {
         let (key, group) = (work.key(), Group::of(&work));
         let number = self.number();
-        let first = Place::First(work.rank(), number);
+        let first = if work.is_retry() { Place::Again(number) } else { Place::First(work.rank(), number) };
         let work = Arc::new(work);
         let Some(known) = self.entries.get_mut(&key) else {
             let phase = Phase::Waits(now);

@@ -21,6 +21,7 @@ struct Call {
     line: Option<&'static str>,
     is_precious: bool,
     version: u32,
+    is_retry: bool,
 }
 
 impl Work for Call {
@@ -47,13 +48,17 @@ impl Work for Call {
         self.version != known.version
     }
 
+    fn is_retry(&self) -> bool {
+        self.is_retry
+    }
+
     fn is_precious(&self) -> bool {
         self.is_precious
     }
 }
 
 fn call(key: u32, namespace: &'static str) -> Call {
-    Call { key, namespace, rank: 0, line: None, is_precious: false, version: 0 }
+    Call { key, namespace, rank: 0, line: None, is_precious: false, version: 0, is_retry: false }
 }
 
 fn in_line(key: u32, namespace: &'static str, rank: u32) -> Call {
@@ -164,6 +169,15 @@ async fn work_that_failed_comes_again_after_a_growing_wait_and_behind_work_that_
     })
     .collect();
     assert_eq!(order, [1, 2, 3, 0, 4, 5, 6, 7, 8], "one turn in four is for retries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_was_tried_before_it_was_added_has_one_turn_in_four_until_other_work_replaces_it() {
+    let retry = |key| Call { is_retry: true, ..call(key, "a") };
+    let queue = queue([retry(0), retry(1), call(2, "a"), call(3, "a"), call(4, "a"), call(5, "a")]);
+    queue.push(Call { version: 1, ..call(1, "a") });
+    let order: Vec<u32> = take_all(&queue).iter().map(|lease| lease.work.key).collect();
+    assert_eq!(order, [2, 3, 4, 0, 5, 1], "what replaces another is the last that came");
 }
 
 #[tokio::test(start_paused = true)]
@@ -436,7 +450,8 @@ async fn first_tries_begin_in_the_order_of_a_list_that_is_searched() {
                     let (namespace, line) =
                         (["x", "y", "z"][random(3)], [None, Some("p"), Some("q")][random(3)]);
                     let rank = u32::try_from(random(4)).unwrap();
-                    let call = Call { key, namespace, rank, line, is_precious: false, version: 0 };
+                    let call =
+                        Call { key, namespace, rank, line, is_precious: false, version: 0, is_retry: false };
                     naive.push(call.clone());
                     queue.push(call);
                 }
@@ -478,7 +493,7 @@ async fn each_work_begins_in_bounded_time_though_calls_hang_and_fail() {
             let lines = if spread == Spread::Work { 2 } else { 1 };
             let line = [None, Some("p")][usize::try_from(random(lines)).unwrap()];
             let rank = u32::try_from(rank).unwrap();
-            queue.push(Call { key, namespace, rank, line, is_precious: false, version: 0 });
+            queue.push(Call { key, namespace, rank, line, is_precious: false, version: 0, is_retry: false });
         }
         let (end, begun) = (CancellationToken::new(), Mutex::new(BTreeSet::new()));
         let act = async |lease: Lease<Call>| {

@@ -1,6 +1,6 @@
 //! When something is to be done about a pod, and what was done.
 
-mod claims;
+mod work;
 
 use tenure_policy::{
     expiry::Family,
@@ -33,8 +33,6 @@ pub enum Task {
 /// The acts on a pod so far, kept as long as the pod is.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
-    /// The claim that has handed it out.
-    claim: Option<u64>,
     alone: bool,
     attempts: u8,
     failed: u8,
@@ -102,7 +100,7 @@ pub struct Due {
     namespace: u8,
 }
 
-/// A pod that a claim hands out. Its queue is none where there is none to name.
+/// A pod of a batch. Its queue is none where there is none to name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DuePod {
     pub uid: u32,
@@ -117,10 +115,9 @@ pub struct DuePod {
     pub outlives: bool,
 }
 
-/// A batch of pods that is handed out, with the task.
+/// The pods that one act may serve, with the task.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Claim {
-    pub id: u64,
+pub struct Batch {
     pub task: Task,
     /// The first, and the others by uid.
     pub pods: Vec<DuePod>,
@@ -177,7 +174,6 @@ impl Naive {
         let before = self.pods.get(&uid).map(|pod| pod.controller);
         if let Some(pod) = pod.filter(|pod| Self::is_kept(pod)) {
             let record = self.records.entry(uid).or_insert(Record {
-                claim: None,
                 alone: false,
                 attempts: 0,
                 failed: 0,
@@ -283,9 +279,7 @@ impl Naive {
         let dues = self.records.keys().map(|uid| (*uid, self.due(*uid))).collect();
         self.dues = dues;
         for (uid, due) in &self.dues {
-            let Some(record) = self.records.get_mut(uid).filter(|record| record.claim.is_none()) else {
-                continue;
-            };
+            let Some(record) = self.records.get_mut(uid) else { continue };
             let fresh = Unready { attempts: 0, failed: 0, not_before: Millis::MIN, paused: false };
             record.unready = due.until.map(|_| record.unready.unwrap_or(fresh));
         }
@@ -361,11 +355,10 @@ impl Naive {
             None if is_graced => notice.map(|notice| notice.min(pod.created)),
             _ => notice,
         };
-        let open = record.claim.is_none();
-        let after = |at: Millis, before: Millis| Some(at.max(before)).filter(|at| open && *at != NEVER);
+        let after = |at: Millis, before: Millis| Some(at.max(before)).filter(|at| *at != NEVER);
         let family = expiry.map_or(Family::Runai, |(_, family)| family);
         // what is remembered of an earlier time at which it wasn't ready ends with that
-        let unready = record.unready.filter(|_| !open || until.is_some());
+        let unready = record.unready.filter(|_| until.is_some());
         Due {
             expires,
             is_graced,

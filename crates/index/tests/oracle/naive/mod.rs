@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_policy::ready::Readiness;
 
-pub use dues::{Claim, Due, DuePod, NEVER, Task};
+pub use dues::{Batch, Due, DuePod, NEVER, Task};
 pub use groups::{GangNow, stamp_of};
 pub use stamps::Stamping;
 pub use tally::Tally;
@@ -51,7 +51,6 @@ pub struct Naive {
     tree: tally::Tree,
     /// The last event has changed queues.
     policy_changed: bool,
-    ids: u64,
 }
 
 impl Naive {
@@ -143,11 +142,6 @@ impl Naive {
             self.replace_pod(uid, None);
         }
         self.doubt_runs();
-    }
-
-    fn next_id(&mut self) -> u64 {
-        self.ids += 1;
-        self.ids
     }
 }
 

@@ -1,69 +1,81 @@
-//! Claims of due pods, and their results.
+//! The work that is due, and its results.
 
-use super::{Claim, Due, DuePod, Millis, NEVER, Record, Task, later};
+use std::collections::BTreeMap;
+
+use super::{Batch, Due, DuePod, Millis, NEVER, Record, Task, later};
 use crate::{
     event::{End, Scope},
     naive::Naive,
     world::{MILLI, Nanos, PodObj},
 };
 
-impl Naive {
-    /// The pods with which a claim of `now` may begin, in no order: any of them. `since` is the same for all.
-    pub fn claimable(&self) -> Option<(Task, Vec<u32>)> {
-        let now = self.now.div_euclid(MILLI);
-        let first = |at: fn(&Due) -> Option<Millis>| {
-            let due = self.dues.iter().filter_map(|(uid, of)| Some((at(of).filter(|at| *at < now)?, *uid)));
-            let due: Vec<_> = due.collect();
-            let first = due.iter().map(|(at, _)| *at).min()?;
-            Some(due.into_iter().filter(|(at, _)| *at == first).map(|(_, uid)| uid).collect())
-        };
-        let expired = first(|of| of.expire.filter(|_| !of.retries)).or_else(|| first(|of| of.expire));
-        if let Some(expired) = expired {
-            return Some((Task::Expire, expired));
-        }
-        if let Some(unready) = first(|of| of.evict) {
-            return Some((Task::Evict, unready));
-        }
-        let untold: Vec<u32> = first(|of| of.notice)?;
-        let withdraw = |uid: &u32| self.dues[uid].expires.is_none();
-        let task = if untold.iter().all(withdraw) { Task::Withdraw } else { Task::Announce };
-        Some((task, untold))
+/// The namespace of pods, and the uid of their controller or of the pod.
+pub type Key = (u8, u32);
+
+impl Due {
+    fn key(&self, uid: u32) -> Key {
+        (self.namespace, self.controller.filter(|_| !self.alone).map_or(uid, |(_, uid)| uid))
     }
 
-    /// Returns the claim that begins with this pod.
-    pub fn claim(&mut self, first: u32) -> Claim {
-        let (tier, _) = self.claimable().expect("there is something to claim");
-        let of = &self.dues[&first];
-        let task = match tier {
-            Task::Announce | Task::Withdraw if of.expires.is_none() => Task::Withdraw,
-            Task::Withdraw => Task::Announce,
+    /// When a task is due.
+    const fn at(&self, task: Task) -> Option<Millis> {
+        match task {
+            Task::Expire => self.expire,
+            Task::Evict => self.evict,
+            Task::Announce | Task::Withdraw => self.notice,
+        }
+    }
+
+    /// The most urgent task of some, whether it was tried before, and since when it is due.
+    fn most_urgent(&self, tasks: &[Task], now: Millis) -> Option<(usize, bool, Millis)> {
+        let due = |(place, task): (usize, &Task)| {
+            let at = self.at(*task).filter(|at| *at < now)?;
+            Some((place, *task == Task::Expire && self.retries, at))
+        };
+        tasks.iter().enumerate().filter_map(due).min()
+    }
+}
+
+impl Naive {
+    /// What is due of these tasks, the most urgent of each key.
+    pub fn work(&self, tasks: &[Task]) -> BTreeMap<Key, (usize, bool, Millis)> {
+        let mut work = BTreeMap::new();
+        for (uid, due) in &self.dues {
+            if let Some(most) = due.most_urgent(tasks, self.now.div_euclid(MILLI)) {
+                work.entry(due.key(*uid)).and_modify(|known| *known = most.min(*known)).or_insert(most);
+            }
+        }
+        work
+    }
+
+    /// Returns the batch of a key that begins with this pod. None: another pod is more urgent.
+    pub fn batch(&self, tasks: &[Task], key: Key, first: u32) -> Option<Batch> {
+        let now = self.now.div_euclid(MILLI);
+        let of = self.dues.get(&first).filter(|of| of.key(first) == key)?;
+        let most = *self.work(tasks).get(&key)?;
+        if of.most_urgent(tasks, now) != Some(most) {
+            return None;
+        }
+        let (place, retries, _) = most;
+        let task = match tasks[place] {
+            Task::Announce if of.expires.is_none() => Task::Withdraw,
             task => task,
         };
-        let at = |due: &Due| match task {
-            Task::Expire => due.expire.filter(|_| due.retries == of.retries),
-            Task::Evict => due.evict,
-            Task::Announce | Task::Withdraw => due.notice,
+        let at = |due: &Due| {
+            let is_in_lane = task != Task::Expire || due.retries == retries;
+            due.at(task).filter(|at| is_in_lane && *at < now)
         };
-        let now = self.now.div_euclid(MILLI);
-        let is_sibling = |due: &Due| {
-            !of.alone
-                && !due.alone
-                && of.controller.is_some()
+        let is_sibling = |uid: u32, due: &Due| {
+            due.key(uid) == key
+                && due.controller.is_some()
                 && due.controller == of.controller
-                && due.namespace == of.namespace
                 && due.expires.is_none() == of.expires.is_none()
                 && due.outlives == of.outlives
         };
-        let others = self.dues.iter().filter(|(uid, due)| **uid != first && is_sibling(due));
-        let others = others.filter(|(_, due)| at(due).is_some_and(|at| at < now)).map(|(uid, _)| *uid);
-        let uids: Vec<u32> = std::iter::once(first).chain(others).collect();
-        let pods =
-            uids.iter().map(|uid| self.due_pod(*uid, task, at(&self.dues[uid]).unwrap_or(0))).collect();
-        let id = self.next_id();
-        for uid in &uids {
-            self.records.get_mut(uid).expect("it is kept").claim = Some(id);
-        }
-        Claim { id, task, pods }
+        let others = self.dues.iter().filter(|(uid, due)| **uid != first && is_sibling(**uid, due));
+        let others = others.filter_map(|(uid, due)| Some((*uid, at(due)?)));
+        let pods = std::iter::once((first, most.2)).chain(others);
+        Some(Batch { task, pods: pods.map(|(uid, since)| self.due_pod(uid, task, since)).collect() })
     }
 
     fn due_pod(&self, uid: u32, task: Task, since: Millis) -> DuePod {
@@ -91,21 +103,19 @@ impl Naive {
         pod
     }
 
-    /// Takes a claim back.
-    pub fn settle(&mut self, claim: &Claim, scope: Scope, end: End) {
+    /// Notes the result of an act on a batch.
+    pub fn settle(&mut self, batch: &Batch, scope: Scope, end: End) {
         let now = self.now;
-        if (claim.task, end) == (Task::Evict, End::Paused) {
-            self.judge(claim.pods[0].uid);
+        if (batch.task, end) == (Task::Evict, End::Paused) {
+            self.judge(batch.pods[0].uid);
         }
-        for (place, pod) in claim.pods.iter().enumerate() {
-            let Some(record) = self.records.get_mut(&pod.uid).filter(|of| of.claim == Some(claim.id)) else {
-                continue;
-            };
-            (record.claim, record.alone) = (None, false);
+        for (place, pod) in batch.pods.iter().enumerate() {
+            let Some(record) = self.records.get_mut(&pod.uid) else { continue };
             if place == 0 || scope == Scope::All {
-                record.settle(pod, claim.task, end, now);
-            } else {
-                record.alone = scope == Scope::First;
+                record.alone = false;
+                record.settle(pod, batch.task, end, now);
+            } else if scope == Scope::First {
+                record.alone = true;
             }
         }
     }
@@ -130,12 +140,12 @@ impl Naive {
         }
     }
 
-    pub fn release_all(&mut self) {
+    /// The keeper doesn't lead any more: what it told may be lost.
+    pub fn forget_notices(&mut self) {
         let ends: Vec<(u32, Option<Millis>)> =
             self.records.keys().map(|uid| (*uid, self.due(*uid).expires)).collect();
         for (uid, end) in ends {
             let Some(record) = self.records.get_mut(&uid) else { continue };
-            record.claim = None;
             if record.told.is_some() && record.told == end {
                 (record.told, record.given) = (None, None);
             }

@@ -1,7 +1,7 @@
-//! Compares the claims that index and model hand out, and settles them in both.
+//! Compares the work that is due by index and model, and gives results to both.
 
 use jiff::Timestamp;
-use tenure_index::{BatchCoverage, Outcome, Stamped, Stamping, Task as IndexTask, Uid};
+use tenure_index::{BatchCoverage, Outcome, Stamped, Stamping, Task as IndexTask, TaskSet, Uid};
 use tenure_policy::{expiry::Family, ready::Cause};
 
 use super::{Difference, Pair, Result, millis, same};
@@ -12,35 +12,76 @@ use crate::{
     world::timestamp,
 };
 
+/// The tasks of each set, by urgency.
+const SETS: [(TaskSet, &[Task]); 2] =
+    [(TaskSet::Ends, &[Task::Expire, Task::Evict]), (TaskSet::Notices, &[Task::Announce])];
+
 impl Pair {
-    pub(super) fn claim(&mut self, place: usize) -> Result {
-        if self.claims[place].is_some() {
+    pub(super) fn compare_work(&mut self) -> Result {
+        for (set, tasks) in SETS {
+            let due = self.index.due(set, timestamp(self.model.now));
+            let urgency = |task| usize::from(task == IndexTask::Evict);
+            let order: Vec<_> = due.iter().map(|of| (urgency(of.task), of.is_retry, of.since)).collect();
+            same(format_args!("the order of {set:?}"), &order.is_sorted(), &true)?;
+            let mut given: Vec<_> = due
+                .iter()
+                .map(|of| (of.key.namespace.to_string(), of.key.uid, urgency(of.task), of.is_retry, of.since))
+                .collect();
+            let work = self.model.work(tasks).into_iter();
+            let mut expected: Vec<_> = work
+                .map(|((namespace, uid), (urgency, is_retry, since))| {
+                    (wire::namespace(namespace), wire::uid(uid), urgency, is_retry, millis(since))
+                })
+                .collect();
+            given.sort();
+            expected.sort();
+            same(format_args!("{set:?}"), &given, &expected)?;
+        }
+        Ok(())
+    }
+
+    /// Begins an act on the batch of one of the keys that are due, or on the most urgent if there are fewer.
+    pub(super) fn take(&mut self, place: usize) -> Result {
+        if self.in_flight[place].is_some() {
             return Ok(());
         }
-        let group = self.index.claim(timestamp(self.model.now));
-        let Some((task, firsts)) = self.model.claimable() else {
-            return same("claim", &group, &None);
+        let now = timestamp(self.model.now);
+        let Some((set, tasks)) = SETS.into_iter().find(|(set, _)| !self.index.due(*set, now).is_empty())
+        else {
+            return Ok(());
         };
-        let first =
-            group.as_ref().and_then(|group| firsts.iter().find(|uid| wire::uid(**uid) == group.first.uid));
-        let (Some(group), Some(first)) = (group.as_ref(), first) else {
-            let expected = (task, firsts.iter().copied().map(wire::uid).collect::<Vec<_>>());
-            let question = "the first of a claim".to_owned();
-            return Err(Difference { question, index: format!("{group:?}"), model: format!("{expected:?}") });
+        let due = self.index.due(set, now);
+        let key = &due.get(place).unwrap_or(&due[0]).key;
+        let group = self.index.batch(set, key, now);
+        let keys = self.model.work(tasks).into_keys();
+        let of_key = |(namespace, uid): &(u8, u32)| {
+            (wire::namespace(*namespace).as_str(), wire::uid(*uid)) == (key.namespace.as_str(), key.uid)
         };
-        let claim = self.model.claim(*first);
+        let of_model = keys.into_iter().find(of_key);
+        let first = |uid: &&u32| group.as_ref().is_some_and(|of| of.first.uid == wire::uid(**uid));
+        let first = self.model.pods.keys().find(first).copied();
+        let batch = of_model.zip(first).and_then(|(key, first)| self.model.batch(tasks, key, first));
+        let (Some(group), Some(batch)) = (group.as_ref(), batch) else {
+            let question = "the first of a batch".to_owned();
+            return Err(Difference {
+                question,
+                index: format!("{group:?}"),
+                model: format!("{:?}", self.model.work(tasks)),
+            });
+        };
+        let first = &batch.pods[0].uid;
         let task = match group.task {
             IndexTask::Expire => Task::Expire,
             IndexTask::Evict => Task::Evict,
             IndexTask::Announce => Task::Announce,
             IndexTask::Withdraw => Task::Withdraw,
         };
-        same("the task of a claim", &task, &claim.task)?;
+        same("the task of a batch", &task, &batch.task)?;
         let mut rest: Vec<_> = group.rest.iter().collect();
         rest.sort_by_key(|pod| pod.uid);
         let given: Vec<_> = std::iter::once(&group.first).chain(rest).map(|pod| given(task, pod)).collect();
-        let expected: Vec<_> = claim.pods.iter().map(|pod| expected(task, pod)).collect();
-        same(format!("claim to {task:?}"), &given, &expected)?;
+        let expected: Vec<_> = batch.pods.iter().map(|pod| expected(task, pod)).collect();
+        same(format!("batch to {task:?}"), &given, &expected)?;
         let name = match task {
             Task::Expire if group.first.attempts > 0 => "expired again",
             Task::Expire => "expired",
@@ -52,26 +93,26 @@ impl Pair {
             Task::Withdraw => "withdrawn",
         };
         self.seen.note(name, 1);
-        self.seen.note("claimed with others", group.rest.len());
-        self.claims[place] = Some((group.clone(), claim));
+        self.seen.note("acted with others", group.rest.len());
+        self.in_flight[place] = Some((group.clone(), batch));
         Ok(())
     }
 
     pub(super) fn settle(&mut self, place: usize, scope: Scope, end: End) {
-        let Some((group, claim)) = self.claims[place].take() else { return };
+        let Some((group, batch)) = self.in_flight[place].take() else { return };
         let served = match scope {
             Scope::All => BatchCoverage::All,
             Scope::First => BatchCoverage::First,
             Scope::Gone => BatchCoverage::Gone,
         };
-        let outcome = match (claim.task, end) {
+        let outcome = match (batch.task, end) {
             (_, End::Failed) => Outcome::Failed,
             (Task::Announce | Task::Withdraw, _) | (_, End::Done) => Outcome::Acted,
             (_, End::Paused) => Outcome::Paused,
             (_, End::Final) => Outcome::Final,
         };
         self.index.settle(&group, served, outcome, timestamp(self.model.now));
-        self.model.settle(&claim, scope, end);
+        self.model.settle(&batch, scope, end);
     }
 
     pub(super) fn look_for_stamps(&mut self) -> Result {
@@ -140,7 +181,7 @@ impl Pair {
     }
 }
 
-/// The facts about a pod in a claim that are compared.
+/// The facts about a pod in a batch that are compared.
 type Given =
     (Uid, Option<(Family, String)>, Timestamp, [Timestamp; 2], Option<Cause>, Option<Timestamp>, u8, bool);
 

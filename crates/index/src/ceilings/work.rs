@@ -1,0 +1,81 @@
+//! The work that is due, and its results.
+
+use jiff::Timestamp;
+
+use super::CeilingIndex;
+use crate::{BatchCoverage, DueBatch, DueKey, DueWork, Outcome, Task, TaskSet, Uid, deadlines::ManagedPod};
+
+impl CeilingIndex {
+    /// Returns the work that is due at `now`, the most urgent first: one entry for the pods that one act may serve.
+    pub fn due(&mut self, tasks: TaskSet, now: Timestamp) -> Vec<DueWork> {
+        self.reschedule();
+        self.reader.deadlines.due(tasks, now)
+    }
+
+    /// Returns the pods of a key whose most urgent task is due at `now`. None: nothing is.
+    pub fn batch(&mut self, tasks: TaskSet, key: &DueKey, now: Timestamp) -> Option<DueBatch> {
+        self.reschedule();
+        self.reader.deadlines.batch(tasks, key, now)
+    }
+
+    /// The next instant after `now` at which more is due.
+    pub fn next_due_after(&mut self, now: Timestamp) -> Option<Timestamp> {
+        self.reschedule();
+        self.reader.deadlines.next_due_after(now)
+    }
+
+    /// Notes the result of an act on a batch. The pods that were `served` had this `outcome`; the others are still due.
+    pub fn settle(&mut self, group: &DueBatch, served: BatchCoverage, outcome: Outcome, now: Timestamp) {
+        if group.task == Task::Evict && outcome == Outcome::Paused {
+            self.judge(group.first.uid);
+        }
+        let deadlines = &mut self.reader.deadlines;
+        deadlines.settle(&group.first, group.task, outcome, now);
+        for pod in &group.rest {
+            match served {
+                BatchCoverage::All => deadlines.settle(pod, group.task, outcome, now),
+                BatchCoverage::First => deadlines.try_alone(pod.uid),
+                BatchCoverage::Gone => {}
+            }
+        }
+        self.objects.moved.pods.extend(group.pods().map(|pod| pod.uid));
+    }
+
+    /// Notes that all pods of a root owner outlive the pause that this pod's run has led to: their run has ended with
+    /// it, even if they are due later, or an act on them is in flight.
+    fn judge(&mut self, uid: Uid) {
+        // the note was made for all pods at once
+        let Some(pod) = self.reader.deadlines.get(uid).filter(|pod| !pod.outlives()) else { return };
+        let Some(root) = self.objects.owners.root(pod.controller) else { return };
+        let pods: Vec<Uid> = self.pods_of(&pod.namespace, root).map(|(uid, _)| uid).collect();
+        self.reader.deadlines.outlive(&pods);
+    }
+
+    /// True if a pod has outlived a pause of its workload, which wasn't ready.
+    pub fn outlives(&self, pod: Uid) -> bool {
+        self.reader.deadlines.get(pod).is_some_and(ManagedPod::outlives)
+    }
+
+    /// Forgets which workloads were told of their end: the keeper that told them doesn't lead any more, and its events may be
+    /// lost. If it leads again, it looks at those workloads, as the next keeper would.
+    pub fn forget_notices(&mut self) {
+        self.reschedule();
+        self.objects.moved.pods.extend(self.reader.deadlines.forget_notices());
+    }
+}
+
+#[cfg(test)]
+impl CeilingIndex {
+    /// All batches that are due.
+    pub fn batches(&mut self, now: Timestamp) -> Vec<DueBatch> {
+        let sets = [TaskSet::Ends, TaskSet::Notices].into_iter();
+        let due: Vec<_> =
+            sets.flat_map(|of| self.due(of, now).into_iter().map(move |work| (of, work))).collect();
+        due.iter().filter_map(|(of, work)| self.batch(*of, &work.key, now)).collect()
+    }
+
+    /// The batch that is due most.
+    pub fn next_batch(&mut self, now: Timestamp) -> Option<DueBatch> {
+        self.batches(now).into_iter().next()
+    }
+}

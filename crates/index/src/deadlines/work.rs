@@ -1,0 +1,112 @@
+//! The work that is due: the pods of a task, and the results of acts on them.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+
+use super::{
+    Deadlines, DueBatch, DueKey, DuePod, DueWork, MOST_IN_BATCH, ManagedPod, Orders, Outcome, Task, TaskSet,
+    order::Order,
+};
+use crate::{
+    Uid,
+    times::{NEVER, time},
+};
+
+impl Orders {
+    /// The orders of a set of tasks, the most urgent first.
+    fn of(&self, tasks: TaskSet) -> impl Iterator<Item = (Task, &Order)> {
+        let order = |task| match task {
+            Task::Expire => &self.expiries,
+            Task::Evict => &self.evictions,
+            Task::Announce | Task::Withdraw => &self.notices,
+        };
+        tasks.by_urgency().iter().map(move |task| (*task, order(*task)))
+    }
+}
+
+impl Deadlines {
+    /// The work that is due, the most urgent of each key, in order: first tries come before others.
+    pub fn due(&self, tasks: TaskSet, now: Timestamp) -> Vec<DueWork> {
+        let mut known = HashSet::new();
+        let due = self.orders.of(tasks).flat_map(|(task, order)| {
+            order.due(now.as_millisecond()).map(move |(slot, uid)| (task, slot, uid))
+        });
+        due.filter_map(|(task, slot, uid)| {
+            let key = self.pods.get(&uid)?.due_key(uid);
+            let work = DueWork { key, task, is_retry: slot.is_retry(), since: time(slot.time()?) };
+            known.insert(work.key.clone()).then_some(work)
+        })
+        .collect()
+    }
+
+    /// The pods of a key with its most urgent task that is due: expiries come before evictions.
+    pub fn batch(&self, tasks: TaskSet, key: &DueKey, now: Timestamp) -> Option<DueBatch> {
+        let now = now.as_millisecond();
+        let of_key = || self.pods.get(&key.uid).map(|pod| (key.uid, pod.as_ref()));
+        let pods = || of_key().into_iter().chain(self.controlled_by(key.uid));
+        let pods = || pods().filter(|(uid, pod)| pod.due_key(*uid) == *key);
+        let slot = |pod: &ManagedPod, task| Some(pod.step(task).slot).filter(|slot| slot.is_due(now));
+        let first = |task: &Task| {
+            let due = pods().filter_map(|(uid, pod)| Some((slot(pod, *task)?, uid)));
+            due.min().map(|(slot, uid)| (*task, slot, uid))
+        };
+        let (task, slot, uid) = tasks.by_urgency().iter().find_map(first)?;
+        let first = self.pods.get(&uid)?;
+        let is_withdrawn = task == Task::Announce && first.expiry.at == NEVER;
+        let task = if is_withdrawn { Task::Withdraw } else { task };
+        let due = |since, uid, pod: &ManagedPod| pod.due(uid, task, (since, now));
+        let siblings = pods().filter(|(of, pod)| *of != uid && pod.is_sibling(first));
+        let mut siblings: Vec<(i64, Uid, &ManagedPod)> = siblings
+            .filter_map(|(uid, pod)| Some((pod.step(task).slot.due_with(slot, now)?, uid, pod)))
+            .collect();
+        siblings.sort_unstable_by_key(|(since, uid, _)| (*since, *uid));
+        siblings.truncate(MOST_IN_BATCH.saturating_sub(1));
+        let rest = siblings.into_iter().map(|(since, uid, pod)| due(since, uid, pod)).collect();
+        Some(DueBatch { task, first: due(slot.time()?, uid, first), rest })
+    }
+
+    /// Has a pod tried by itself.
+    pub fn try_alone(&mut self, uid: Uid) {
+        if let Some(pod) = self.pods.get_mut(&uid) {
+            pod.alone = true;
+        }
+    }
+
+    /// Notes the result of an act on a pod.
+    pub fn settle(&mut self, due: &DuePod, task: Task, outcome: Outcome, now: Timestamp) {
+        let retry_after = self.retry_after;
+        let Some(pod) = self.pods.get_mut(&due.uid) else { return };
+        pod.alone = false;
+        match task {
+            Task::Expire => pod.expiry.step.tries.settle(outcome, retry_after, now),
+            Task::Evict => {
+                if let Some(unready) = &mut pod.unready {
+                    unready.step.tries.settle(outcome, retry_after, now);
+                    unready.paused |= outcome == Outcome::Paused;
+                }
+            }
+            Task::Announce | Task::Withdraw => {
+                pod.notice.get_or_insert_default().settle(due, task, outcome, now);
+            }
+        }
+    }
+
+    /// Notes that pods which aren't ready outlive a pause of their workload.
+    pub fn outlive(&mut self, pods: &[Uid]) {
+        for uid in pods {
+            if let Some(unready) = self.pods.get_mut(uid).and_then(|pod| pod.unready.as_mut()) {
+                unready.paused = true;
+            }
+        }
+    }
+
+    /// Forgets that workloads were told the present end of their run. Returns the pods that this is about.
+    pub fn forget_notices(&mut self) -> Vec<Uid> {
+        let told = self.pods.iter_mut().filter_map(|(uid, pod)| {
+            let at = pod.expiry.at;
+            pod.notice.as_mut().is_some_and(|notice| notice.forget(at)).then_some(*uid)
+        });
+        told.collect()
+    }
+}
