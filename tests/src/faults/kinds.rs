@@ -166,6 +166,18 @@ fn struck_after(draw: &mut Draw, blow: Blow, on: Match) -> Vec<Fault> {
     strike(draw, Whom::Leader, blow, moment)
 }
 
+/// A leader that is killed after it has told a run that a change of its queue has made overdue, before the end of the grace.
+fn killed_in_a_grace(draw: &mut Draw) -> Vec<Fault> {
+    let at = draw.between(500, 4_000);
+    let strike = What::Strike(Blow::Kill, Moment::Now);
+    let (after, lasts) = (draw.between(2_000, 3_000), draw.between(PAST_LEASE.0, PAST_LEASE.1));
+    vec![
+        // people change the queue a second after this
+        Fault { at, lasts: Duration::ZERO, whom: Whom::Standby, what: What::Sever },
+        Fault { at: at + after, lasts, whom: Whom::Leader, what: strike },
+    ]
+}
+
 /// Clocks that are apart from before the start until the end of a plan.
 fn clocks(ahead: [i64; 2]) -> Vec<Fault> {
     vec![Fault { at: Duration::ZERO, lasts: Duration::ZERO, whom: Whom::Keepers, what: What::Clocks(ahead) }]
@@ -327,6 +339,7 @@ kinds! {
 
     // processes
     "leader-killed", "K7", Leader, d => strike(d, Whom::Leader, Blow::Kill, Moment::Now);
+    "leader-killed-in-a-grace", "a notice told twice; K7", Leader, d => killed_in_a_grace(d);
     "leader-killed-before-a-write", "K15", Leader, d => struck_before(d, Blow::Kill, CHANGES);
     "leader-killed-after-a-write", "K15", Leader, d => struck_after(d, Blow::Kill, CHANGES);
     "leader-killed-before-an-event", "an event lost by a kill; K15", Leader, d => struck_before(d, Blow::Kill, EVENTS);

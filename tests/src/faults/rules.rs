@@ -8,7 +8,8 @@
 //! - **Not early**: a write that pauses or deletes is sent after the deadline of the oldest pod of the run, by the clock
 //!   of the API server that is furthest behind. A workload comes back no earlier than its record says, by the same
 //!   clock. Where a run begins with its scheduling, that is by the scheduler's clock, and a beginning in the future
-//!   counts as the present: then only clocks that are ahead matter.
+//!   counts as the present: then only clocks that are ahead matter. A run that a change of its queue has made overdue goes
+//!   on for a grace, which a keeper that starts later doesn't know.
 //! - **Not by what has gone**: a pause by a ceiling that was lengthened, by a queue that was deleted, or for a label that
 //!   was taken away, is wrong if the change could be read more than [`OLDEST_BASIS`] before the write was sent, by a
 //!   connection that no fault held up.
@@ -29,7 +30,7 @@ use tenure_types::keys::PAUSED_ANNOTATION;
 
 use super::{
     observer::{OwnerState, PodLife, Seen},
-    scene::{Actor, CeilingClock, Fate, READY_TIMEOUT},
+    scene::{Actor, CeilingClock, Fate, GRACE_ON_CHANGE, READY_TIMEOUT},
 };
 use crate::proxy::{Call, Write};
 
@@ -153,6 +154,8 @@ impl Evidence<'_> {
         let ahead = match handled.clock {
             CeilingClock::Created => self.slowest(handled.sent),
             CeilingClock::Scheduled => self.slowest(handled.sent).max(0),
+            // a keeper that has started since knows of no grace
+            CeilingClock::Changed => GRACE_ON_CHANGE.saturating_add(self.slowest(handled.sent)),
         };
         let shown = handled.sent + SignedDuration::from_secs(ahead);
         let early = handled.due.duration_since(shown + SLACK);
@@ -178,7 +181,7 @@ impl Evidence<'_> {
                 };
                 let of_run = self.seen.pods(actor.name).filter(is_of_run);
                 let what = format!("pause {} of {}", number + 1, actor.name);
-                match of_run.filter_map(|pod| deadline(actor, pod)).min() {
+                match of_run.filter_map(|pod| self.deadline(actor, pod)).min() {
                     Some(due) => {
                         let sent = self.sent(actor.name, pause.at, true);
                         handled.push(Handled { what, due, clock: actor.clock, sent, seen: pause.at });
@@ -223,7 +226,7 @@ impl Evidence<'_> {
         let seen = pod.ended?;
         let delete = self.writes.iter().find(|write| is_on(write, "delete", name) && write.is_done());
         let sent = delete.map_or(seen, |write| write.sent);
-        let (due, clock) = (deadline(actor, pod)?, actor.clock);
+        let (due, clock) = (self.deadline(actor, pod)?, actor.clock);
         Some(Handled { what: format!("deletion of {name}"), due, clock, sent, seen })
     }
 
@@ -262,16 +265,17 @@ impl Evidence<'_> {
         });
         touched.map(|write| format!("no ceiling is for it: {} by {}", write.call, write.by)).collect()
     }
-}
 
-/// The end of a pod's run by its ceiling, or of its time to get ready.
-fn deadline(actor: &Actor, pod: &PodLife) -> Option<Timestamp> {
-    let begin = match actor.clock {
-        CeilingClock::Created => Some(pod.created),
-        CeilingClock::Scheduled => pod.scheduled,
-    };
-    let seconds = if actor.fate == Fate::Requeued { READY_TIMEOUT } else { actor.ceiling };
-    Some(begin? + SignedDuration::from_secs(seconds))
+    /// The end of a pod's run by its ceiling, or of its time to get ready.
+    fn deadline(&self, actor: &Actor, pod: &PodLife) -> Option<Timestamp> {
+        let begin = match actor.clock {
+            CeilingClock::Created => Some(pod.created),
+            CeilingClock::Scheduled => pod.scheduled,
+            CeilingClock::Changed => Some(self.changed),
+        };
+        let seconds = if actor.fate == Fate::Requeued { READY_TIMEOUT } else { actor.ceiling };
+        Some(begin? + SignedDuration::from_secs(seconds))
+    }
 }
 
 /// True for a write to an object of this name.

@@ -30,6 +30,9 @@ pub(super) const BACKOFF: i64 = 3;
 /// The notice before the end of a run.
 const NOTICE: i64 = 4;
 
+/// The time for which a run goes on that a change of its queue has made overdue.
+pub(super) const GRACE_ON_CHANGE: i64 = 16;
+
 /// The fate that the script has in store for a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
@@ -65,6 +68,8 @@ pub(super) enum CeilingClock {
     Created,
     /// The pod's scheduling, or later: the run.ai family.
     Scheduled,
+    /// The change of its queue by a person, which makes the run overdue.
+    Changed,
 }
 
 /// The script in a namespace of its own.
@@ -100,6 +105,10 @@ impl Scene {
             actor("plain", "Deployment", Fate::Paused(2), ceiling, created),
             actor("batch", "Job", Fate::Paused(1), ceiling, created),
             Actor { is_told: true, ..actor("told", "Deployment", Fate::Paused(1), ceiling + 3, created) },
+            Actor {
+                is_told: true,
+                ..actor("shortened", "Deployment", Fate::Paused(1), GRACE_ON_CHANGE, CeilingClock::Changed)
+            },
             actor("alone", "Pod", Fate::Deleted, ceiling, created),
             actor("gang-0", "Pod", Fate::Deleted, ceiling, scheduled),
             actor("gang-1", "Pod", Fate::Deleted, ceiling, scheduled),
@@ -120,9 +129,10 @@ impl Scene {
     /// Creates the queues: the tensorstack ones have the names of their workloads.
     pub async fn create_queues(&self) {
         for actor in
-            self.actors.iter().filter(|actor| actor.clock == CeilingClock::Created && actor.ceiling > 0)
+            self.actors.iter().filter(|actor| actor.clock != CeilingClock::Scheduled && actor.ceiling > 0)
         {
-            let mut queue = self.queue(actor.name, actor.ceiling);
+            let is_shortened = actor.clock == CeilingClock::Changed;
+            let mut queue = self.queue(actor.name, if is_shortened { 3_600 } else { actor.ceiling });
             if actor.is_told {
                 queue["spec"]["expiryNotice"] = json!(format!("{NOTICE}s"));
             }
@@ -193,12 +203,14 @@ impl Scene {
         distinct(object, actor.name)
     }
 
-    /// Does what people do: lengthens a ceiling, deletes a queue, takes a pod out of its queue. Returns the time at
-    /// which all of it could be read.
+    /// Does what people do: shortens a ceiling, lengthens another, deletes a queue, takes a pod out of its queue. Returns the
+    /// time at which all of it could be read.
     pub async fn change(&self) -> Result<Timestamp> {
         self.until(self.change_after).await;
         let name = self.namespace.name();
         let found = |object: Value| serde_json::from_value::<DynamicObject>(object).context("an object");
+        let shortened = found(self.queue("shortened", 0))?;
+        self.namespace.patch(&shortened, &json!({"spec": {"maxDuration": "1s"}})).await;
         let lengthened = found(self.queue("lengthened", 0))?;
         self.namespace.patch(&lengthened, &json!({"spec": {"maxDuration": "1h"}})).await;
         self.namespace.delete(&found(self.queue("unqueued", 0))?).await;
@@ -206,7 +218,9 @@ impl Scene {
         let labels = json!({"scheduler.tensorstack.dev/queue": null});
         self.namespace.patch(&pod, &json!({"metadata": {"labels": labels}})).await;
         let changed = Timestamp::now();
-        self.diary.note("a ceiling is lengthened, a queue deleted, and a pod taken out of its queue");
+        self.diary.note(
+            "a ceiling is shortened, another lengthened, a queue deleted, and a pod taken out of its queue",
+        );
         Ok(changed)
     }
 

@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, free_port, program};
 use tokio::{net::TcpStream, select, sync::Mutex, task::spawn_blocking, time::sleep};
 
-use super::{Diary, absences::Absences, fault::Blow};
+use super::{Diary, absences::Absences, fault::Blow, scene::GRACE_ON_CHANGE};
 use crate::{
     DEADLINE, World,
     proxy::{ApiProxy, Scope},
@@ -63,12 +63,16 @@ impl Server {
     pub async fn keeper(world: &World, name: &str, namespace: &str, diary: &Diary) -> Result<Self> {
         let scope = Scope { label: PLAN_LABEL, namespace };
         let mut server = Self::new(world, "tenure-keeper", name, namespace, Some(scope), diary).await?;
+        // the usual grace would make each plan a minute longer
+        let config = world.cluster.directory().join(format!("{namespace}-{name}.yaml"));
+        let usual = tokio::fs::read_to_string(world.tenure.config_file()).await?;
+        tokio::fs::write(&config, format!("{usual}\ngraceOnChange: {GRACE_ON_CHANGE}s\n")).await?;
         let flags = [
             "--threadiness=8".to_owned(),
             format!("--leader-elect-identity={name}"),
             format!("--leader-elect-resource-namespace={namespace}"),
             format!("--t9k-system-namespace={namespace}"),
-            format!("--config={}", world.tenure.config_file().display()),
+            format!("--config={}", config.display()),
         ];
         server.arguments.extend(flags.iter().map(String::as_str).chain(ELECTION).map(OsString::from));
         Ok(server)

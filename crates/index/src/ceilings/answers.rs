@@ -133,8 +133,14 @@ impl CeilingIndex {
         let first_end = root.and_then(|root| self.first_end(namespace, root));
         let of = standing.as_ref();
         let of_runai = of.and_then(|of| self.objects.limits(Family::Runai, of.runai.as_deref()?));
+        let notice = self.notice(family, queue);
+        let backoff = self.pods_ready(family, queue).map(|rules| rules.backoff);
         let missing = &self.reader.missing;
         let limits = self.objects.limits(family, queue);
+        let deadlines = &self.reader.deadlines;
+        let is_graced =
+            seen.as_ref().and_then(|of| deadlines.get(of.uid)).is_some_and(|of| of.expiry.is_graced());
+        let grace = deadlines.grace_on_change;
         RunState {
             is_fresh: true,
             queue: of.map(|of| of.queue(family).map_or("", ArcStr::as_str).to_owned()),
@@ -148,10 +154,10 @@ impl CeilingIndex {
                 && of.is_some_and(|of| missing.has_one_of(&self.objects, of, now)),
             outlives: seen.is_some_and(|seen| self.outlives(seen.uid)),
             may_be_extended: of_runai.is_some_and(|limits| !limits.extensions.is_none()),
-            notice: self.notice(family, queue),
+            notice: if is_graced { notice.of_grace(grace) } else { notice },
             slice_delay: limits.and_then(|limits| limits.slice_delay),
             on_reversal: limits.map(|limits| limits.on_reversal).unwrap_or_default(),
-            backoff: self.pods_ready(family, queue).map(|rules| rules.backoff),
+            backoff,
         }
     }
 

@@ -44,7 +44,7 @@ pub fn deadlines(
         let limits = queue.as_deref().and_then(|queue| objects.limits(family, queue));
         let notice = limits.and_then(|limits| limits.notice).unwrap_or(notice);
         let since = standing.clocks.since(family);
-        Ceiling { at, since, family, queue, notice, is_sudden: false }
+        Ceiling { at, since, family, queue, notice }
     });
     let lacks_queue = lacks_queue(objects, &standing);
     PodDeadlines { ceiling, ready_until, lacks_queue }

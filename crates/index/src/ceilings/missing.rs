@@ -77,7 +77,10 @@ mod tests {
     use tenure_types::projection;
 
     use super::*;
-    use crate::ceilings::{CeilingIndex, Settings};
+    use crate::{
+        BatchCoverage, Outcome, Task,
+        ceilings::{CeilingIndex, Settings},
+    };
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
@@ -136,6 +139,22 @@ mod tests {
         assert_eq!(index.next_expiry(), None);
         put(&mut index, 112, "root", &root);
         assert_eq!(index.next_expiry(), Some(at(412)));
+    }
+
+    #[test]
+    fn the_notice_that_a_grace_brings_covers_all_points_within_the_grace() {
+        let (mut index, _, _) = world("10s");
+        for (now, ceiling) in [(40, "10h"), (50, "20s")] {
+            put(&mut index, now, "root", &json!({"maxDuration": ceiling, "expiryNotice": "30m,10s"}));
+            index.next_due();
+        }
+        let batch = index.next_batch(at(51)).unwrap();
+        assert_eq!((batch.task, batch.first.deadline), (Task::Announce, at(350)));
+        let notice = index.run_state(&pod(), (Family::Runai, "leaf"), None, None, at(51)).notice;
+        assert_eq!(notice.to_string(), "5m0s", "another keeper judges by the same point");
+        index.settle(&batch, BatchCoverage::All, Outcome::Acted, at(51));
+        assert_eq!(index.next_batch(at(350)), None);
+        assert_eq!(index.next_batch(at(351)).unwrap().task, Task::Expire);
     }
 
     fn awaits(index: &mut CeilingIndex, now: Timestamp) -> bool {

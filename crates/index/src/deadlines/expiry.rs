@@ -3,7 +3,7 @@
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
-    expiry::{Family, PolicyChange},
+    expiry::{Family, GraceOnChange, PolicyChange},
     notice::NoticePoints,
 };
 
@@ -19,8 +19,6 @@ pub struct Ceiling {
     pub family: Family,
     pub queue: Option<ArcStr>,
     pub notice: NoticePoints,
-    /// A change of queues has made it so early that the notice is given at once.
-    pub is_sudden: bool,
 }
 
 /// The progress of a pod's expiry.
@@ -56,7 +54,7 @@ impl Expiry {
     pub fn granted(
         &mut self,
         ceiling: Option<Ceiling>,
-        change: Option<PolicyChange>,
+        (change, grace): (Option<PolicyChange>, GraceOnChange),
         mut lost: Option<i64>,
         lacks_queue: bool,
     ) -> (Option<Ceiling>, Option<i64>) {
@@ -75,11 +73,16 @@ impl Expiry {
         }
         let bounded = ceiling.map(|mut ceiling| {
             if milliseconds_up(ceiling.at) < self.earliest {
-                (ceiling.at, ceiling.is_sudden) = (time(self.earliest), true);
+                (ceiling.at, ceiling.notice) = (time(self.earliest), ceiling.notice.of_grace(grace));
             }
             ceiling
         });
         (bounded, lost)
+    }
+
+    /// True if the run goes on beyond its ceiling, since a change of queues came so late.
+    pub const fn is_graced(&self) -> bool {
+        self.at != NEVER && self.at == self.earliest
     }
 
     /// The time of the next task.

@@ -32,10 +32,7 @@ impl Notice {
         let told = known.as_ref().and_then(|known| known.told).map(Milliseconds::get);
         let at = match (told, ceiling) {
             (None, None) => None,
-            (None, Some(Ceiling { at, notice, is_sudden, .. })) => {
-                let before = notice.next(*at, None);
-                if *is_sudden { before.map(|before| before.min(created)) } else { before }
-            }
+            (None, Some(Ceiling { at, notice, .. })) => notice.next(*at, None),
             (Some(told), Some(Ceiling { at, notice, .. })) if told == milliseconds_up(*at) => {
                 notice.next(*at, known.as_ref().and_then(|known| known.given).map(Milliseconds::get))
             }

@@ -344,15 +344,18 @@ impl Naive {
             if is_graced { expiry.map(|(_, family)| (record.earliest * MILLI, family)) } else { expiry };
         let expires = expiry.map(|(at, _)| millis_up(at));
         let end = expires.unwrap_or(NEVER);
+        let grace = self.config.grace * 1_000;
         let points = standing.as_ref().zip(expiry).into_iter().flat_map(|(standing, (at, _))| {
-            let points = standing.notice.into_iter().filter(|point| *point > 0);
+            let has_notice = standing.notice != [0; 3];
+            // one notice covers all points within the grace
+            let points = if is_graced && has_notice { [grace, 0, 0] } else { standing.notice };
+            let points = points.into_iter().filter(|point| *point > 0);
             points.map(move |point| (at - point).div_euclid(MILLI))
         });
         // a notice covers all points whose time has come
         let notice = points.filter(|at| record.given.is_none_or(|given| *at > given)).min();
         let told = match record.told {
             Some(told) if told != end => Some(told.min(end).min(pod.created)),
-            None if is_graced => notice.map(|notice| notice.min(pod.created)),
             _ => notice,
         };
         let after = |at: Millis, before: Millis| Some(at.max(before)).filter(|at| *at != NEVER);
