@@ -12,7 +12,7 @@ mod told;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_index::{BatchCoverage, DueBatch};
@@ -24,18 +24,20 @@ use tenure_policy::{
     pause::{self, OwnerObject, Pause, ResumeCondition},
 };
 use tenure_service::call::{ApiError, persist};
-use tenure_types::{extension::Extension, paused::PausedRecord, projection::WholeObject};
+use tenure_types::{
+    extension::Extension,
+    journal::{GivenNotice, JournalAct},
+    paused::PausedRecord,
+    projection::WholeObject,
+};
 use tracing::warn;
 
 pub use conflicts::Conflicts;
 pub use failure::{Failure, LATE_AFTER};
 pub use kept::{ExemptOwners, ListedExtensions};
-pub use told::told_of_pause;
+pub use told::events_of;
 
-use crate::{
-    api::WriteError, events::EventRecord, handles::Handles, ledger::EndingPods, limit::WriteLimit,
-    recent::earlier,
-};
+use crate::{api::WriteError, events::EventRecord, handles::Handles, ledger::EndingPods, limit::WriteLimit};
 
 /// Pauses owners, deletes pods, and announces the end of runs.
 pub struct Pauser {
@@ -177,7 +179,6 @@ impl Pauser {
         let Some(found) = work.found().cloned() else { return Ok(unread()) };
         let known = kueue::known(owner, &found.metadata);
         let ending = self.ending_below(work.batch.task, &known);
-        let owed = earlier(&found.metadata, self.handles.now());
         let (config, first) = (Arc::clone(&work.case.config), &work.batch.first);
         let mut act = pause.clone();
         for (number, rule) in config.table.rules(owner).enumerate() {
@@ -192,7 +193,9 @@ impl Pauser {
             let object = OwnerObject(&found.value);
             let record = pause::record(object, rule, (first.family, &first.queue), act.clone());
             let patch = pause::patch(object, rule, &record, &act.plan.until);
-            let patch = pause::with_owed(patch, object, &owed);
+            let state = OwnerObject(&applied(&found.value, &patch)).requeue_state();
+            let noted = JournalAct::Paused { record: record.clone(), state };
+            let patch = pause::with_act(patch, &found.metadata, Some(noted.clone()), self.handles.now());
             let is_done = |found: &WholeObject| OwnerObject(&found.value).record().as_ref() == Some(&record);
             let returned = if self.handles.dry_run {
                 Ok(applied(&found.value, &patch))
@@ -209,9 +212,10 @@ impl Pauser {
                 Ok(returned) if !pause::took(OwnerObject(&returned), rule, &record) => {
                     return Err(Failure::Dropped { owner: owner.clone(), field: rule.field.clone() });
                 }
-                Ok(returned) => {
+                Ok(_) => {
                     ending.succeeded();
-                    return Ok(self.paused(work, (owner, &act), &record, &known, &returned).await);
+                    let events = events_of(&noted, &known);
+                    return Ok(self.paused(work, (owner, &act), &record, &known, events).await);
                 }
             }
         }
@@ -225,10 +229,8 @@ impl Pauser {
         (owner, pause): (&OwnerReference, &Pause),
         record: &PausedRecord,
         known: &PausedObject,
-        returned: &Value,
+        mut events: Vec<EventRecord>,
     ) -> Done {
-        let state = OwnerObject(returned).requeue_state();
-        let mut events = told_of_pause(record, &state, known);
         if !self.handles.dry_run && !matches!(pause.plan.until, ResumeCondition::Requeued(_)) {
             let cron_job = pause::cron_job_of(
                 &known.object,
@@ -270,6 +272,9 @@ impl Pauser {
             _ => {}
         }
         let namespace = work.batch.first.namespace.clone();
+        let metadata = work.pod().map(|pod| pod.metadata.clone()).unwrap_or_default();
+        let object = reference(&pod, Some(&namespace));
+        self.tell_owed(&PausedObject { object, workload: None }, &metadata);
         let would_delete = self.handles.objects.would_delete_pod(&namespace, &pod.name).await;
         let act = Act::DeletePod(Box::new(deletion.clone()));
         let again = self.tell_first(work, &act, would_delete.is_ok(), events).await?;
@@ -310,6 +315,7 @@ impl Pauser {
             return Ok(deleted(events));
         }
         let namespace = work.batch.first.namespace.clone();
+        self.tell_owed(&known, &metadata);
         let would_delete = self.handles.objects.would_delete_owner(&namespace, owner).await;
         let act = Act::DeleteOwner(Box::new(deletion.clone()));
         let again = self.tell_first(work, &act, would_delete.is_ok(), events).await?;
@@ -328,6 +334,12 @@ impl Pauser {
         }
         ending.succeeded();
         Ok(deleted(Vec::new()))
+    }
+
+    /// Writes the events that may be missing of an object: with the object its journal goes.
+    fn tell_owed(&self, known: &PausedObject, metadata: &ObjectMeta) {
+        let owed = self.handles.cluster.outbox.owed_on(known, metadata, self.handles.now());
+        self.handles.events.repair(owed);
     }
 
     /// Writes the events of a deletion that a dry run has allowed: nothing is left afterwards to note them on. Both may take a
@@ -350,7 +362,16 @@ impl Pauser {
     /// Notes the end of a run on an owner, or on a pod that has no such owner.
     async fn announce(&self, work: &Work<'_>, notice: &Notice) -> Result<Done, Failure> {
         let Some(found) = work.found() else { return Ok(unread()) };
-        let (namespace, object) = (&work.batch.first.namespace, OwnerObject(&found.value));
+        let (first, object) = (&work.batch.first, OwnerObject(&found.value));
+        let at = |at| {
+            JournalAct::Noticed(GivenNotice {
+                queue: first.queue.clone(),
+                end: notice.end,
+                at,
+                then: notice.then,
+            })
+        };
+        let act = notice.told.map(at);
         let (patch, noted) = match notice.change {
             NoticeChange::Keep => (None, None),
             NoticeChange::Clear => (Some(pause::withdraw(object)), None),
@@ -363,17 +384,23 @@ impl Pauser {
         };
         if let Some(patch) = patch.filter(|_| !self.handles.dry_run) {
             self.handles.announcements.until_ready().await;
+            let patch = pause::with_act(patch, &found.metadata, act.clone(), self.handles.now());
             // its event must be written if it was applied nevertheless
             let is_done = |found: &WholeObject| OwnerObject(&found.value).announcement() == noted;
-            let written = self.handles.objects.write(namespace, &notice.object, &patch, is_done).await;
+            let written = self.handles.objects.write(&first.namespace, &notice.object, &patch, is_done).await;
             written.map_err(ApiError::from)?;
         }
         self.show_on_pods(work, notice);
-        let at = reference(&notice.object, found.metadata.namespace.as_deref());
-        let last_point =
-            work.state.notice.last(notice.end, self.handles.now().max(work.batch.first.handed_out));
-        let dry_run_at = self.handles.dry_run.then(|| last_point.unwrap_or(notice.end));
-        let events = told::of_notice(work.batch, &at, notice, dry_run_at).into_iter().collect();
+        let object = reference(&notice.object, found.metadata.namespace.as_deref());
+        let known = PausedObject { object, workload: None };
+        let mut events: Vec<EventRecord> = act.iter().flat_map(|act| events_of(act, &known)).collect();
+        if self.handles.dry_run {
+            // a dry run notes nothing: after a restart the time of the point tells that the event has been written
+            let now = self.handles.now().max(first.handed_out);
+            told::of_dry_run(&mut events, work.state.notice.last(notice.end, now).or(Some(notice.end)));
+        } else if let Some(at) = notice.told {
+            self.handles.cluster.outbox.telling(&known, at);
+        }
         Ok(Done { result, events, served: notice.coverage })
     }
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tenure_index::{CeilingIndex, Settings};
 use tokio::sync::watch;
 
-use crate::recent::EventOutbox;
+use crate::outbox::EventOutbox;
 
 const CROWD: Duration = Duration::from_millis(50);
 
@@ -18,7 +18,7 @@ pub struct ClusterState {
     changed: Arc<watch::Sender<()>>,
     /// The kinds of owners, by the numbers of their watches.
     kinds: Arc<Mutex<HashMap<u16, ApiResource>>>,
-    /// The recent pauses whose events may not have been written.
+    /// The recent acts whose events may not have been written.
     pub outbox: EventOutbox,
 }
 

@@ -145,10 +145,13 @@ mod tests {
     use parking_lot::Mutex;
     use serde_json::json;
     use tenure_policy::pause::{MAX_DURATION_EXCEEDED, PausedObject};
-    use tenure_types::paused::{PausedRecord, RequeueState};
+    use tenure_types::{
+        journal::JournalAct,
+        paused::{PausedRecord, RequeueState},
+    };
 
     use super::{record::tests::happening, *};
-    use crate::action::told_of_pause;
+    use crate::action::events_of;
 
     /// An API server that keeps events by name. Each name that is taken is taken again before it is found free, so often.
     fn server(kept: &Arc<Mutex<HashMap<String, Value>>>, taken: usize) -> Client {
@@ -217,7 +220,10 @@ mod tests {
         };
         let (kept, known) = (Arc::default(), PausedObject::default());
         let events = Events::new(server(&kept, 0));
-        let repaired = told_of_pause(&record("research"), &RequeueState::default(), &known);
+        let repaired = events_of(
+            &JournalAct::Paused { record: record("research"), state: RequeueState::default() },
+            &known,
+        );
         assert!(repaired.len() >= 2);
         for told in &repaired {
             events.write(told, Timestamp::MAX).await.unwrap();

@@ -23,12 +23,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    action::{ActionResult, Failure, LATE_AFTER, Pauser, told_of_pause},
-    events::EventRecord,
+    action::{ActionResult, Failure, LATE_AFTER, Pauser},
     handles::Handles,
     metrics::ExpiryResult,
-    recent::{OwedEvents, RecentPause},
-    returns::told_of_return,
     sleep,
 };
 use outcome::outcome;
@@ -98,14 +95,22 @@ impl ExpiryController {
             let notices = self.work(TaskSet::Notices, &self.notices, shutdown);
             tokio::join!(ends, notices, shutdown.run_until_cancelled(self.tell_owed()));
         };
-        lead.work(shutdown, work, lost).await;
+        tokio::join!(lead.work(shutdown, work, lost), shutdown.run_until_cancelled(self.plan()));
+    }
+
+    /// Plans runs by each change as it comes, also while another keeper leads: a run that a change of a queue shortens goes on
+    /// for a grace, which counts from that change, and not from an earlier one that wasn't looked at.
+    async fn plan(&self) {
+        let mut changes = self.handles.cluster.changes();
+        loop {
+            changes.next().await;
+            self.handles.cluster.with(CeilingIndex::next_due);
+        }
     }
 
     async fn work(&self, tasks: TaskSet, queue: &WorkQueue<PodTask>, shutdown: &CancellationToken) {
         let Handles { cluster, clock, gate, .. } = &*self.handles;
         let (mut changes, rest) = (cluster.changes(), Cell::new(Duration::ZERO));
-        // runs are planned by each change of a queue as it comes, also while nothing is done: what a later change shortens is
-        // known by that
         let look = || {
             let begun = Instant::now();
             let due = cluster.with(|index| index.due(tasks, self.handles.now()));
@@ -154,31 +159,17 @@ impl ExpiryController {
 
     /// Has events written that may have been lost, and those about own ceilings.
     async fn tell_owed(&self) {
-        let Handles { cluster, events, .. } = &*self.handles;
+        let Handles { cluster, events, dry_run, .. } = &*self.handles;
         loop {
             // what has no room stays owed: it would be dropped, or another in its place
             if events.has_room() {
-                events.repair(self.owed());
+                if !dry_run {
+                    events.repair(cluster.outbox.owed(self.handles.now()));
+                }
                 events.extend(without_effect(cluster, self.handles.now()));
             }
             tokio::time::sleep(BETWEEN_LOOKS).await;
         }
-    }
-
-    /// Returns the events of recent pauses and returns that may not have been written. A dry run writes neither.
-    fn owed(&self) -> Vec<EventRecord> {
-        if self.handles.dry_run {
-            return Vec::new();
-        }
-        let of = |owed: &OwedEvents| match owed {
-            OwedEvents::OfPause(RecentPause { known, pause }) => {
-                told_of_pause(&pause.record, &pause.state, known)
-            }
-            OwedEvents::OfReturn(RecentPause { known, pause }, returned) => {
-                vec![told_of_return(&pause.record, &pause.state, known, *returned)]
-            }
-        };
-        self.handles.cluster.outbox.owed(self.handles.now()).iter().flat_map(of).collect()
     }
 
     fn fail(&self, group: &DueBatch, failure: &Failure, is_late: bool) {

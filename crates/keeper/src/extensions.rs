@@ -17,6 +17,7 @@ use tenure_policy::{
     expiry::Family,
     extension::{self, Decision, RequestedRun},
     naming::reference,
+    pause::EVENT_REPAIR,
 };
 use tenure_service::{
     call::ApiError,
@@ -28,7 +29,7 @@ use tenure_types::extension::{Extension, ExtensionState, ExtensionStatus, Extens
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::{events::EventRecord, handles::Handles, limit::WriteLimit, recent::EVENT_REPAIR};
+use crate::{events::EventRecord, handles::Handles, limit::WriteLimit};
 
 pub use open::{ExtensionStore, OpenExtensions};
 

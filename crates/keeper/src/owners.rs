@@ -10,7 +10,7 @@ use kube::{
     runtime::watcher,
 };
 use tenure_index::Uid;
-use tenure_policy::{kueue, owners::OwnerTable};
+use tenure_policy::{kueue, owners::OwnerTable, pause};
 use tenure_service::{
     clock::ServerClock,
     readiness::ProcessReadiness,
@@ -52,8 +52,9 @@ impl Store<Owner> for OwnerStore {
             self.cluster.change_if(|index| index.apply_workload(self.source, &metadata));
             return;
         }
-        // a Deployment's annotations are copied to its ReplicaSets
-        if !controller(&metadata).is_some_and(|above| self.config.get().table.knows(above)) {
+        // a Deployment's annotations are copied to its ReplicaSets; a journal says whose it is
+        let is_below = controller(&metadata).is_some_and(|above| self.config.get().table.knows(above));
+        if pause::has_journal(&metadata) || !is_below {
             recent.apply(&self.resource, &metadata, now);
         }
         self.cluster.change(|index| index.apply_owner(self.source, &metadata));

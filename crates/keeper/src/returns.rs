@@ -10,7 +10,7 @@ use kube::core::ApiResource;
 use tenure_index::{DueReturn, Paused, Turn, Uid};
 use tenure_policy::{
     naming::describe,
-    pause::{self, PausedObject, Return},
+    pause::{self, Return},
 };
 use tenure_service::{
     call::ApiError,
@@ -18,15 +18,12 @@ use tenure_service::{
     log::with_causes,
     work::{Lease, Run, Work, WorkQueue},
 };
-use tenure_types::{
-    paused::{PausedRecord, RequeueState, ReturnRecord},
-    wait::Wait,
-};
+use tenure_types::{journal::JournalAct, wait::Wait};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info};
 
-use crate::{action::told_of_pause, events::EventRecord, handles::Handles, limit::WriteLimit, sleep};
+use crate::{action::events_of, events::EventRecord, handles::Handles, limit::WriteLimit, sleep};
 use attempt::{Attempt, ReturnReport, is_refusal};
 
 /// The least time between two looks for owners that are due: a busy cluster changes all the time.
@@ -145,7 +142,7 @@ impl Requeuer {
         owner: &OwnerReference,
         result: Result<Attempt, ApiError>,
     ) -> Vec<EventRecord> {
-        let Handles { cluster, events, metrics, .. } = &*self.handles;
+        let Handles { cluster, metrics, .. } = &*self.handles;
         let (queue, namespace, name) = (&paused.queue, &paused.namespace, describe(owner));
         // a record may name any queue: tenants can write it
         let exists = cluster.with(|index| index.has_queue(queue));
@@ -153,7 +150,6 @@ impl Requeuer {
         match result {
             Ok(Attempt::Done(told)) if told.back == Return::Deactivate => {
                 info!(%queue, %namespace, owner = name, "Doesn't come back: a person has deactivated it");
-                events.repair(self.owed(&told));
                 Vec::new()
             }
             Ok(Attempt::Done(told)) => {
@@ -162,10 +158,9 @@ impl Requeuer {
                 if told.back != Return::Reactivate {
                     metrics.returned(counted);
                 }
-                events.repair(self.owed(&told));
-                let ReturnReport { known, record, state, returned, .. } = &*told;
-                cluster.outbox.telling(known, returned.at);
-                vec![told_of_return(record, state, known, *returned)]
+                let ReturnReport { known, record, state, returned, .. } = *told;
+                cluster.outbox.telling(&known, returned.at);
+                events_of(&JournalAct::Returned { record, state, returned }, &known)
             }
             Ok(Attempt::Refused(told, error)) => {
                 metrics.refused_return(counted, &owner.kind);
@@ -189,13 +184,6 @@ impl Requeuer {
         }
     }
 
-    /// Returns the event of the pause if it may not have been written: a return changes or removes the record, so that
-    /// this can't be found out later.
-    fn owed(&self, ReturnReport { known, record, state, .. }: &ReturnReport) -> Vec<EventRecord> {
-        let owed = self.handles.cluster.outbox.take_owed(known, record, self.handles.now());
-        if owed { told_of_pause(record, state, known) } else { Vec::new() }
-    }
-
     fn refused(&self, told: &ReturnReport, error: &str) -> EventRecord {
         let note = pause::return_refused(&told.record, error, &told.known);
         EventRecord {
@@ -208,25 +196,6 @@ impl Requeuer {
             request: None,
             end: None,
         }
-    }
-}
-
-/// Returns the event of the return from a pause.
-pub fn told_of_return(
-    record: &PausedRecord,
-    state: &RequeueState,
-    known: &PausedObject,
-    ReturnRecord { at, early, reactivated }: ReturnRecord,
-) -> EventRecord {
-    EventRecord {
-        object: known.object.clone(),
-        reason: if reactivated { pause::REACTIVATED } else { pause::REQUEUED },
-        action: "Resuming",
-        note: pause::came_back(record, state.count, known, early),
-        at,
-        cause: None,
-        request: None,
-        end: None,
     }
 }
 

@@ -2,9 +2,13 @@
 
 use std::collections::HashSet;
 
-use kube::{Api, Client, ResourceExt, core::ObjectMeta, runtime::watcher};
+use kube::{
+    Api, Client, ResourceExt,
+    core::{ApiResource, ObjectMeta},
+    runtime::watcher,
+};
 use tenure_index::{CeilingIndex, Uid};
-use tenure_policy::ready;
+use tenure_policy::{pause, ready};
 use tenure_service::{
     clock::ServerClock,
     leadership::Leadership,
@@ -27,6 +31,7 @@ use crate::{
 #[derive(Debug)]
 pub struct PodStore {
     pub cluster: ClusterState,
+    pub clock: ServerClock,
     pub lead: Leadership,
     pub metrics: Metrics,
 }
@@ -43,6 +48,10 @@ impl Store<Pod> for PodStore {
     }
 
     fn apply(&mut self, pod: Pod) {
+        if pause::has_journal(&pod.metadata) {
+            let pods = ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&());
+            self.cluster.outbox.apply(&pods, &pod.metadata, self.clock.now());
+        }
         if self.cluster.change(|index| index.apply_pod(&pod))
             // others see the same
             && self.lead.holds()
@@ -53,6 +62,7 @@ impl Store<Pod> for PodStore {
     }
 
     fn delete(&mut self, uid: &Uid) {
+        self.cluster.outbox.forget(*uid);
         self.cluster.change(|index| index.delete_pod(*uid));
     }
 
@@ -208,7 +218,8 @@ pub fn watches(
     runai_queue_version: QueueVersion,
 ) -> impl Future<Output = ()> + use<> {
     let all = watcher::Config::default();
-    let pod_store = PodStore { cluster: cluster.clone(), lead: gate.lead.clone(), metrics: metrics.clone() };
+    let (lead, metrics) = (gate.lead.clone(), metrics.clone());
+    let pod_store = PodStore { cluster: cluster.clone(), clock: clock.clone(), lead, metrics };
     // nothing is to be done about pods that have ended, and old clusters are full of them
     let live = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
     let pods = follow(Api::all(client.clone()), live, readiness.awaiting("pods"), pod_store);

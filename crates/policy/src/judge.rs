@@ -23,7 +23,7 @@ use crate::{
 };
 
 pub use act::{Act, BatchCoverage, Notice, NoticeChange, OwnerDeletion, PodDeletion};
-pub use case::{Answers, Case, Climbed, Due, EVENT_REPAIR, Question, RunState, TRIES, Task};
+pub use case::{Answers, Case, Climbed, Due, Question, RunState, TRIES, Task};
 use target::Target;
 
 /// Judges a case at `now`. An error asks for a fact.
@@ -46,7 +46,7 @@ pub fn judge(case: &Case, state: &RunState, now: Timestamp) -> Result<Act, Quest
     match case.target()? {
         Target::Nothing(act) => Ok(act),
         Target::Object(object, coverage) => notice::judge(case, state, now, object, coverage),
-        Target::Pod(alone) => Ok(delete_pod(case, state, now, alone, None)),
+        Target::Pod(alone) => Ok(delete_pod(case, state, alone, None)),
         Target::Owner(owner) => end_by_owner(case, pod, state, now, owner),
     }
 }
@@ -93,7 +93,7 @@ fn end_by_owner(
         return Ok(Act::PausedBefore);
     }
     if object.is_finished() {
-        return Ok(delete_pod(case, state, now, Alone::Finished(describe(&owner)), None));
+        return Ok(delete_pod(case, state, Alone::Finished(describe(&owner)), None));
     }
     // since the pod was read, a user may have paused and resumed its owner: only a pod that is there after its owner
     // was read belongs to the run that this version of the owner has
@@ -115,20 +115,19 @@ fn end_by_owner(
         let reversals = Reversals::of(object, pause::PODS_READY_TIMEOUT, state.since);
         return Ok(evict(state, &candidate, owner, reversals));
     }
-    let noticed = case.noticed(state, object.announcement(), state.since, now);
     let ceiling = state.ceiling.clone();
     if table.deletes(&owner) {
-        return Ok(Act::DeleteOwner(Box::new(OwnerDeletion { owner, ceiling, noticed })));
+        return Ok(Act::DeleteOwner(Box::new(OwnerDeletion { owner, ceiling })));
     }
     let reversals = Reversals::of(object, pause::MAX_DURATION_EXCEEDED, state.since);
     let on_reversal = table.on_reversal(&owner).unwrap_or(state.on_reversal);
     if let Some(record) = object.record().filter(|_| reversals.delete_pods(on_reversal, state.slice_delay)) {
         let alone = Alone::Undone(describe(&owner));
-        return Ok(delete_pod(case, state, now, alone, Some((owner, record, reversals))));
+        return Ok(delete_pod(case, state, alone, Some((owner, record, reversals))));
     }
     let plan = PausePlan::expired(&candidate, state.slice_delay);
     let unannounced = is_unannounced(state, object);
-    Ok(Act::Pause(owner, Box::new(Pause { plan, ceiling, reversals, unannounced, noticed })))
+    Ok(Act::Pause(owner, Box::new(Pause { plan, ceiling, reversals, unannounced })))
 }
 
 fn evict(state: &RunState, candidate: &PauseCandidate, owner: OwnerReference, reversals: Reversals) -> Act {
@@ -155,14 +154,10 @@ fn is_unannounced(state: &RunState, object: OwnerObject<'_>) -> bool {
 fn delete_pod(
     case: &Case,
     state: &RunState,
-    now: Timestamp,
     alone: Alone,
     undone: Option<(OwnerReference, PausedRecord, Reversals)>,
 ) -> Act {
     let is_for_ceiling = case.task == Task::Expire;
-    // the notice of a pod with an owner is on that
-    let noticed = case.pod_announcement().filter(|_| is_for_ceiling && alone == Alone::NoOwner);
-    let noticed = case.noticed(state, noticed, case.scheduled(), now);
     let ceiling = state.ceiling.clone().filter(|_| is_for_ceiling);
-    Act::DeletePod(Box::new(PodDeletion { alone, ceiling, noticed, undone }))
+    Act::DeletePod(Box::new(PodDeletion { alone, ceiling, undone }))
 }

@@ -1,6 +1,6 @@
 //! The patch that pauses an owner, and the check that it took effect.
 
-mod owed;
+mod journal;
 mod owner;
 mod plan;
 mod reasons;
@@ -21,7 +21,7 @@ use tenure_types::{
 
 pub use crate::naming::PausedObject;
 use crate::{expiry::Family, naming::group_of, owners::PauseRule};
-pub use owed::{MOST_OWED, owed_on, with_owed};
+pub use journal::{EVENT_REPAIR, MOST_ACTS, acts_on, has_journal, is_recent, with_act};
 use owner::INACTIVE;
 pub use owner::{Announcement, OwnerObject, is_inactive, record_on, requeue_state_on};
 pub use plan::{Pause, PauseCandidate, PausePlan, ResumeCondition};
@@ -34,8 +34,8 @@ pub use returns::{Return, ReturnPatch};
 use reversal::{Part, part};
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
 pub use words::{
-    Alone, AtEnd, DELETED_MESSAGE, RunEnd, approaching, came_back, deleted_in_words, deleted_unready,
-    dry_run, event_reason, held_up, in_words, message, own_ignored, own_invalid, owner_deleted,
+    Alone, DELETED_MESSAGE, RunEnd, approaching, came_back, deleted_in_words, deleted_unready, dry_run,
+    event_reason, held_up, in_words, message, own_ignored, own_invalid, owner_deleted,
     owner_deleted_in_words, return_refused, reversed, undone,
 };
 
@@ -49,7 +49,7 @@ pub fn record(
     (family, queue): (Family, &str),
     pause: Pause,
 ) -> PausedRecord {
-    let Pause { plan: PausePlan { reason, at, until: _ }, ceiling, reversals, unannounced, noticed } = pause;
+    let Pause { plan: PausePlan { reason, at, until: _ }, ceiling, reversals, unannounced } = pause;
     PausedRecord {
         reason: reason.into(),
         at,
@@ -63,7 +63,7 @@ pub fn record(
         full_reversals: reversals.full,
         reversed_by: reversals.by,
         unannounced,
-        noticed,
+        noticed: None,
     }
 }
 

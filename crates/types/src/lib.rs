@@ -6,6 +6,7 @@ pub mod amount;
 pub mod duration;
 pub mod extender;
 pub mod extension;
+pub mod journal;
 pub mod keys;
 pub mod paused;
 pub mod podgroup;

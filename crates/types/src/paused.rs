@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::journal::EarlierNotice;
+
 /// The value of annotation [`crate::keys::PAUSED_ANNOTATION`], as JSON. The patch that pauses also writes the record,
 /// so neither exists without the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,19 +47,9 @@ pub struct PausedRecord {
     /// could not reach the API server.
     #[serde(default, skip_serializing_if = "is_false")]
     pub unannounced: bool,
-    /// The last notice of the run, if the keeper that paused has not written its event itself: another one may have ended
-    /// before it wrote it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub noticed: Option<GivenNotice>,
-}
-
-/// A notice before the end of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GivenNotice {
-    /// The end of the run that it names.
-    pub end: Timestamp,
-    /// The time at which it was given.
-    pub at: Timestamp,
+    /// The last notice of the run, whose event may not have been written, in records of versions that kept no journal.
+    #[serde(default, skip_serializing)]
+    pub noticed: Option<EarlierNotice>,
 }
 
 /// A ceiling that was exceeded.
@@ -99,36 +91,6 @@ pub struct RequeueState {
     /// The priority of its pods: among workloads to be resumed, the higher priority comes first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
-}
-
-/// An earlier pause whose events may not have been written when its object was changed again: an item of the value of
-/// annotation [`crate::keys::OWED_EVENTS_ANNOTATION`], a JSON list. The write that replaces or removes a record writes it,
-/// so that the events are not lost if the keeper ends then.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OwedPause {
-    /// The record of the pause.
-    pub record: PausedRecord,
-    /// The state of its return, as it was then.
-    #[serde(default)]
-    pub state: RequeueState,
-    /// The return from the pause; none if there was none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub returned: Option<ReturnRecord>,
-}
-
-/// A return from a pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ReturnRecord {
-    /// The time of the return, by the API server's clock.
-    pub at: Timestamp,
-    /// True if the owner came back before its time.
-    #[serde(default)]
-    pub early: bool,
-    /// True if the owner came back because it was activated.
-    #[serde(default)]
-    pub reactivated: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]

@@ -154,8 +154,8 @@ impl Evidence<'_> {
         let ahead = match handled.clock {
             CeilingClock::Created => self.slowest(handled.sent),
             CeilingClock::Scheduled => self.slowest(handled.sent).max(0),
-            // a keeper that has started since knows of no grace
-            CeilingClock::Changed => GRACE_ON_CHANGE.saturating_add(self.slowest(handled.sent)),
+            // a keeper that has started since knows of no grace, and by a clock that is behind the run is younger than the change
+            CeilingClock::Changed => GRACE_ON_CHANGE,
         };
         let shown = handled.sent + SignedDuration::from_secs(ahead);
         let early = handled.due.duration_since(shown + SLACK);

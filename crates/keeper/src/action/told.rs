@@ -1,22 +1,41 @@
 //! The events of acts.
 
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_index::{DueBatch, Task};
 use tenure_policy::{
-    judge::{Notice, OwnerDeletion, PodDeletion},
+    judge::{OwnerDeletion, PodDeletion},
     naming::{PausedObject, of_pod, reference},
-    pause::{self, AtEnd, OwnerObject, Reversals, TOLD_REVERSALS},
+    pause::{self, OwnerObject, Reversals, TOLD_REVERSALS},
 };
 use tenure_types::{
-    paused::{GivenNotice, PausedRecord, RequeueState},
+    journal::{GivenNotice, JournalAct},
+    paused::{PausedRecord, RequeueState},
     projection::{Pod, WholeObject},
 };
 
 use crate::events::{DELETING, EventCause, EventRecord};
 
-/// Returns the events of a pause, from its record, which has the queue but not the pod.
-pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> Vec<EventRecord> {
+/// Returns the events of an act, as the journal of its object has it.
+pub fn events_of(act: &JournalAct, known: &PausedObject) -> Vec<EventRecord> {
+    match act {
+        JournalAct::Paused { record, state } => of_pause(record, state, known),
+        JournalAct::Returned { record, state, returned } => {
+            let reason = if returned.reactivated { pause::REACTIVATED } else { pause::REQUEUED };
+            let note = pause::came_back(record, state.count, known, returned.early);
+            vec![EventRecord::new(&known.object, reason, "Resuming", note, returned.at)]
+        }
+        JournalAct::Noticed(GivenNotice { queue, end, at, then }) => {
+            let note = pause::approaching(*end, queue, &known.object, *then);
+            let reason = pause::MAX_DURATION_APPROACHING;
+            let event = EventRecord::new(&known.object, reason, "Announcing", note, *at);
+            vec![EventRecord { end: Some(*end), ..event }]
+        }
+    }
+}
+
+/// Returns the events of a pause. Its record has the queue but not the pod.
+fn of_pause(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> Vec<EventRecord> {
     let event = |reason, note| EventRecord {
         cause: EventCause::of(record),
         ..EventRecord::new(&known.object, reason, "Pausing", note, record.at)
@@ -26,47 +45,15 @@ pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &Paused
     let reversed = (record.reversals == TOLD_REVERSALS)
         .then(|| event(pause::PAUSE_REVERSED, pause::reversed(record, known)));
     let in_words = pause::in_words(record, state, known).map(|note| event(pause::RUN_ENDED, note));
-    let then = AtEnd::of(record, state);
-    let noticed = record.noticed.map(|noticed| EventRecord {
-        cause: EventCause::of(record),
-        ..approaching(&known.object, &record.queue, noticed, then)
-    });
-    paused.into_iter().chain(reversed).chain(in_words).chain(noticed).collect()
-}
-
-/// The event of a notice that was given.
-fn approaching(
-    object: &ObjectReference,
-    queue: &str,
-    GivenNotice { end, at }: GivenNotice,
-    then: AtEnd,
-) -> EventRecord {
-    let note = pause::approaching(end, queue, object, then);
-    let reason = pause::MAX_DURATION_APPROACHING;
-    EventRecord { end: Some(end), ..EventRecord::new(object, reason, "Announcing", note, at) }
-}
-
-/// Returns the event of a notice; in a dry run, of one at `dry_run_at`: a dry run notes nothing, and after a restart the time
-/// of the point tells that the event has been written.
-pub fn of_notice(
-    batch: &DueBatch,
-    object: &ObjectReference,
-    notice: &Notice,
-    dry_run_at: Option<Timestamp>,
-) -> Option<EventRecord> {
-    let given = GivenNotice { end: notice.end, at: dry_run_at.or(notice.told)? };
-    notice.told?;
-    let mut event = approaching(object, &batch.first.queue, given, notice.then);
-    if dry_run_at.is_some() {
-        event.note = pause::dry_run(&event.note);
-    }
-    Some(event)
+    // a person's pause draws none
+    let is_ours = paused.is_some();
+    paused.into_iter().chain(reversed).chain(in_words).filter(|_| is_ours).collect()
 }
 
 /// Returns the events of the deletion of a pod. They have the time of the deadline, which is the same for each keeper that
 /// tries.
 pub fn of_pod_deletion(batch: &DueBatch, pod: &OwnerReference, deletion: &PodDeletion) -> Vec<EventRecord> {
-    let PodDeletion { alone, ceiling, noticed, undone: _ } = deletion;
+    let PodDeletion { alone, ceiling, undone: _ } = deletion;
     let (due, object) = (&batch.first, reference(pod, Some(&batch.first.namespace)));
     let event = |reason, note| EventRecord {
         cause: Some(EventCause { pod: Some(object.clone()), queue: due.queue.clone() }),
@@ -78,8 +65,7 @@ pub fn of_pod_deletion(batch: &DueBatch, pod: &OwnerReference, deletion: &PodDel
     }
     let in_words = pause::deleted_in_words(&due.queue, ceiling.as_ref(), alone);
     let ended = event(pause::MAX_DURATION_EXCEEDED, pause::DELETED_MESSAGE.to_owned());
-    let noticed = noticed.map(|noticed| approaching(&object, &due.queue, noticed, AtEnd::Deleted));
-    [ended, event(pause::RUN_ENDED, in_words)].into_iter().chain(noticed).collect()
+    vec![ended, event(pause::RUN_ENDED, in_words)]
 }
 
 /// Returns the events of the deletion of an owner in place of a pause.
@@ -87,7 +73,7 @@ pub fn of_owner_deletion(
     batch: &DueBatch,
     pod: Option<&Pod>,
     known: &PausedObject,
-    OwnerDeletion { owner, ceiling, noticed }: &OwnerDeletion,
+    OwnerDeletion { owner, ceiling }: &OwnerDeletion,
 ) -> Vec<EventRecord> {
     let due = &batch.first;
     let event = |reason, note| EventRecord {
@@ -96,8 +82,7 @@ pub fn of_owner_deletion(
     };
     let in_words = pause::owner_deleted_in_words(&due.queue, ceiling.as_ref(), &owner.kind, &owner.name);
     let ended = event(pause::MAX_DURATION_EXCEEDED, pause::owner_deleted(&owner.kind));
-    let noticed = noticed.map(|noticed| approaching(&known.object, &due.queue, noticed, AtEnd::OwnerDeleted));
-    [ended, event(pause::RUN_ENDED, in_words)].into_iter().chain(noticed).collect()
+    vec![ended, event(pause::RUN_ENDED, in_words)]
 }
 
 /// The event on an owner that isn't paused another time.

@@ -19,7 +19,7 @@ use super::record::{DELETING, EventRecord};
 use crate::{
     messages::Messages,
     metrics::{EventResult, Metrics},
-    recent::EventOutbox,
+    outbox::EventOutbox,
 };
 
 /// The most events that wait. Ten thousand workloads that end at once have two events each, and these are written
@@ -53,7 +53,7 @@ pub struct EventQueue {
     pub work: WorkQueue<QueuedEvent>,
     outcomes: Arc<Mutex<Outcomes>>,
     metrics: Metrics,
-    /// The pauses whose events may be missing.
+    /// The acts whose events may be missing.
     outbox: EventOutbox,
     /// The messages about these events, which wait for none of them.
     messages: Option<Messages>,
@@ -519,7 +519,7 @@ mod tests {
         let soon = at + jiff::SignedDuration::from_secs(10);
         assert!(queue.outbox.owed(soon).is_empty(), "it waits");
         queue.extend(events("a", CAPACITY));
-        assert_eq!(queue.outbox.owed(soon).len(), 1);
+        assert_eq!(queue.outbox.owed(soon).len(), 2, "the end, and the same in words");
     }
 
     #[tokio::test(start_paused = true)]

@@ -26,7 +26,7 @@ use crate::{
     cluster::ClusterState,
     config::Configure,
     events::{EventCause, EventQueue},
-    recent::EventOutbox,
+    outbox::EventOutbox,
 };
 
 const TWO: &str = "receivers:\n- {name: a, format: Slack, urlFile: /a}\n- {name: b, format: CloudEvents, urlFile: /b, reasons: [MaxDurationApproaching]}\n";

@@ -11,13 +11,14 @@ use tenure_policy::{
 };
 use tenure_service::{call::ApiError, work::Lease};
 use tenure_types::{
-    paused::{OwedPause, PausedRecord, RequeueState, ReturnRecord},
+    journal::{JournalAct, ReturnRecord},
+    paused::{PausedRecord, RequeueState},
     projection::WholeObject,
 };
 use tracing::warn;
 
 use super::{Requeuer, Returning};
-use crate::{action::Conflicts, recent::earlier};
+use crate::action::Conflicts;
 
 /// The result of a try.
 pub enum Attempt {
@@ -105,13 +106,10 @@ impl Requeuer {
             early: is_early,
             reactivated: back == Return::Reactivate,
         };
-        let mut owed = earlier(&found.metadata, at);
         let state = object.requeue_state();
-        if back.comes_back() && matches!(patch, ReturnPatch::Return(_)) {
-            owed.retain(|pause| pause.record != record);
-            owed.push(OwedPause { record: record.clone(), state, returned: Some(returned) });
-        }
-        let change = pause::with_owed(patch.get().clone(), object, &owed);
+        let comes_back = back.comes_back() && matches!(patch, ReturnPatch::Return(_));
+        let act = comes_back.then(|| JournalAct::Returned { record: record.clone(), state, returned });
+        let change = pause::with_act(patch.get().clone(), &found.metadata, act, at);
         let told = Box::new(ReturnReport { known, record, state, back, returned });
         let write = lease.watch(self.write(namespace, owner, back, &change));
         match write.await {

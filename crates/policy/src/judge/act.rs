@@ -2,9 +2,12 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use tenure_types::paused::{ExceededCeiling, GivenNotice, PausedRecord};
+use tenure_types::{
+    journal::AtEnd,
+    paused::{ExceededCeiling, PausedRecord},
+};
 
-use crate::pause::{Alone, Announcement, AtEnd, Pause, Reversals};
+use crate::pause::{Alone, Announcement, Pause, Reversals};
 
 /// The pods of a batch that an act serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +54,6 @@ pub struct PodDeletion {
     pub alone: Alone,
     /// The ceiling that was exceeded. None: the deletion has another reason.
     pub ceiling: Option<ExceededCeiling>,
-    /// The last notice on the pod, if another keeper may have ended before it wrote the event.
-    pub noticed: Option<GivenNotice>,
     /// The owner whose pauses were undone, with its last record.
     pub undone: Option<(OwnerReference, PausedRecord, Reversals)>,
 }
@@ -64,8 +65,6 @@ pub struct OwnerDeletion {
     pub owner: OwnerReference,
     /// The ceiling that was exceeded.
     pub ceiling: Option<ExceededCeiling>,
-    /// The last notice, if another keeper may have ended before it wrote the event.
-    pub noticed: Option<GivenNotice>,
 }
 
 /// A notice on an owner, or on a pod that has none.

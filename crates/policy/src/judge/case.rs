@@ -4,29 +4,17 @@ use std::{collections::HashMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use serde_json::json;
 use tenure_types::{
-    paused::{ExceededCeiling, GivenNotice},
+    paused::ExceededCeiling,
     projection::{Pod, WholeObject},
     runai::v3alpha1::OnReversal,
 };
 
-use crate::{
-    climb,
-    config::Config,
-    expiry::Family,
-    notice::NoticePoints,
-    pause::{Announcement, OwnerObject},
-    requeue::Backoff,
-};
+use crate::{climb, config::Config, expiry::Family, notice::NoticePoints, requeue::Backoff};
 
 /// After so many tries, some five minutes, the pod itself is deleted: its owners are held in deletion, can't be read or
 /// paused, are set back, or don't stop it.
 pub const TRIES: u8 = 9;
-
-/// The age up to which an event that may be missing is written. Events themselves are kept for an hour: written much later,
-/// one would come a second time.
-pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
 
 /// A task about a group of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -202,34 +190,5 @@ impl Case {
             Some((end, family)) => is_same_queue && family == self.due.family && end < now,
             None => false,
         }
-    }
-
-    /// The time at which the pod was scheduled.
-    pub(super) fn scheduled(&self) -> Option<Timestamp> {
-        self.answers.pod.iter().flatten().next()?.scheduled_at().map(|time| time.0)
-    }
-
-    /// The end of the run that the pod itself notes.
-    pub(super) fn pod_announcement(&self) -> Option<Announcement> {
-        let pod = self.answers.pod.iter().flatten().next()?;
-        OwnerObject(&json!({"metadata": pod.metadata})).announcement()
-    }
-
-    /// Returns the last notice of a run that began at `since`, if another keeper has given it a short while ago: it may have
-    /// ended before it wrote the event.
-    pub(super) fn noticed(
-        &self,
-        state: &RunState,
-        announced: Option<Announcement>,
-        since: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Option<GivenNotice> {
-        let Announcement { end, given } = announced.filter(|Announcement { end, .. }| {
-            self.due.first_told != Some(*end) && since.is_none_or(|since| *end > since)
-        })?;
-        // a keeper that gave one notice a run didn't note when
-        let first = end.checked_sub(state.notice.iter().next()?).ok()?;
-        let at = given.unwrap_or(first);
-        (end <= now && now.duration_since(at) < EVENT_REPAIR).then_some(GivenNotice { end, at })
     }
 }

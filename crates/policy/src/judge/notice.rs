@@ -2,14 +2,15 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use tenure_types::journal::AtEnd;
 
 use super::{
     act::{Act, BatchCoverage, Notice, NoticeChange},
-    case::{Case, EVENT_REPAIR, Question, RunState, Task},
+    case::{Case, Question, RunState, Task},
 };
 use crate::{
     notice::NoticePoints,
-    pause::{Announcement, AtEnd, OwnerObject},
+    pause::{Announcement, OwnerObject},
 };
 
 pub(super) fn judge(
@@ -71,10 +72,6 @@ fn decide(
     let given = noted.given.or_else(first).unwrap_or(now);
     match noted.given {
         _ if points.owes(end, given, now) => notice(),
-        // the event of the last notice may be missing
-        Some(given) if noted.end == end && !ours && now.duration_since(given) < EVENT_REPAIR => {
-            (NoticeChange::Keep, Some(given))
-        }
         _ if noted.end == end => (NoticeChange::Keep, None),
         given => (NoticeChange::Set(Announcement { end, given }), None),
     }
@@ -152,12 +149,5 @@ mod tests {
         assert_eq!(decided(&[(1000, None)], Some((1000, None)), 601), KEEP);
         assert_eq!(decided(&[(1000, None)], Some((1000, None)), 901), notice(1000, 901));
         assert_eq!(decided(&[(1100, Some(1000))], Some((1000, None)), 650), silent(1100, None));
-    }
-
-    #[test]
-    fn an_event_that_a_crash_may_have_prevented_is_told_again_for_a_while() {
-        let again = (NoticeChange::Keep, Some(at(600)));
-        assert_eq!(decided(&[(1000, None)], Some((1000, Some(600))), 601), again);
-        assert_eq!(decided(&[(1000, Some(1000))], Some((1000, Some(600))), 601), KEEP);
     }
 }

@@ -2,14 +2,10 @@
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
+use tenure_types::journal::AtEnd;
 
 use super::*;
-use crate::{
-    climb::Action,
-    expiry::Family,
-    notice::NoticePoints,
-    pause::{Announcement, AtEnd},
-};
+use crate::{climb::Action, expiry::Family, notice::NoticePoints, pause::Announcement};
 
 const UID: &str = "web";
 
@@ -261,12 +257,12 @@ fn a_notice_is_given_once_a_point_by_what_the_object_notes() {
         let announcement = Announcement { end, given: Some(at(given)) };
         format!("{:?} {:?}", NoticeChange::Set(announcement), told.map(at))
     };
-    let keep = |told: Option<i64>| format!("Keep {:?}", told.map(at));
+    let keep = "Keep None".to_owned();
     for (object, told, expected) in [
         (json!({}), None, set(95, Some(95))),
-        (noted(100, Some(91)), Some(100), keep(None)),
-        // another keeper gave it a moment ago, and may not have written its event
-        (noted(100, Some(91)), None, keep(Some(91))),
+        (noted(100, Some(91)), Some(100), keep.clone()),
+        // another keeper gave it: if its event is missing, the journal says so
+        (noted(100, Some(91)), None, keep),
         // a point has come since
         (noted(100, Some(80)), Some(100), set(95, Some(95))),
         // the end has moved, and no point has come since

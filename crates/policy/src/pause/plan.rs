@@ -1,7 +1,7 @@
 //! The plan of a pause: its reason, its beginning, and its end.
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_types::paused::{ExceededCeiling, GivenNotice, RequeueState};
+use tenure_types::paused::{ExceededCeiling, RequeueState};
 
 use super::{
     reasons::{MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLOAD_INACTIVE},
@@ -42,14 +42,12 @@ pub struct Pause {
     pub reversals: Reversals,
     /// True if the workload was to get a notice, and got none.
     pub unannounced: bool,
-    /// The last notice, if another keeper may have ended before it wrote the event.
-    pub noticed: Option<GivenNotice>,
 }
 
 impl Pause {
     /// Creates a pause that no ceiling has led to.
     pub const fn new(plan: PausePlan, reversals: Reversals) -> Self {
-        Self { plan, ceiling: None, reversals, unannounced: false, noticed: None }
+        Self { plan, ceiling: None, reversals, unannounced: false }
     }
 }
 

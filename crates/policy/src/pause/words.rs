@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::Value;
 use tenure_types::{
+    journal::AtEnd,
     keys,
     paused::{ExceededCeiling, FieldManager, PausedRecord, RequeueState},
 };
@@ -167,26 +168,6 @@ pub fn undone(record: &PausedRecord, reversals: &Reversals, known: &PausedObject
 
 fn by(manager: Option<&FieldManager>) -> String {
     manager.map_or_else(String::new, |manager| format!(", last by {}", described(manager)))
-}
-
-/// The action on a workload at the end of its run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtEnd {
-    /// The workload is paused, until a person resumes it.
-    Paused,
-    /// The workload is paused for so long.
-    Requeued(SignedDuration),
-    /// The workload is a pod, and is deleted.
-    Deleted,
-    /// The workload is deleted in place of a pause.
-    OwnerDeleted,
-}
-
-impl AtEnd {
-    /// Returns the action on a paused workload.
-    pub fn of(record: &PausedRecord, state: &RequeueState) -> Self {
-        state.requeue_at.map_or(Self::Paused, |at| Self::Requeued(at.duration_since(record.at)))
-    }
 }
 
 /// The message of the event on a workload whose run will end at `at`.

@@ -1,0 +1,292 @@
+//! The recent acts of any keeper, as the journals of objects show them, and those whose events this keeper has written.
+//!
+//! An act and its events are two writes, between which a keeper can die or lose its lease; and a patch that was sent in time may
+//! arrive when another keeper leads. The next leader writes the events that may be missing.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::core::ApiResource;
+use parking_lot::Mutex;
+use tenure_index::Uid;
+use tenure_policy::{
+    kueue::known,
+    pause::{PausedObject, acts_on, is_recent},
+};
+use tenure_types::journal::JournalAct;
+
+use crate::{action::events_of, events::EventRecord};
+
+/// The age of an act after which its event may be missing: the keeper that acts writes the event at once.
+const OWED_AFTER: SignedDuration = SignedDuration::from_secs(3);
+
+/// The number of entries from which on old ones are dropped.
+const LEAST_SWEPT: usize = 64;
+
+/// The acts whose events may not have been written. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct EventOutbox(Arc<Mutex<Kept>>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    by_uid: HashMap<Uid, (PausedObject, Vec<JournalAct>)>,
+    sweep_at: usize,
+    written: Written,
+}
+
+/// The acts whose events this keeper has written or is writing: the object that has the events, and the time.
+#[derive(Debug, Default)]
+struct Written {
+    all: BTreeSet<(Uid, Timestamp)>,
+    sweep_at: usize,
+}
+
+impl EventOutbox {
+    /// Adds or updates an object at `now`.
+    pub fn apply(&self, resource: &ApiResource, metadata: &ObjectMeta, now: Timestamp) {
+        let Some(uid) = metadata.uid.as_deref() else { return };
+        let acts = acts_on(metadata, now);
+        if acts.is_empty() {
+            return self.forget(Uid::of(uid));
+        }
+        let owner = OwnerReference {
+            api_version: resource.api_version.clone(),
+            kind: resource.kind.clone(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: uid.into(),
+            ..OwnerReference::default()
+        };
+        let mut kept = self.0.lock();
+        let Kept { by_uid, sweep_at, .. } = &mut *kept;
+        by_uid.insert(Uid::of(uid), (known(&owner, metadata), acts));
+        if by_uid.len() > *sweep_at && now != Timestamp::MIN {
+            by_uid.retain(|_, (_, acts)| acts.iter().any(|act| is_recent(act.at(), now)));
+            *sweep_at = by_uid.len().saturating_mul(2).max(LEAST_SWEPT);
+        }
+    }
+
+    /// The object is gone.
+    pub fn forget(&self, object: Uid) {
+        self.0.lock().by_uid.remove(&object);
+    }
+
+    /// This keeper writes the events of an act at this time, so that they aren't missing.
+    pub fn telling(&self, known: &PausedObject, at: Timestamp) {
+        self.0.lock().written.note(known, at, at);
+    }
+
+    /// An event on the object with this uid couldn't be written.
+    pub fn not_told(&self, object: &str) {
+        self.0.lock().written.forget(Uid::of(object));
+    }
+
+    /// This keeper leads no longer, and the events that it was writing were dropped: if it leads again, all of them may
+    /// be missing.
+    pub fn interrupted(&self) {
+        self.0.lock().written = Written::default();
+    }
+
+    /// Returns the events that may not have been written; those of each act only once.
+    pub fn owed(&self, now: Timestamp) -> Vec<EventRecord> {
+        let mut kept = self.0.lock();
+        let Kept { by_uid, written, .. } = &mut *kept;
+        let acts = by_uid.values().flat_map(|(known, acts)| acts.iter().map(move |act| (known, act)));
+        let due = acts.filter(|(_, act)| now.duration_since(act.at()) >= OWED_AFTER);
+        due.flat_map(|(known, act)| written.missing(known, act, now)).collect()
+    }
+
+    /// Returns the events of an object that is about to be deleted that may not have been written.
+    pub fn owed_on(&self, known: &PausedObject, metadata: &ObjectMeta, now: Timestamp) -> Vec<EventRecord> {
+        let written = &mut self.0.lock().written;
+        acts_on(metadata, now).iter().flat_map(|act| written.missing(known, act, now)).collect()
+    }
+}
+
+impl Written {
+    /// Returns the events of a recent act, and notes that they are written; none if they were noted before.
+    fn missing(&mut self, known: &PausedObject, act: &JournalAct, now: Timestamp) -> Vec<EventRecord> {
+        let events = events_of(act, known);
+        let is_owed = !events.is_empty() && is_recent(act.at(), now) && self.note(known, act.at(), now);
+        if is_owed { events } else { Vec::new() }
+    }
+
+    /// Notes an act at this time. Returns true the first time.
+    fn note(&mut self, PausedObject { object, .. }: &PausedObject, at: Timestamp, now: Timestamp) -> bool {
+        if self.all.len() >= self.sweep_at {
+            self.all.retain(|(_, at)| is_recent(*at, now));
+            self.sweep_at = self.all.len().saturating_mul(2).max(LEAST_SWEPT);
+        }
+        self.all.insert((Uid::of(object.uid.as_deref().unwrap_or_default()), at))
+    }
+
+    fn forget(&mut self, object: Uid) {
+        let of = (object, Timestamp::MIN)..=(object, Timestamp::MAX);
+        for one in self.all.range(of).copied().collect::<Vec<_>>() {
+            self.all.remove(&one);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::GroupVersionKind;
+    use serde_json::json;
+    use tenure_policy::pause::{self, with_act};
+    use tenure_types::{
+        journal::{AtEnd, GivenNotice, ReturnRecord},
+        paused::RequeueState,
+    };
+
+    use super::*;
+
+    fn resource() -> ApiResource {
+        ApiResource::erase::<k8s_openapi::api::apps::v1::Deployment>(&())
+    }
+
+    fn at(time: &str) -> Timestamp {
+        time.parse().unwrap()
+    }
+
+    fn paused(time: &str) -> JournalAct {
+        let record = json!({"reason": "MaxDurationExceeded", "at": time, "queue": "q", "field": "spec.replicas", "value": 0, "previousValue": 2});
+        JournalAct::Paused { record: serde_json::from_value(record).unwrap(), state: RequeueState::default() }
+    }
+
+    fn back(pause: JournalAct, time: &str) -> JournalAct {
+        let JournalAct::Paused { record, state } = pause else { panic!("a pause") };
+        let returned = ReturnRecord { at: at(time), early: false, reactivated: false };
+        JournalAct::Returned { record, state, returned }
+    }
+
+    /// An object with these acts in its journal.
+    fn bearing(uid: &str, acts: &[JournalAct]) -> ObjectMeta {
+        let bare = json!({"metadata": {"name": uid, "namespace": "ns", "uid": uid, "annotations": {}}});
+        let note = |mut object: serde_json::Value, act: &JournalAct| {
+            let metadata = serde_json::from_value(object["metadata"].clone()).unwrap();
+            let patch = json!({"metadata": {"annotations": {}}});
+            json_patch::merge(&mut object, &with_act(patch, &metadata, Some(act.clone()), Timestamp::MIN));
+            object
+        };
+        let object = acts.iter().fold(bare, note);
+        serde_json::from_value(object["metadata"].clone()).unwrap()
+    }
+
+    fn known_as(uid: &str) -> PausedObject {
+        let owner = OwnerReference { uid: uid.into(), ..OwnerReference::default() };
+        known(&owner, &ObjectMeta::default())
+    }
+
+    /// The objects and reasons of the events that are owed, one for each act.
+    fn owed(outbox: &EventOutbox, now: &str) -> Vec<String> {
+        let events = outbox.owed(at(now)).into_iter().filter(|event| event.reason != pause::RUN_ENDED);
+        let mut all: Vec<_> =
+            events.map(|event| format!("{}: {}", event.object.name.unwrap(), event.reason)).collect();
+        all.sort();
+        all
+    }
+
+    const EXCEEDED: &str = "a: MaxDurationExceeded";
+
+    #[test]
+    fn acts_of_late_are_owed_once() {
+        let outbox = EventOutbox::default();
+        let (old, new) = ("2026-01-01T00:00:00Z", "2026-01-01T00:04:00Z");
+        for (name, acts) in [("a", vec![paused(old)]), ("b", vec![paused(new)]), ("c", Vec::new())] {
+            outbox.apply(&resource(), &bearing(name, &acts), Timestamp::MIN);
+        }
+        assert_eq!(owed(&outbox, "2026-01-01T00:04:01Z"), [EXCEEDED], "who paused tells it at once");
+        assert_eq!(owed(&outbox, "2026-01-01T00:04:30Z"), ["b: MaxDurationExceeded"]);
+        assert_eq!(owed(&outbox, "2026-01-01T00:04:31Z"), [""; 0]);
+    }
+
+    #[test]
+    fn what_this_keeper_tells_is_owed_only_if_it_could_not_be_told() {
+        let (outbox, time) = (EventOutbox::default(), "2026-01-01T00:00:00Z");
+        outbox.apply(&resource(), &bearing("a", &[paused(time)]), at(time));
+        outbox.telling(&known_as("a"), at(time));
+        assert_eq!(owed(&outbox, "2026-01-01T00:00:30Z"), [""; 0]);
+        outbox.not_told("a");
+        assert_eq!(owed(&outbox, "2026-01-01T00:00:30Z"), [EXCEEDED]);
+        outbox.interrupted();
+        assert_eq!(owed(&outbox, "2026-01-01T00:00:31Z"), [EXCEEDED]);
+        let next = paused("2026-01-01T00:01:00Z");
+        outbox.apply(&resource(), &bearing("a", &[paused(time), next]), at("2026-01-01T00:01:00Z"));
+        assert_eq!(owed(&outbox, "2026-01-01T00:01:30Z"), [EXCEEDED], "another pause");
+    }
+
+    #[test]
+    fn each_act_of_an_object_is_owed_though_others_have_followed() {
+        let (outbox, end) = (EventOutbox::default(), at("2026-01-01T00:00:02Z"));
+        let notice =
+            GivenNotice { queue: "q".into(), end, at: at("2026-01-01T00:00:00Z"), then: AtEnd::Paused };
+        let pause = paused("2026-01-01T00:00:02Z");
+        let back = back(pause.clone(), "2026-01-01T00:00:03Z");
+        let metadata = bearing("a", &[JournalAct::Noticed(notice), pause, back]);
+        outbox.apply(&resource(), &metadata, at("2026-01-01T00:00:03Z"));
+        let all = ["a: MaxDurationApproaching", EXCEEDED, "a: Requeued"];
+        assert_eq!(owed(&outbox, "2026-01-01T00:00:10Z"), all);
+        assert_eq!(owed(&outbox, "2026-01-01T00:00:20Z"), [""; 0]);
+    }
+
+    #[test]
+    fn before_an_object_is_deleted_its_journal_is_told_but_not_twice() {
+        let (outbox, time) = (EventOutbox::default(), "2026-01-01T00:00:00Z");
+        let (metadata, now) = (bearing("a", &[paused(time)]), at("2026-01-01T00:00:01Z"));
+        assert_eq!(outbox.owed_on(&known_as("a"), &metadata, now).len(), 2);
+        assert!(outbox.owed_on(&known_as("a"), &metadata, now).is_empty());
+        outbox.telling(&known_as("b"), at(time));
+        assert!(outbox.owed_on(&known_as("b"), &bearing("b", &[paused(time)]), now).is_empty());
+    }
+
+    #[test]
+    fn to_remove_or_forge_a_journal_costs_its_writer_a_message_and_no_one_else() {
+        let (outbox, time) = (EventOutbox::default(), "2026-01-01T00:00:00Z");
+        for uid in ["a", "b"] {
+            outbox.apply(&resource(), &bearing(uid, &[paused(time)]), at(time));
+        }
+        outbox.apply(&resource(), &bearing("a", &[]), at(time));
+        assert_eq!(owed(&outbox, "2026-01-01T00:00:10Z"), ["b: MaxDurationExceeded"]);
+        // one that names another object says nothing of that
+        let forged = ObjectMeta { uid: Some("c".into()), ..bearing("b", &[paused("2026-01-01T00:00:09Z")]) };
+        outbox.apply(&resource(), &forged, at(time));
+        assert_eq!(owed(&outbox, "2026-01-01T00:00:20Z"), [""; 0]);
+        let many: Vec<_> = (10..60).map(|second| paused(&format!("2026-01-01T00:00:{second}Z"))).collect();
+        outbox.apply(&resource(), &bearing("c", &many), at("2026-01-01T00:01:00Z"));
+        assert_eq!(owed(&outbox, "2026-01-01T00:01:05Z").len(), pause::MOST_ACTS);
+    }
+
+    #[test]
+    fn a_pause_of_a_workload_is_told_on_the_job_that_it_is_of() {
+        let (outbox, time) = (EventOutbox::default(), "2026-01-01T00:00:00Z");
+        let mut metadata = bearing("w", &[paused(time)]);
+        let job = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job"});
+        metadata.owner_references = Some(vec![serde_json::from_value(job).unwrap()]);
+        metadata.labels = Some([("kueue.x-k8s.io/job-uid".to_owned(), "job".to_owned())].into());
+        let kind = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta1", "Workload");
+        outbox.apply(&ApiResource::from_gvk(&kind), &metadata, at(time));
+        outbox.telling(&known_as("job"), at(time));
+        assert_eq!(owed(&outbox, "2026-01-01T00:00:30Z"), [""; 0]);
+        outbox.not_told("job");
+        let event = outbox.owed(at("2026-01-01T00:00:31Z")).remove(0);
+        let object = event.object;
+        assert_eq!((object.kind.as_deref(), object.name.as_deref()), (Some("Job"), Some("train")));
+        assert!(event.note.contains("its Workload w"), "{}", event.note);
+    }
+
+    #[test]
+    fn old_pauses_take_no_room() {
+        let outbox = EventOutbox::default();
+        for second in 0..1_000 {
+            let time = Timestamp::from_second(1_800_000_000 + second * 10).unwrap();
+            let metadata = bearing(&second.to_string(), &[paused(&time.to_string())]);
+            outbox.apply(&resource(), &metadata, time);
+            outbox.telling(&known_as(&second.to_string()), time);
+        }
+        let kept = outbox.0.lock();
+        assert!(kept.by_uid.len() <= LEAST_SWEPT + 1 && kept.written.all.len() <= LEAST_SWEPT + 1);
+    }
+}

@@ -1,0 +1,194 @@
+//! Reads and writes the journal of the acts on an object.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+use tenure_types::{
+    journal::{AtEnd, GivenNotice, Journal, JournalAct, OwedPause},
+    keys,
+};
+
+use super::owner::{noted, record_on, requeue_state_on};
+
+/// The age up to which an event that may be missing is written. Events themselves are kept for an hour: written much later,
+/// one would come a second time.
+pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
+
+/// The most acts that a journal has. Events of older ones are lost.
+pub const MOST_ACTS: usize = 16;
+
+/// True if a time is recent. One far in the future isn't: any user can write the annotations. Before the API server's clock is
+/// known, any time may be recent.
+pub fn is_recent(at: Timestamp, now: Timestamp) -> bool {
+    let age = now.duration_since(at);
+    now == Timestamp::MIN || (age < EVENT_REPAIR && age > -EVENT_REPAIR)
+}
+
+/// Returns the recent acts in an object's journal, the latest last: at most [`MOST_ACTS`], since any user who may write the object
+/// may write more.
+pub fn acts_on(metadata: &ObjectMeta, now: Timestamp) -> Vec<JournalAct> {
+    let journal = || noted(metadata, keys::ACTS_ANNOTATION);
+    let is_own = |journal: &Journal| Some(&journal.uid) == metadata.uid.as_ref();
+    let mut acts = if has_journal(metadata) {
+        journal().filter(is_own).map(|journal| journal.acts).unwrap_or_default()
+    } else {
+        of_earlier_versions(metadata)
+    };
+    acts.retain(|act| is_recent(act.at(), now));
+    acts.drain(..acts.len().saturating_sub(MOST_ACTS));
+    acts
+}
+
+/// True if an object bears a journal, its own or a copy.
+pub fn has_journal(metadata: &ObjectMeta) -> bool {
+    metadata.annotations.as_ref().is_some_and(|all| all.contains_key(keys::ACTS_ANNOTATION))
+}
+
+/// Returns the acts that versions without a journal have noted in other annotations.
+fn of_earlier_versions(metadata: &ObjectMeta) -> Vec<JournalAct> {
+    let owed: Vec<OwedPause> = noted(metadata, keys::OWED_EVENTS_ANNOTATION).unwrap_or_default();
+    let last = record_on(metadata).map(|record| {
+        let state = requeue_state_on(metadata);
+        OwedPause { record, state, returned: None }
+    });
+    let acts = |OwedPause { record, state, returned }: OwedPause| {
+        let notice = record.noticed.map(|given| {
+            let (queue, then) = (record.queue.clone(), AtEnd::of(&record, &state));
+            JournalAct::Noticed(GivenNotice { queue, end: given.end, at: given.at, then })
+        });
+        let returned = returned.map(|returned| {
+            let record = record.clone();
+            JournalAct::Returned { record, state, returned }
+        });
+        notice.into_iter().chain([JournalAct::Paused { record, state }]).chain(returned)
+    };
+    owed.into_iter().chain(last).flat_map(acts).collect()
+}
+
+/// Returns a merge patch of annotations that also notes an act, after the recent ones that the object bears.
+pub fn with_act(mut patch: Value, metadata: &ObjectMeta, act: Option<JournalAct>, now: Timestamp) -> Value {
+    let mut acts = acts_on(metadata, now);
+    acts.extend(act);
+    acts.drain(..acts.len().saturating_sub(MOST_ACTS));
+    let uid = metadata.uid.clone().unwrap_or_default();
+    let bears = |key: &str| metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key));
+    let Some(annotations) = patch.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else {
+        return patch;
+    };
+    if !acts.is_empty() {
+        let journal = json!(Journal { uid, acts }).to_string();
+        annotations.insert(keys::ACTS_ANNOTATION.to_owned(), journal.into());
+    } else if has_journal(metadata) {
+        annotations.insert(keys::ACTS_ANNOTATION.to_owned(), Value::Null);
+    }
+    if bears(keys::OWED_EVENTS_ANNOTATION) {
+        annotations.insert(keys::OWED_EVENTS_ANNOTATION.to_owned(), Value::Null);
+    }
+    patch
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_types::{
+        journal::ReturnRecord,
+        paused::{PausedRecord, RequeueState},
+    };
+
+    use super::*;
+    use crate::pause::{OwnerObject, annotate};
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    fn record(second: i64) -> Value {
+        json!({
+            "reason": "MaxDurationExceeded", "at": at(second), "queue": "q", "field": "spec.replicas", "value": 0,
+            "previousValue": 2,
+        })
+    }
+
+    fn pause(second: i64) -> JournalAct {
+        let record: PausedRecord = serde_json::from_value(record(second)).unwrap();
+        JournalAct::Paused { record, state: RequeueState::default() }
+    }
+
+    fn object(uid: &str, annotations: &Value) -> ObjectMeta {
+        serde_json::from_value(json!({"uid": uid, "annotations": annotations})).unwrap()
+    }
+
+    /// Returns the metadata after a write that notes an act.
+    fn noting(metadata: &ObjectMeta, act: Option<JournalAct>, now: i64) -> ObjectMeta {
+        let mut object = json!({"metadata": metadata});
+        let patch = annotate(OwnerObject(&object), &json!({}));
+        json_patch::merge(&mut object, &with_act(patch, metadata, act, at(now)));
+        serde_json::from_value(object["metadata"].clone()).unwrap()
+    }
+
+    #[test]
+    fn a_journal_is_stable_on_the_wire() {
+        let notice = GivenNotice {
+            queue: "q".into(),
+            end: at(9),
+            at: at(5),
+            then: AtEnd::Requeued(SignedDuration::from_mins(5)),
+        };
+        let returned = ReturnRecord { at: at(7), early: true, reactivated: false };
+        let record: PausedRecord = serde_json::from_value(record(6)).unwrap();
+        let acts = vec![
+            JournalAct::Noticed(notice),
+            JournalAct::Returned { record, state: RequeueState::default(), returned },
+        ];
+        let journal = Journal { uid: "u".into(), acts };
+        let text = r#"{"uid":"u","acts":[{"act":"noticed","queue":"q","end":"2027-01-15T08:00:09Z","at":"2027-01-15T08:00:05Z","then":{"requeued":"PT5M"}},{"act":"returned","record":{"reason":"MaxDurationExceeded","at":"2027-01-15T08:00:06Z","queue":"q","field":"spec.replicas","value":0,"previousValue":2},"state":{"count":0},"returned":{"at":"2027-01-15T08:00:07Z","early":true,"reactivated":false}}]}"#;
+        assert_eq!(serde_json::to_string(&journal).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Journal>(text).unwrap(), journal);
+    }
+
+    #[test]
+    fn an_object_bears_its_latest_acts_for_some_minutes() {
+        let bare = object("u", &Value::Null);
+        let one = noting(&bare, Some(pause(1)), 1);
+        let two = noting(&one, Some(pause(200)), 200);
+        assert_eq!(acts_on(&two, at(201)), [pause(1), pause(200)]);
+        assert_eq!(acts_on(&two, at(301)), [pause(200)], "the first was five minutes ago");
+        assert_eq!(acts_on(&two, Timestamp::MIN).len(), 2, "before the clock is known");
+        assert!(has_journal(&noting(&two, None, 400)) && !has_journal(&noting(&two, None, 501)));
+        let many = (0..20).fold(bare, |object, second| noting(&object, Some(pause(second)), second));
+        assert_eq!(acts_on(&many, at(20)), (4..20).map(pause).collect::<Vec<_>>());
+        assert_eq!(acts_on(&many, at(-400)), [], "any user may note a time far ahead");
+    }
+
+    #[test]
+    fn a_journal_that_any_user_has_written_or_a_controller_has_copied_says_nothing() {
+        let own = noting(&object("u", &Value::Null), Some(pause(1)), 1);
+        let copy = ObjectMeta { uid: Some("of a ReplicaSet".into()), ..own };
+        assert_eq!((acts_on(&copy, at(2)), has_journal(&copy)), (Vec::new(), true));
+        let with_record = json!({"tenure.dev/paused": record(1).to_string(), "tenure.dev/acts": "copied"});
+        assert_eq!(acts_on(&object("u", &with_record), at(2)), []);
+        for bad in ["", "[]", "{}", r#"{"uid": "u", "acts": [1]}"#, "soon"] {
+            assert_eq!(acts_on(&object("u", &json!({"tenure.dev/acts": bad})), at(2)), [], "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_versions_without_a_journal_have_noted_is_read_and_kept_in_the_journal() {
+        let mut last = record(9);
+        last["noticed"] = json!({"end": at(9), "at": at(5)});
+        let owed = json!([{"record": record(1), "returned": {"at": at(3)}}]);
+        let annotations = json!({
+            "tenure.dev/paused": last.to_string(), "tenure.dev/owed-events": owed.to_string(),
+            "tenure.dev/requeue-state": r#"{"count": 1, "requeueAt": "2027-01-15T08:05:09Z"}"#,
+        });
+        let before = object("u", &annotations);
+        let acts = acts_on(&before, at(10));
+        let times: Vec<_> = acts.iter().map(|act| act.at().duration_since(at(0)).as_secs()).collect();
+        assert_eq!(times, [1, 3, 5, 9]);
+        let JournalAct::Noticed(notice) = &acts[2] else { panic!("{acts:?}") };
+        assert_eq!(notice.then, AtEnd::Requeued(SignedDuration::from_mins(5)));
+        let after = noting(&before, Some(pause(11)), 11);
+        let kept = acts_on(&after, at(11));
+        assert_eq!((kept.len(), kept.last()), (5, Some(&pause(11))));
+        assert!(!after.annotations.unwrap().contains_key("tenure.dev/owed-events"));
+    }
+}

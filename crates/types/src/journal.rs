@@ -1,0 +1,124 @@
+//! The journal of what Tenure did to an object in the last minutes.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::paused::{PausedRecord, RequeueState};
+
+/// The value of annotation [`crate::keys::ACTS_ANNOTATION`], as JSON. The patch that acts also writes the journal, so that the
+/// events of an act can be written by another keeper if this one ends before it does. The journal decides what is told, and
+/// nothing else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Journal {
+    /// The uid of the object. Controllers copy annotations to other objects.
+    pub uid: String,
+    /// The acts, the latest last.
+    pub acts: Vec<JournalAct>,
+}
+
+/// An act on an object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "act", rename_all = "camelCase")]
+pub enum JournalAct {
+    /// It was paused.
+    Paused {
+        /// The record of the pause.
+        record: PausedRecord,
+        /// The state of its return.
+        #[serde(default)]
+        state: RequeueState,
+    },
+    /// It came back from a pause.
+    Returned {
+        /// The record of the pause.
+        record: PausedRecord,
+        /// The state of its return, as it was in the pause.
+        #[serde(default)]
+        state: RequeueState,
+        /// The return.
+        returned: ReturnRecord,
+    },
+    /// It was told of the end of its run.
+    Noticed(GivenNotice),
+}
+
+impl JournalAct {
+    /// Returns the time of the act, by the API server's clock.
+    pub const fn at(&self) -> Timestamp {
+        match self {
+            Self::Paused { record, .. } => record.at,
+            Self::Returned { returned, .. } => returned.at,
+            Self::Noticed(notice) => notice.at,
+        }
+    }
+}
+
+/// A return from a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReturnRecord {
+    /// The time of the return, by the API server's clock.
+    pub at: Timestamp,
+    /// True if the owner came back before its time.
+    #[serde(default)]
+    pub early: bool,
+    /// True if the owner came back because it was activated.
+    #[serde(default)]
+    pub reactivated: bool,
+}
+
+/// A notice before the end of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenNotice {
+    /// The queue whose ceiling ends the run.
+    pub queue: String,
+    /// The end of the run.
+    pub end: Timestamp,
+    /// The time at which the notice was given.
+    pub at: Timestamp,
+    /// The action at the end.
+    pub then: AtEnd,
+}
+
+/// The action on a workload at the end of its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum AtEnd {
+    /// The workload is paused, until a person resumes it.
+    Paused,
+    /// The workload is paused for this time.
+    Requeued(SignedDuration),
+    /// The workload is a pod, and is deleted.
+    Deleted,
+    /// The workload is deleted in place of a pause.
+    OwnerDeleted,
+}
+
+impl AtEnd {
+    /// Returns the action on a paused workload.
+    pub fn of(record: &PausedRecord, state: &RequeueState) -> Self {
+        state.requeue_at.map_or(Self::Paused, |at| Self::Requeued(at.duration_since(record.at)))
+    }
+}
+
+/// A notice in the record of a pause, of versions that kept no journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct EarlierNotice {
+    /// The end of the run.
+    pub end: Timestamp,
+    /// The time at which the notice was given.
+    pub at: Timestamp,
+}
+
+/// An earlier pause, of versions that kept no journal: an item of the value of annotation
+/// [`crate::keys::OWED_EVENTS_ANNOTATION`], a JSON list.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct OwedPause {
+    /// The record of the pause.
+    pub record: PausedRecord,
+    /// The state of its return, as it was then.
+    #[serde(default)]
+    pub state: RequeueState,
+    /// The return from the pause; none if there was none.
+    pub returned: Option<ReturnRecord>,
+}
