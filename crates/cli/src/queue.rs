@@ -68,8 +68,9 @@ impl QueueArgs {
         let mut gatherer = Gatherer::new(cluster, namespace, t9k_system_namespace, config);
         let mut view = gatherer.view().await?;
         let (is_known, now) = (view.snapshot.index.has_queue(&name), gatherer.now());
-        let mut of =
-            |family| view.snapshot.index.pods_ready(family, &name).map(|of| of.timestamp).unwrap_or_default();
+        let mut of = |family| {
+            view.snapshot.index.rules(family, &name).pods_ready.map(|of| of.timestamp).unwrap_or_default()
+        };
         let (of_runai, of_tensorstack) = (of(Family::Runai), of(Family::Tensorstack));
         let timestamp = |family| match family {
             Family::Runai => of_runai,

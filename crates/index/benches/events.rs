@@ -113,7 +113,7 @@ fn returns(due: usize, pods: usize) {
     }
     black_box(index.next_due());
     let begun = Instant::now();
-    let returning = black_box(index.returning(time(20)));
+    let returning = black_box(index.counts(time(20), time(20)).returning);
     let scraped = begun.elapsed();
     let begun = Instant::now();
     let looked = index.due_returns(time(20)).len();

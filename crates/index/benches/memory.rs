@@ -55,7 +55,7 @@ fn main() {
         for number in 0..pods {
             index.apply_pod(&decode::<projection::Pod>(pod(number)));
         }
-        assert_eq!(index.pods_under_ceiling(), pods);
+        assert_eq!(index.counts(Timestamp::MIN, Timestamp::MIN).under_ceiling, pods);
         index
     });
     for size in [1, 100] {

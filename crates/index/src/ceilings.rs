@@ -25,6 +25,7 @@ use tenure_policy::{
 };
 use tenure_types::{extension::Extension, projection};
 
+pub use answers::{Counts, RunRules};
 pub use standing::{Seen, Standing};
 pub use tally::Tally;
 

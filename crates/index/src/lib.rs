@@ -20,7 +20,9 @@ mod times;
 mod uid;
 mod usage;
 
-pub use ceilings::{CeilingIndex, Ceilings, Orphan, Overlong, Seen, Settings, Standing, Tally};
+pub use ceilings::{
+    CeilingIndex, Ceilings, Counts, Orphan, Overlong, RunRules, Seen, Settings, Standing, Tally,
+};
 pub use cluster::{ClusterModel, Reader};
 pub use deadlines::{BatchCoverage, DueBatch, DueKey, DuePod, DueWork, Outcome, RetryAfter, Task, TaskSet};
 pub use own::{Bearer, Ineffective, NoEffect};

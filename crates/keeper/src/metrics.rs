@@ -311,7 +311,7 @@ impl Metrics {
         self.lateness.observe(seconds);
     }
 
-    /// Writes that were begun and are not yet done.
+    /// Notices that were begun and are not yet done.
     pub fn in_flight(&self, writes: usize) {
         self.in_flight.store(writes, Relaxed);
     }

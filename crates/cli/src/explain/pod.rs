@@ -10,7 +10,7 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
-use tenure_index::{CeilingIndex, Standing};
+use tenure_index::{CeilingIndex, RunRules, Standing};
 use tenure_policy::notice::NoticePoints;
 use tenure_types::runai::v3alpha1::OnReversal;
 
@@ -102,12 +102,8 @@ impl Rules {
         let family = standing.expires.map(|(_, family)| family);
         let queue = family.and_then(|family| Some((family, standing.queue(family)?)));
         let Some((family, queue)) = queue else { return Self::default() };
-        let slice_delay = index.slice_delay(family, queue);
-        Self {
-            on_reversal: slice_delay.is_none().then(|| index.on_reversal(family, queue)),
-            notice: index.notice(family, queue),
-            slice_delay,
-        }
+        let RunRules { slice_delay, notice, on_reversal, pods_ready: _ } = index.rules(family, queue);
+        Self { on_reversal: slice_delay.is_none().then_some(on_reversal), notice, slice_delay }
     }
 }
 

@@ -11,13 +11,15 @@ use tenure_policy::{
     floor::Floors,
     gang::{Progress, Shape, progress},
     judge::RunState,
+    notice::NoticePoints,
     preemption::{Place, Workload},
+    ready::PodsReady,
     tree::QueueTree,
 };
-use tenure_types::{extension::Extension, paused::ExceededCeiling, projection};
+use tenure_types::{extension::Extension, paused::ExceededCeiling, projection, runai::v3alpha1::OnReversal};
 
 use super::{
-    CeilingIndex, Orphan, Overlong, Seen, Standing, Tally,
+    CeilingIndex, Ceilings, Orphan, Overlong, Seen, Standing, Tally,
     extensions::{going_run, joined},
     limits,
     orphans::orphans,
@@ -25,10 +27,58 @@ use super::{
 };
 use crate::{
     RunPlace, Stamped, Stamping, Uid, deadlines::ManagedPod, grants::Grants, own::Ineffective,
-    podgroups::memberships, times::NEVER,
+    paused::Paused, podgroups::memberships, times::NEVER,
 };
 
+/// Numbers of pods and paused owners.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The pods that are kept.
+    pub pods: usize,
+    /// The pods that run under a ceiling.
+    pub under_ceiling: usize,
+    /// The pods that are overdue, also those that an act in flight is about.
+    pub overdue: usize,
+    /// The pods that are overdue soon, if they run on.
+    pub soon_overdue: usize,
+    /// The paused owners that come back by themselves. One that is overdue and has pods doesn't count: another controller or a
+    /// person has resumed it.
+    pub returning: usize,
+    /// The paused owners that stay so until a person resumes them.
+    pub staying_paused: usize,
+    /// The pods past their ceiling that still terminate although their grace period is over.
+    pub past_end: usize,
+}
+
+/// The rules of a queue for a run in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunRules {
+    /// The rules for workloads that don't get ready. None: they never make room.
+    pub pods_ready: Option<PodsReady>,
+    /// The time that workloads wait after their time slice. None: their ceiling isn't a time slice.
+    pub slice_delay: Option<SignedDuration>,
+    /// The notices before the end of a run. None where there is no such queue.
+    pub notice: NoticePoints,
+    /// The reaction to undone pauses.
+    pub on_reversal: OnReversal,
+}
+
 impl CeilingIndex {
+    /// Returns the rules of a queue.
+    pub fn rules(&mut self, family: Family, queue: &str) -> RunRules {
+        let Ceilings { pods_ready, notice, .. } = &self.reader;
+        let of_all = *pods_ready;
+        let Some(limits) = self.objects.limits(family, queue) else {
+            return RunRules { pods_ready: PodsReady::applying(None, of_all), ..RunRules::default() };
+        };
+        RunRules {
+            pods_ready: PodsReady::applying(limits.pods_ready, of_all),
+            slice_delay: limits.slice_delay,
+            notice: limits.notice.unwrap_or(*notice),
+            on_reversal: limits.on_reversal,
+        }
+    }
+
     /// The queues of the run.ai family.
     pub const fn tree(&self) -> &QueueTree {
         self.objects.runai.tree()
@@ -88,21 +138,25 @@ impl CeilingIndex {
         self.objects.gangs.note_stamp(stamping, stamped, &mut self.objects.interner.names);
     }
 
-    /// The number of pods that run under a ceiling, apart from claimed ones.
-    pub fn pods_under_ceiling(&mut self) -> usize {
+    /// Returns the numbers of pods and paused owners at `now`.
+    pub fn counts(&mut self, now: Timestamp, soon: Timestamp) -> Counts {
         self.reschedule();
-        self.reader.deadlines.under_ceiling()
-    }
-
-    /// The number of pods that are overdue, apart from claimed ones.
-    pub fn overdue(&mut self, now: Timestamp) -> usize {
-        self.reschedule();
-        self.reader.deadlines.overdue(now)
-    }
-
-    /// The number of pods that are kept.
-    pub fn pods(&self) -> usize {
-        self.reader.deadlines.len()
+        let past_end = self.reader.terminating.past_end(&mut self.objects, now);
+        let deadlines = &self.reader.deadlines;
+        let waits = |of: &&Paused| !self.has_pods(of);
+        let returns = |of: &&Paused| of.returns.comes_back();
+        let (returning, staying): (Vec<&Paused>, Vec<&Paused>) =
+            self.objects.paused.roots(&self.objects.owners).partition(returns);
+        let is_ahead = |of: &&Paused| of.returns.at().is_some_and(|at| at > now);
+        Counts {
+            pods: deadlines.len(),
+            under_ceiling: deadlines.under_ceiling(),
+            overdue: deadlines.overdue(now),
+            soon_overdue: deadlines.overdue(soon),
+            returning: returning.iter().filter(|of| is_ahead(of) || waits(of)).count(),
+            staying_paused: staying.iter().filter(|of| waits(of)).count(),
+            past_end,
+        }
     }
 
     /// Computes the standing of a pod by the queues, `PodGroup`s and owners that are known, without keeping the pod;
@@ -133,10 +187,8 @@ impl CeilingIndex {
         let first_end = root.and_then(|root| self.first_end(namespace, root));
         let of = standing.as_ref();
         let of_runai = of.and_then(|of| self.objects.limits(Family::Runai, of.runai.as_deref()?));
-        let notice = self.notice(family, queue);
-        let backoff = self.pods_ready(family, queue).map(|rules| rules.backoff);
+        let RunRules { pods_ready, slice_delay, notice, on_reversal } = self.rules(family, queue);
         let missing = &self.reader.missing;
-        let limits = self.objects.limits(family, queue);
         let deadlines = &self.reader.deadlines;
         let is_graced =
             seen.as_ref().and_then(|of| deadlines.get(of.uid)).is_some_and(|of| of.expiry.is_graced());
@@ -152,12 +204,13 @@ impl CeilingIndex {
             first_end,
             awaits_queue: !missing.is_empty()
                 && of.is_some_and(|of| missing.has_one_of(&self.objects, of, now)),
-            outlives: seen.is_some_and(|seen| self.outlives(seen.uid)),
+            outlives: seen
+                .is_some_and(|seen| self.reader.deadlines.get(seen.uid).is_some_and(ManagedPod::outlives)),
             may_be_extended: of_runai.is_some_and(|limits| !limits.extensions.is_none()),
             notice: if is_graced { notice.of_grace(grace) } else { notice },
-            slice_delay: limits.and_then(|limits| limits.slice_delay),
-            on_reversal: limits.map(|limits| limits.on_reversal).unwrap_or_default(),
-            backoff,
+            slice_delay,
+            on_reversal,
+            backoff: pods_ready.map(|rules| rules.backoff),
         }
     }
 
@@ -219,11 +272,6 @@ impl CeilingIndex {
     /// The pod with this uid, if it is one of [`overlong`](Self::overlong).
     pub fn overlong_pod(&mut self, uid: Uid, now: Timestamp, longest: SignedDuration) -> Option<Overlong> {
         self.reader.terminating.overlong_pod(&mut self.objects, uid, now, longest)
-    }
-
-    /// The number of pods past their ceiling that still terminate although their grace period is over.
-    pub fn terminating_past_end(&mut self, now: Timestamp) -> usize {
-        self.reader.terminating.past_end(&mut self.objects, now)
     }
 
     /// Returns the queues of a pod by the queues, `PodGroup`s and owners that are known, and the end that its ceiling sets;

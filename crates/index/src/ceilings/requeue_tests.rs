@@ -283,9 +283,9 @@ fn a_time_slice_is_not_shorter_than_the_floors_up_the_tree() {
         queue(&mut index, "q", leaf.clone());
         index.apply_pod(&pod("a", "job", Is::Ready));
         assert_eq!(due(&mut index), Some(ends), "{leaf}");
-        let found = index.slice_delay(Family::Runai, "q").map(|delay| delay.as_secs());
+        let found = index.rules(Family::Runai, "q").slice_delay.map(|delay| delay.as_secs());
         assert_eq!(found, delay, "{leaf}");
-        assert_eq!(index.slice_delay(Family::Tensorstack, "q"), None);
+        assert_eq!(index.rules(Family::Tensorstack, "q").slice_delay, None);
     }
 }
 
@@ -514,12 +514,12 @@ fn a_queue_that_there_is_not_is_under_the_configured_block_and_never_named() {
 fn who_is_due_to_come_back_is_so_until_it_is_resumed() {
     let mut index = index(json!({}));
     paused(&mut index, "a", at(0), Some(at(10)), &json!({}));
-    assert_eq!((index.next_return(at(9)), index.returning(at(9))), (Some(at(10)), 1));
+    assert_eq!((index.next_return(at(9)), index.counts(at(9), at(9)).returning), (Some(at(10)), 1));
     assert_eq!(returned(&mut index, at(9)), [""; 0]);
     assert_eq!((returned(&mut index, at(10)), index.next_return(at(10))), (vec!["a".to_owned()], None));
     assert_eq!(returned(&mut index, at(99)), ["a"]);
     resumed(&mut index, "a");
-    assert_eq!((returned(&mut index, at(99)), index.returning(at(99))), (vec![], 0));
+    assert_eq!((returned(&mut index, at(99)), index.counts(at(99), at(99)).returning), (vec![], 0));
 }
 
 #[test]
@@ -555,7 +555,7 @@ fn a_workload_of_kueues_comes_back_when_the_job_that_it_is_of_has_no_pods() {
     index.delete_pod(Uid::of("a"));
     assert_eq!(returned(&mut index, at(11)), ["job-job-1f"]);
     index.retain_owners(1, &HashSet::new());
-    assert_eq!(index.returning(at(0)), 0);
+    assert_eq!(index.counts(at(0), at(0)).returning, 0);
 }
 
 #[test]
@@ -575,7 +575,10 @@ fn a_workload_that_was_deactivated_while_it_waited_is_handed_out_at_once_even_wi
     };
     index.apply_pod(&pod("a", "job", Is::Ready));
     deactivated(&mut index, "PodsReadyTimeout");
-    assert_eq!((returned(&mut index, at(1)), index.returning(at(1))), (vec!["job".to_owned()], 0));
+    assert_eq!(
+        (returned(&mut index, at(1)), index.counts(at(1), at(1)).returning),
+        (vec!["job".to_owned()], 0)
+    );
     deactivated(&mut index, "Deactivated");
     assert_eq!((returned(&mut index, Timestamp::MAX), index.next_return(Timestamp::MIN)), (vec![], None));
 }
@@ -584,7 +587,7 @@ fn a_workload_that_was_deactivated_while_it_waited_is_handed_out_at_once_even_wi
 fn who_has_no_time_of_return_never_comes_back() {
     let mut index = index(json!({}));
     paused(&mut index, "a", at(0), None, &json!({}));
-    assert_eq!((index.next_return(Timestamp::MIN), index.returning(at(9))), (None, 0));
+    assert_eq!((index.next_return(Timestamp::MIN), index.counts(at(9), at(9)).returning), (None, 0));
     assert_eq!(returned(&mut index, Timestamp::MAX), [""; 0]);
 }
 

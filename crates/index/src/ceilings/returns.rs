@@ -5,13 +5,9 @@
 //! again.
 
 use arcstr::ArcStr;
-use jiff::{SignedDuration, Timestamp};
-use tenure_policy::{
-    expiry::Family,
-    notice::NoticePoints,
-    ready::{PodsReady, leaves_room},
-};
-use tenure_types::{projection, runai::v3alpha1::OnReversal};
+use jiff::Timestamp;
+use tenure_policy::{expiry::Family, ready::leaves_room};
+use tenure_types::projection;
 
 use super::{CeilingIndex, limits};
 use crate::{
@@ -32,21 +28,6 @@ impl CeilingIndex {
         self.objects.paused.next_return(&self.objects.owners, after)
     }
 
-    /// The number of paused owners that come back by themselves. One that is overdue at `now` and has pods doesn't
-    /// count: another controller or a person has resumed it.
-    pub fn returning(&self, now: Timestamp) -> usize {
-        let returning = self.objects.paused.roots(&self.objects.owners);
-        let waits =
-            |paused: &Paused| paused.returns.at().is_some_and(|at| at > now) || !self.has_pods(paused);
-        returning.filter(|paused| paused.returns.comes_back() && waits(paused)).count()
-    }
-
-    /// The number of paused owners that stay so until a person resumes them.
-    pub fn staying_paused(&self) -> usize {
-        let paused = self.objects.paused.roots(&self.objects.owners);
-        paused.filter(|paused| !paused.returns.comes_back() && !self.has_pods(paused)).count()
-    }
-
     /// Returns the paused owners that come back at `now`, in no order. Leaves out owners with pods, which would count for their
     /// next run. Owners that a person has deactivated are among them, for that to be noted.
     pub fn due_returns(&mut self, now: Timestamp) -> Vec<DueReturn> {
@@ -56,7 +37,7 @@ impl CeilingIndex {
         let due = paused.due(&self.objects.owners, now, may, is_back);
         self.objects.paused = paused;
         let with_turn = |mut paused: Paused| {
-            let rules = self.pods_ready(paused.rules_of(), &paused.queue);
+            let rules = self.rules(paused.rules_of(), &paused.queue).pods_ready;
             let turn = paused.turn(rules.map(|of| of.timestamp).unwrap_or_default());
             // records, too, may name any queue
             if self.objects.limits(paused.rules_of(), &paused.queue).is_none() {
@@ -65,28 +46,6 @@ impl CeilingIndex {
             DueReturn { paused, turn }
         };
         due.into_iter().map(with_turn).collect()
-    }
-
-    /// The rules for workloads of a queue that don't get ready.
-    pub fn pods_ready(&mut self, family: Family, queue: &str) -> Option<PodsReady> {
-        let limits = self.objects.limits(family, queue);
-        PodsReady::applying(limits.and_then(|limits| limits.pods_ready), self.reader.pods_ready)
-    }
-
-    /// The time that workloads of a queue wait after their time slice; none if their ceiling isn't a time slice.
-    pub fn slice_delay(&mut self, family: Family, queue: &str) -> Option<SignedDuration> {
-        self.objects.limits(family, queue)?.slice_delay
-    }
-
-    /// The notices before the end of a run of a queue's workloads; none where there is no such queue.
-    pub fn notice(&mut self, family: Family, queue: &str) -> NoticePoints {
-        let limits = self.objects.limits(family, queue);
-        limits.map(|limits| limits.notice.unwrap_or(self.reader.notice)).unwrap_or_default()
-    }
-
-    /// The reaction to undone pauses of a queue's workloads.
-    pub fn on_reversal(&mut self, family: Family, queue: &str) -> OnReversal {
-        self.objects.limits(family, queue).map_or_else(OnReversal::default, |limits| limits.on_reversal)
     }
 
     pub(super) fn has_pods(&self, paused: &Paused) -> bool {
@@ -123,7 +82,9 @@ impl CeilingIndex {
         if self.is_there(&holder) {
             return;
         }
-        let Some(rules) = self.pods_ready(family, &queue).filter(|rules| rules.on_capacity) else { return };
+        let Some(rules) = self.rules(family, &queue).pods_ready.filter(|rules| rules.on_capacity) else {
+            return;
+        };
         let waiting = self.objects.paused.waiting(&self.objects.owners, (family, &queue));
         let may_come = waiting.filter_map(|(uid, paused)| {
             let at = rules.backoff.earliest(paused.at, paused.count)?;

@@ -159,7 +159,7 @@ fn a_pod_past_its_ceiling_terminates_no_longer_than_is_allowed() {
     assert_eq!(of(&mut index, 130, 60), [(990, 50)]);
     index.apply_pod(&pod("a", &terminating(180, 50)));
     assert_eq!(of(&mut index, 131, 60), [], "it was shortened");
-    assert_eq!((index.terminating_past_end(at(180)), index.terminating_past_end(at(181))), (0, 1));
+    assert_eq!((index.counts(at(180), at(180)).past_end, index.counts(at(181), at(181)).past_end), (0, 1));
     let mut exempt = terminating(1_120, 1_000);
     exempt["spec"] = json!({"priority": THRESHOLD});
     index.apply_pod(&pod("b", &exempt));
@@ -168,7 +168,7 @@ fn a_pod_past_its_ceiling_terminates_no_longer_than_is_allowed() {
     index.apply_pod(&pod("c", &unqueued));
     assert_eq!(of(&mut index, 200, 60), []);
     index.delete_pod(Uid::of("a"));
-    assert_eq!(index.terminating_past_end(at(200)), 0);
+    assert_eq!(index.counts(at(200), at(200)).past_end, 0);
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_pod_that_ends_is_no_longer_due() {
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &json!({})));
     index.apply_pod(&pod("a", &json!({"metadata": {"deletionTimestamp": at(5)}})));
-    assert_eq!((index.next_due(), index.pods()), (None, 0));
+    assert_eq!((index.next_due(), index.counts(at(0), at(0)).pods), (None, 0));
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_pod_that_leaves_its_queue_is_no_longer_due() {
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &json!({})));
     index.apply_pod(&pod("a", &json!({"metadata": {"labels": null}})));
-    assert_eq!((index.next_due(), index.pods()), (None, 0));
+    assert_eq!((index.next_due(), index.counts(at(0), at(0)).pods), (None, 0));
 }
 
 #[test]
@@ -271,9 +271,9 @@ fn what_a_list_no_longer_has_is_forgotten() {
     index.apply_pod(&pod("a", &json!({})));
     index.apply_pod(&pod("b", &json!({})));
     index.retain_pods(&HashSet::from([Uid::of("b")]));
-    assert_eq!((index.pods(), index.pods_under_ceiling()), (1, 1));
+    assert_eq!((index.counts(at(0), at(0)).pods, index.counts(at(0), at(0)).under_ceiling), (1, 1));
     index.delete_pod(Uid::of("b"));
-    assert_eq!((index.pods(), index.pods_under_ceiling()), (0, 0));
+    assert_eq!((index.counts(at(0), at(0)).pods, index.counts(at(0), at(0)).under_ceiling), (0, 0));
 }
 
 #[test]
@@ -517,7 +517,7 @@ fn the_least_of_all_own_ceilings_and_the_queues_counts() {
         "free",
         &json!({"metadata": {"labels": null, "annotations": {"tenure.dev/max-duration": "1s"}}}),
     ));
-    assert_eq!(index.pods(), 1, "a pod in no queue isn't managed");
+    assert_eq!(index.counts(at(0), at(0)).pods, 1, "a pod in no queue isn't managed");
 }
 
 #[test]
@@ -606,7 +606,7 @@ fn a_pod_that_is_not_kept_stands_as_it_would_if_it_were() {
     assert_eq!(standing.runai, None);
     assert_eq!(standing.expires, Some((at(10), Family::Tensorstack)));
     assert!(index.standing(&pod("b", &json!({"metadata": {"labels": null}}))).is_none());
-    assert_eq!(index.pods(), 0);
+    assert_eq!(index.counts(at(0), at(0)).pods, 0);
 }
 
 #[test]

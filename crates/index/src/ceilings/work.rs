@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::CeilingIndex;
-use crate::{BatchCoverage, DueBatch, DueKey, DueWork, Outcome, Task, TaskSet, Uid, deadlines::ManagedPod};
+use crate::{BatchCoverage, DueBatch, DueKey, DueWork, Outcome, Task, TaskSet, Uid};
 
 impl CeilingIndex {
     /// Returns the work that is due at `now`, the most urgent first: one entry for the pods that one act may serve.
@@ -51,11 +51,6 @@ impl CeilingIndex {
         self.reader.deadlines.outlive(&pods);
     }
 
-    /// True if a pod has outlived a pause of its workload, which wasn't ready.
-    pub fn outlives(&self, pod: Uid) -> bool {
-        self.reader.deadlines.get(pod).is_some_and(ManagedPod::outlives)
-    }
-
     /// Forgets which workloads were told of their end: the keeper that told them doesn't lead any more, and its events may be
     /// lost. If it leads again, it looks at those workloads, as the next keeper would.
     pub fn forget_notices(&mut self) {
@@ -72,6 +67,11 @@ impl CeilingIndex {
         let due: Vec<_> =
             sets.flat_map(|of| self.due(of, now).into_iter().map(move |work| (of, work))).collect();
         due.iter().filter_map(|(of, work)| self.batch(*of, &work.key, now)).collect()
+    }
+
+    /// True if a pod has outlived a pause of its workload, which wasn't ready.
+    pub fn outlives(&self, pod: Uid) -> bool {
+        self.reader.deadlines.get(pod).is_some_and(crate::deadlines::ManagedPod::outlives)
     }
 
     /// The batch that is due most.

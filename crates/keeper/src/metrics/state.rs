@@ -9,6 +9,7 @@ use prometheus_client::{
     metrics::{MetricType, gauge::ConstGauge},
     registry::Registry,
 };
+use tenure_index::Counts;
 use tenure_policy::queue_status::Workloads;
 use tenure_service::{clock::ServerClock, leadership::Leadership};
 
@@ -42,12 +43,9 @@ impl Collector for State {
         let now = self.clock.now();
         self.metrics.queues.retain(|queue| self.cluster.with(|index| index.has_queue(queue)));
         let soon = now.checked_add(SOON).unwrap_or(Timestamp::MAX);
-        let (under_ceiling, [overdue, soon], next, [returning, paused, past_end]) =
-            self.cluster.with(|index| {
-                let owners = [index.returning(now), index.staying_paused(), index.terminating_past_end(now)];
-                let due = [now, soon].map(|at| index.overdue(at));
-                (index.pods_under_ceiling(), due, index.next_expiry(), owners)
-            });
+        let (counts, next) = self.cluster.with(|index| (index.counts(now, soon), index.next_expiry()));
+        let Counts { under_ceiling, overdue, soon_overdue, returning, staying_paused, past_end, pods: _ } =
+            counts;
         let Metrics { in_flight, waiting_events, .. } = &self.metrics;
         let in_flight = in_flight.load(Relaxed).saturating_add(waiting_events.load(Relaxed));
         let mut gauge = |name, help, value: f64| {
@@ -56,11 +54,11 @@ impl Collector for State {
         };
         gauge("pods_under_ceiling", "Pods that will expire if they run on", count(under_ceiling))?;
         let help = "Pods that expire within an hour if they run on, or have expired and wait for their turn";
-        gauge("pods_expiring_soon", help, count(soon))?;
+        gauge("pods_expiring_soon", help, count(soon_overdue))?;
         let help = "Expired pods that wait for their turn, writes that are not yet done, and events that wait to be written";
         gauge("pending_writes", help, count(overdue.saturating_add(in_flight)))?;
         gauge("waiting_to_return", "Paused workloads that come back by themselves", count(returning))?;
-        gauge("paused_owners", "Owners that stay paused until a person resumes them", count(paused))?;
+        gauge("paused_owners", "Owners that stay paused until a person resumes them", count(staying_paused))?;
         let help = "Pods past their ceiling that still terminate although their grace period is over: their node doesn't answer, or finalizers hold them";
         gauge("terminating_past_end", help, count(past_end))?;
         gauge("leader", "Whether this keeper leads: 1 or 0", f64::from(u8::from(self.lead.holds())))?;

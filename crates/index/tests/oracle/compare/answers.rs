@@ -19,10 +19,11 @@ impl Pair {
         same("next_due", &index.next_due(), &model.next_due().map(millis))?;
         same("next_expiry", &index.next_expiry(), &model.next_expiry().map(millis))?;
         let overdue = model.dues.values().filter(|due| due.expire.is_some_and(|at| at < now)).count();
-        same("overdue", &index.overdue(timestamp(model.now)), &overdue)?;
+        let counts = index.counts(timestamp(model.now), timestamp(model.now));
+        same("overdue", &[counts.overdue, counts.soon_overdue], &[overdue; 2])?;
         let under_ceiling = model.dues.values().filter(|due| due.expire.is_some()).count();
-        same("pods_under_ceiling", &index.pods_under_ceiling(), &under_ceiling)?;
-        same("pods", &index.pods(), &model.kept().count())
+        same("pods_under_ceiling", &counts.under_ceiling, &under_ceiling)?;
+        same("pods", &counts.pods, &model.kept().count())
     }
 
     pub(super) fn compare_pods(&mut self) -> Result {
@@ -115,7 +116,7 @@ impl Pair {
         let Self { index, model, .. } = self;
         let now = timestamp(model.now);
         same("next_return", &index.next_return(now), &model.next_return().map(timestamp))?;
-        same("returning", &index.returning(now), &model.returning())?;
+        same("returning", &index.counts(now, now).returning, &model.returning())?;
         for owner in model.owners.values().filter(|owner| owner.kind != OwnerKind::DaemonSet) {
             let given = index.first_end(&wire::namespace(owner.namespace), wire::uid(owner.uid));
             let expected = model.first_end(owner).map(millis);
@@ -128,13 +129,13 @@ impl Pair {
         let Self { index, model, .. } = self;
         for name in (0..5).chain([9]) {
             let runai = wire::runai_name(name);
-            let given = index.pods_ready(Family::Runai, &runai);
-            same("pods_ready", &given, &model.wait(Family::Runai, name).map(wire::pods_ready))?;
-            let delay = index.slice_delay(Family::Runai, &runai).map(|delay| delay.as_nanos());
+            let rules = index.rules(Family::Runai, &runai);
+            same("pods_ready", &rules.pods_ready, &model.wait(Family::Runai, name).map(wire::pods_ready))?;
+            let delay = rules.slice_delay.map(|delay| delay.as_nanos());
             let expected = model.runai_limits(name).and_then(|limits| limits.slice_delay).map(i128::from);
             same("slice_delay", &delay, &expected)?;
         }
-        let of_all = index.pods_ready(Family::Tensorstack, "default");
+        let of_all = index.rules(Family::Tensorstack, "default").pods_ready;
         same(
             "pods_ready of tensorstack",
             &of_all,
