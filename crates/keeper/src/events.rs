@@ -17,8 +17,6 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, api::PostParams, core::ApiResource};
 use serde_json::Value;
-use tenure_policy::extension::{EXTENSION_GRANTED, EXTENSION_REQUESTED, EXTENSION_USED};
-use tenure_policy::pause::{REACTIVATED, REQUEUED};
 use tenure_service::call::{ApiError, call};
 use tenure_types::{keys::EVENT_QUEUE_ANNOTATION, projection::WholeObject};
 
@@ -32,9 +30,6 @@ const CONTROLLER: &str = "tenure.dev/keeper";
 
 /// The time for writing the remaining events at the end.
 const FOR_EVENTS: Duration = Duration::from_secs(5);
-
-/// The reasons of events that are no warnings.
-const NORMAL: [&str; 5] = [REQUEUED, REACTIVATED, EXTENSION_REQUESTED, EXTENSION_GRANTED, EXTENSION_USED];
 
 /// The most other names that are tried for an event whose name is taken, before one that can't be guessed.
 const OTHER_NAMES: usize = 4;
@@ -108,11 +103,11 @@ impl Events {
             action: Some(happening.action.into()),
             event_time: Some(MicroTime(time)),
             note: Some(happening.longest_note().into()),
-            reason: Some(happening.reason.into()),
+            reason: Some(happening.reason.name().into()),
             regarding: Some(object.clone()),
             reporting_controller: Some(CONTROLLER.into()),
             reporting_instance: Some(self.instance.clone()),
-            type_: Some(if NORMAL.contains(&happening.reason) { "Normal" } else { "Warning" }.into()),
+            type_: Some(if happening.reason.is_normal() { "Normal" } else { "Warning" }.into()),
             ..Event::default()
         }
     }
@@ -144,7 +139,10 @@ mod tests {
     use kube::client::Body;
     use parking_lot::Mutex;
     use serde_json::json;
-    use tenure_policy::pause::{MAX_DURATION_EXCEEDED, PausedObject};
+    use tenure_policy::{
+        pause::{MAX_DURATION_EXCEEDED, PausedObject},
+        reason::EventReason,
+    };
     use tenure_types::{
         journal::JournalAct,
         paused::{PausedRecord, RequeueState},
@@ -195,8 +193,10 @@ mod tests {
         for taken in [0, 1, 2, OTHER_NAMES] {
             let kept = Arc::default();
             let events = Events::new(server(&kept, taken));
-            let told =
-                EventRecord { note: "told".into(), ..happening("web", "6ccd780c", MAX_DURATION_EXCEEDED) };
+            let told = EventRecord {
+                note: "told".into(),
+                ..happening("web", "6ccd780c", EventReason::MaxDurationExceeded)
+            };
             let now = Timestamp::from_millisecond(300).unwrap();
             assert!(events.write(&told, now).await.is_ok(), "{taken}");
             let again = Events { instance: "another keeper".into(), ..events.clone() };

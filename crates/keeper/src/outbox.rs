@@ -135,7 +135,10 @@ impl Written {
 mod tests {
     use kube::core::GroupVersionKind;
     use serde_json::json;
-    use tenure_policy::pause::{self, with_act};
+    use tenure_policy::{
+        pause::{self, with_act},
+        reason::EventReason,
+    };
     use tenure_types::{
         journal::{AtEnd, GivenNotice, ReturnRecord},
         paused::RequeueState,
@@ -182,9 +185,9 @@ mod tests {
 
     /// The objects and reasons of the events that are owed, one for each act.
     fn owed(outbox: &EventOutbox, now: &str) -> Vec<String> {
-        let events = outbox.owed(at(now)).into_iter().filter(|event| event.reason != pause::RUN_ENDED);
+        let events = outbox.owed(at(now)).into_iter().filter(|event| event.reason != EventReason::RunEnded);
         let mut all: Vec<_> =
-            events.map(|event| format!("{}: {}", event.object.name.unwrap(), event.reason)).collect();
+            events.map(|event| format!("{}: {}", event.object.name.unwrap(), event.reason.name())).collect();
         all.sort();
         all
     }

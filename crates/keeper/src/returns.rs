@@ -11,6 +11,7 @@ use tenure_index::{DueReturn, Paused, Turn, Uid};
 use tenure_policy::{
     naming::describe,
     pause::{self, Return},
+    reason::EventReason,
 };
 use tenure_service::{
     call::ApiError,
@@ -188,7 +189,7 @@ impl Requeuer {
         let note = pause::return_refused(&told.record, error, &told.known);
         EventRecord {
             object: told.known.object.clone(),
-            reason: pause::RETURN_REFUSED,
+            reason: EventReason::ReturnRefused,
             action: "Resuming",
             note,
             at: self.handles.now(),

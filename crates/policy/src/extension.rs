@@ -7,18 +7,10 @@ use tenure_types::{
     extension::{Extension, ExtensionState},
 };
 
-use crate::naming::{command, for_people};
-
-/// Reason of the event on a workload for which more time was asked.
-pub const EXTENSION_REQUESTED: &str = "ExtensionRequested";
-/// Reason of the event on a workload that gets more time.
-pub const EXTENSION_GRANTED: &str = "ExtensionGranted";
-/// Reason of the event on a workload that gets no more time.
-pub const EXTENSION_DENIED: &str = "ExtensionDenied";
-/// Reason of the event on a workload whose run has ended with the time that it was granted.
-pub const EXTENSION_USED: &str = "ExtensionUsed";
-/// Reason of the event on a workload whose run has ended before a decision.
-pub const EXTENSION_EXPIRED: &str = "ExtensionExpired";
+use crate::{
+    naming::{command, for_people},
+    reason::EventReason,
+};
 
 /// The extensions that a run may get. The default is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,7 +154,7 @@ pub fn no_such_target(extension: &Extension) -> String {
 }
 
 /// The message of the event about a step of a request. Users write the parts of it: it names the request first.
-pub fn told(extension: &Extension) -> Option<(&'static str, String)> {
+pub fn told(extension: &Extension) -> Option<(EventReason, String)> {
     let name = extension.metadata.name.as_deref().unwrap_or_default();
     let status = extension.status.clone().unwrap_or_default();
     let by = status.by.as_deref().unwrap_or_default();
@@ -173,22 +165,29 @@ pub fn told(extension: &Extension) -> Option<(&'static str, String)> {
         ExtensionState::Pending => {
             let user = extension.spec.requested_by.as_deref().unwrap_or_default();
             let reason = extension.spec.reason.as_ref().map_or_else(String::new, |of| format!(" ({of})"));
-            (EXTENSION_REQUESTED, format!("Extension {name}: {user} asks for {asked} more{reason}{message}"))
+            (
+                EventReason::ExtensionRequested,
+                format!("Extension {name}: {user} asks for {asked} more{reason}{message}"),
+            )
         }
         ExtensionState::Granted => {
             let granted = granted.unwrap_or_default();
             (
-                EXTENSION_GRANTED,
+                EventReason::ExtensionGranted,
                 format!("Extension {name}: {by} has granted {granted} more for this run{message}"),
             )
         }
-        ExtensionState::Denied => {
-            (EXTENSION_DENIED, format!("Extension {name}: {asked} more was denied by {by}{message}"))
+        ExtensionState::Denied => (
+            EventReason::ExtensionDenied,
+            format!("Extension {name}: {asked} more was denied by {by}{message}"),
+        ),
+        ExtensionState::Used => (
+            EventReason::ExtensionUsed,
+            format!("Extension {name}: the run that it was granted for has ended"),
+        ),
+        ExtensionState::Expired => {
+            (EventReason::ExtensionExpired, format!("Extension {name} has expired{message}"))
         }
-        ExtensionState::Used => {
-            (EXTENSION_USED, format!("Extension {name}: the run that it was granted for has ended"))
-        }
-        ExtensionState::Expired => (EXTENSION_EXPIRED, format!("Extension {name} has expired{message}")),
     })
 }
 

@@ -29,6 +29,7 @@ pub mod queue_change;
 pub mod queue_status;
 pub mod queue_update;
 pub mod ready;
+pub mod reason;
 pub mod requeue;
 pub mod review;
 pub mod runs;

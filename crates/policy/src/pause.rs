@@ -25,11 +25,7 @@ pub use journal::{EVENT_REPAIR, MOST_ACTS, acts_on, has_journal, is_recent, with
 use owner::INACTIVE;
 pub use owner::{Announcement, OwnerObject, is_inactive, record_on, requeue_state_on};
 pub use plan::{Pause, PauseCandidate, PausePlan, ResumeCondition};
-pub use reasons::{
-    CRON_JOB_HELD_UP, DEACTIVATED, DEACTIVATED_DUE_TO_LIMIT, EVICTED_DUE_TO_PODS_READY_TIMEOUT,
-    INVALID_MAX_DURATION, MAX_DURATION_APPROACHING, MAX_DURATION_EXCEEDED, MAX_DURATION_IGNORED,
-    PAUSE_REVERSED, PODS_READY_TIMEOUT, REACTIVATED, REQUEUED, RETURN_REFUSED, RUN_ENDED, WORKLOAD_INACTIVE,
-};
+pub use reasons::{DEACTIVATED, MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLOAD_INACTIVE};
 pub use returns::{Return, ReturnPatch};
 use reversal::{Part, part};
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};

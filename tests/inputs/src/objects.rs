@@ -86,8 +86,8 @@ pub fn extension(input: &[u8]) -> Outcome {
     if let Decision::Grant(time) = decision {
         assert!(time <= auto_approve, "{time}");
     }
-    let told =
-        extension::told(&read).map_or_else(String::new, |(reason, message)| format!(", {reason}: {message}"));
+    let told = extension::told(&read)
+        .map_or_else(String::new, |(reason, message)| format!(", {reason:?}: {message}"));
     assert!(!extension::no_such_target(&read).is_empty());
     Ok(format!("{decision:?}{told}"))
 }

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Api;
 use serde::Serialize;
-use tenure_policy::pause::{DEACTIVATED_DUE_TO_LIMIT, EVICTED_DUE_TO_PODS_READY_TIMEOUT, RUN_ENDED, RunEnd};
+use tenure_policy::{pause::RunEnd, reason::EventReason};
 use tenure_types::{keys::EVENT_QUEUE_ANNOTATION, projection::Event};
 
 use super::{
@@ -54,16 +54,21 @@ impl Ended {
     fn read(event: Event) -> Option<Self> {
         let Event { metadata, involved_object: of, event_time, reason, message, action } = event;
         let (reason, message) = (reason?, message.unwrap_or_default());
-        let is_end = [RUN_ENDED, EVICTED_DUE_TO_PODS_READY_TIMEOUT, DEACTIVATED_DUE_TO_LIMIT];
+        let of_event = EventReason::named(&reason)?;
+        let is_end = [
+            EventReason::RunEnded,
+            EventReason::EvictedDueToPodsReadyTimeout,
+            EventReason::DeactivatedDueToRequeuingLimitExceeded,
+        ];
         let action = match action.as_deref() {
             Some("Pausing") => "Paused",
             Some("Deleting") => "Deleted",
             _ => return None,
         };
-        if !is_end.contains(&reason.as_str()) || RunEnd::is_dry_run(&message) {
+        if !is_end.contains(&of_event) || RunEnd::is_dry_run(&message) {
             return None;
         }
-        let run = RunEnd::read(&message).filter(|_| reason == RUN_ENDED);
+        let run = RunEnd::read(&message).filter(|_| of_event == EventReason::RunEnded);
         let noted = metadata.annotations.and_then(|mut all| all.remove(EVENT_QUEUE_ANNOTATION));
         let object = OwnerReference {
             api_version: of.api_version.unwrap_or_default(),
@@ -175,12 +180,12 @@ mod tests {
 
     #[test]
     fn the_end_of_a_run_is_read_from_its_event() {
-        let ended = read(RUN_ENDED, "Pausing", WORDS, &Value::Null).unwrap();
+        let ended = read("RunEnded", "Pausing", WORDS, &Value::Null).unwrap();
         assert_eq!((ended.workload.as_str(), ended.action), ("job/train", "Paused"));
         assert_eq!((ended.queue.as_deref(), ended.ceiling.as_deref()), (Some("research"), Some("2h 30m")));
         let annotated = json!({"tenure.dev/queue": "other"});
         let unready =
-            read(EVICTED_DUE_TO_PODS_READY_TIMEOUT, "Deleting", "Deleted because", &annotated).unwrap();
+            read("EvictedDueToPodsReadyTimeout", "Deleting", "Deleted because", &annotated).unwrap();
         assert_eq!(
             (unready.action, unready.queue.as_deref(), unready.ceiling),
             ("Deleted", Some("other"), None)
@@ -193,7 +198,7 @@ mod tests {
             ("MaxDurationExceeded", "Pausing", "Set spec.suspend to true because"),
             ("MaxDurationApproaching", "Announcing", "Its run in Queue research ends"),
             ("Requeued", "Resuming", "Set spec.suspend back"),
-            (EVICTED_DUE_TO_PODS_READY_TIMEOUT, "Pausing", "Dry run, nothing was done: Set"),
+            ("EvictedDueToPodsReadyTimeout", "Pausing", "Dry run, nothing was done: Set"),
         ] {
             assert_eq!(read(reason, action, message, &Value::Null), None, "{reason}");
         }
@@ -201,7 +206,7 @@ mod tests {
 
     #[test]
     fn ends_are_a_table_with_the_message_where_there_is_room() {
-        let ended = [read(RUN_ENDED, "Pausing", WORDS, &Value::Null).unwrap()];
+        let ended = [read("RunEnded", "Pausing", WORDS, &Value::Null).unwrap()];
         let now = "2026-01-01T00:10:00Z".parse().unwrap();
         assert_eq!(
             shown(&ended, None, (true, true), now).unwrap(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::TryStreamExt;
 use jiff::SignedDuration;
 use kube::Api;
-use tenure_policy::{config::Config, expiry::Family, pause::RETURN_REFUSED};
+use tenure_policy::{config::Config, expiry::Family, reason::EventReason};
 use tenure_types::projection::Event;
 
 use super::{Check, inspect::Inspector};
@@ -72,7 +72,8 @@ impl Inspector {
             Ok(events) => events,
             Err(error) => return vec![Check::unread("refusals", error, "list events in all namespaces")],
         };
-        let refused = events.into_iter().filter(|event| event.reason.as_deref() == Some(RETURN_REFUSED));
+        let refused = EventReason::ReturnRefused.name();
+        let refused = events.into_iter().filter(|event| event.reason.as_deref() == Some(refused));
         let refused: BTreeSet<String> = refused
             .map(|event| {
                 let text = |text: Option<String>| text.unwrap_or_default();
@@ -87,7 +88,10 @@ impl Inspector {
             Check::problem(
                 "refusals",
                 format!("these were refused to come back: {}", few(&refused)),
-                format!("kubectl get events -A --field-selector reason={RETURN_REFUSED}"),
+                format!(
+                    "kubectl get events -A --field-selector reason={}",
+                    EventReason::ReturnRefused.name()
+                ),
             )
         }]
     }

@@ -312,7 +312,7 @@ async fn a_run_that_ends_without_the_notice_that_it_was_to_get_is_told_so() {
         let annotations = json!({"tenure.dev/paused": null, "tenure.dev/expires-at": annotation});
         server.merge(DEPLOYMENT, &json!({"metadata": {"annotations": annotations}}));
         let events = pauser.act(&group).await.unwrap_or_else(|failure| panic!("{failure}")).events;
-        let ended = events.iter().find(|event| event.reason == "RunEnded").unwrap();
+        let ended = events.iter().find(|event| event.reason.name() == "RunEnded").unwrap();
         assert_eq!(ended.note.ends_with(late), expected, "{notice:?} {annotation}: {}", ended.note);
     }
 }
@@ -344,7 +344,7 @@ async fn what_the_journal_of_a_pod_owes_is_told_before_the_pod_is_deleted() {
     handles(&mut pauser).clock = ServerClock::starting_at("2026-01-02T04:04:08Z".parse().unwrap());
     let annotations = json!({"tenure.dev/acts": notice_of_another("web-1-a")});
     server.merge(POD, &json!({"metadata": {"ownerReferences": null, "annotations": annotations}}));
-    let mut reasons: Vec<_> = events(&pauser, &group).await.iter().map(|event| event.reason).collect();
+    let mut reasons: Vec<_> = events(&pauser, &group).await.iter().map(|event| event.reason.name()).collect();
     reasons.sort_unstable();
     assert_eq!(reasons, ["MaxDurationApproaching", "MaxDurationExceeded", "RunEnded"]);
     assert_eq!(server.changes(), [DELETED]);
@@ -625,7 +625,7 @@ async fn where_its_row_says_so_the_owner_is_deleted_at_its_ceiling_as_it_was_rea
     assert_eq!(server.changes(), [DELETED_OWNER]);
     let told = |event: &EventRecord| {
         let of = event.object.name.clone().unwrap_or_default();
-        format!("{} {of}: {}", event.reason, event.note)
+        format!("{} {of}: {}", event.reason.name(), event.note)
     };
     let expected = [
         "MaxDurationExceeded web: Deleted because its lifetime exceeded maxDuration defined in Queue, and the configuration of Tenure has onExpiry: Delete for Deployment",
@@ -646,7 +646,7 @@ async fn a_dry_run_says_that_the_owner_would_be_deleted_and_deletes_nothing() {
     handles(&mut pauser).dry_run = true;
     configure(&mut pauser, deletes());
     let done = pauser.act(&due(0)).await.unwrap_or_else(|failure| panic!("{failure}"));
-    let notes: Vec<_> = done.events.iter().map(|event| (event.reason, event.note.as_str())).collect();
+    let notes: Vec<_> = done.events.iter().map(|event| (event.reason.name(), event.note.as_str())).collect();
     let expected = "Dry run, nothing was done: Deleted because its lifetime exceeded maxDuration defined in Queue, and the configuration of Tenure has onExpiry: Delete for Deployment";
     assert_eq!(notes, [("MaxDurationExceeded", expected)]);
     assert_eq!(server.changes(), [""; 0]);
@@ -787,7 +787,7 @@ async fn a_dry_run_says_that_the_pod_would_be_deleted_and_nothing_of_its_owner()
     let (server, mut pauser, group) = undone(2, LATER, spec);
     handles(&mut pauser).dry_run = true;
     let told = pauser.act(&group).await.unwrap_or_else(|failure| panic!("{failure}")).events;
-    let told: Vec<_> = told.iter().map(|event| (event.object.kind.as_deref(), event.reason)).collect();
+    let told: Vec<_> = told.iter().map(|event| (event.object.kind.as_deref(), event.reason.name())).collect();
     assert_eq!(told, [(Some("Pod"), "MaxDurationExceeded")]);
     assert_eq!(server.changes(), [""; 0]);
 }
@@ -798,7 +798,7 @@ async fn the_events_of_an_undone_pause_name_who_wrote_the_field_last() {
     for (full, on_reversal) in [(1, "Pause"), (2, "DeletePods")] {
         let (_, pauser, group) = undone(full, LATER, json!({"maxDuration": "1h", "onReversal": on_reversal}));
         let events = events(&pauser, &group).await;
-        let told = events.iter().find(|event| event.reason == "PauseReversed").unwrap();
+        let told = events.iter().find(|event| event.reason.name() == "PauseReversed").unwrap();
         assert_eq!(told.object.name.as_deref(), Some("web"));
         assert!(told.note.contains(by), "{}", told.note);
         assert_eq!(
@@ -807,7 +807,7 @@ async fn the_events_of_an_undone_pause_name_who_wrote_the_field_last() {
             "{}",
             told.note
         );
-        let ended = events.iter().find(|event| event.reason == "RunEnded").unwrap();
+        let ended = events.iter().find(|event| event.reason.name() == "RunEnded").unwrap();
         let reached = "Its run in Queue q has reached the ceiling of 1h, set by that queue. ";
         let (kind, then) = match on_reversal {
             "Pause" => (

@@ -7,6 +7,7 @@ use tenure_policy::{
     judge::{OwnerDeletion, PodDeletion},
     naming::{PausedObject, of_pod, reference},
     pause::{self, OwnerObject, Reversals, TOLD_REVERSALS},
+    reason::EventReason,
 };
 use tenure_types::{
     journal::{GivenNotice, JournalAct},
@@ -21,13 +22,13 @@ pub fn events_of(act: &JournalAct, known: &PausedObject) -> Vec<EventRecord> {
     match act {
         JournalAct::Paused { record, state } => of_pause(record, state, known),
         JournalAct::Returned { record, state, returned } => {
-            let reason = if returned.reactivated { pause::REACTIVATED } else { pause::REQUEUED };
+            let reason = if returned.reactivated { EventReason::Reactivated } else { EventReason::Requeued };
             let note = pause::came_back(record, state.count, known, returned.early);
             vec![EventRecord::new(&known.object, reason, "Resuming", note, returned.at)]
         }
         JournalAct::Noticed(GivenNotice { queue, end, at, then }) => {
             let note = pause::approaching(*end, queue, &known.object, *then);
-            let reason = pause::MAX_DURATION_APPROACHING;
+            let reason = EventReason::MaxDurationApproaching;
             let event = EventRecord::new(&known.object, reason, "Announcing", note, *at);
             vec![EventRecord { end: Some(*end), ..event }]
         }
@@ -43,8 +44,8 @@ fn of_pause(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -
     let paused =
         pause::event_reason(record).map(|reason| event(reason, pause::message(record, state, known)));
     let reversed = (record.reversals == TOLD_REVERSALS)
-        .then(|| event(pause::PAUSE_REVERSED, pause::reversed(record, known)));
-    let in_words = pause::in_words(record, state, known).map(|note| event(pause::RUN_ENDED, note));
+        .then(|| event(EventReason::PauseReversed, pause::reversed(record, known)));
+    let in_words = pause::in_words(record, state, known).map(|note| event(EventReason::RunEnded, note));
     // a person's pause draws none
     let is_ours = paused.is_some();
     paused.into_iter().chain(reversed).chain(in_words).filter(|_| is_ours).collect()
@@ -61,11 +62,11 @@ pub fn of_pod_deletion(batch: &DueBatch, pod: &OwnerReference, deletion: &PodDel
     };
     if batch.task == Task::Evict {
         let note = pause::deleted_unready(&due.queue, alone);
-        return vec![event(pause::EVICTED_DUE_TO_PODS_READY_TIMEOUT, note)];
+        return vec![event(EventReason::EvictedDueToPodsReadyTimeout, note)];
     }
     let in_words = pause::deleted_in_words(&due.queue, ceiling.as_ref(), alone);
-    let ended = event(pause::MAX_DURATION_EXCEEDED, pause::DELETED_MESSAGE.to_owned());
-    vec![ended, event(pause::RUN_ENDED, in_words)]
+    let ended = event(EventReason::MaxDurationExceeded, pause::DELETED_MESSAGE.to_owned());
+    vec![ended, event(EventReason::RunEnded, in_words)]
 }
 
 /// Returns the events of the deletion of an owner in place of a pause.
@@ -81,8 +82,8 @@ pub fn of_owner_deletion(
         ..EventRecord::new(&known.object, reason, DELETING, note, due.deadline)
     };
     let in_words = pause::owner_deleted_in_words(&due.queue, ceiling.as_ref(), &owner.kind, &owner.name);
-    let ended = event(pause::MAX_DURATION_EXCEEDED, pause::owner_deleted(&owner.kind));
-    vec![ended, event(pause::RUN_ENDED, in_words)]
+    let ended = event(EventReason::MaxDurationExceeded, pause::owner_deleted(&owner.kind));
+    vec![ended, event(EventReason::RunEnded, in_words)]
 }
 
 /// The event on an owner that isn't paused another time.
@@ -97,7 +98,7 @@ pub fn not_paused_again(
     let pod = Some(reference(pod, Some(&due.namespace)));
     EventRecord {
         cause: Some(EventCause { pod, queue: due.queue.clone() }),
-        ..EventRecord::new(&known.object, pause::PAUSE_REVERSED, DELETING, note, due.deadline)
+        ..EventRecord::new(&known.object, EventReason::PauseReversed, DELETING, note, due.deadline)
     }
 }
 
@@ -112,7 +113,7 @@ pub fn held_up(
     let object = reference(cron_job, found.metadata.namespace.as_deref());
     let note = pause::held_up(&known.object);
     (is_same && pause::forbids_others(OwnerObject(&found.value)))
-        .then(|| EventRecord::new(&object, pause::CRON_JOB_HELD_UP, "Pausing", note, at))
+        .then(|| EventRecord::new(&object, EventReason::HeldUpByPausedJob, "Pausing", note, at))
 }
 
 /// Returns the cause of an act on a pod, or on its owner.

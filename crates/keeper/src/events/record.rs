@@ -5,21 +5,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tenure_policy::{
-    extension::EXTENSION_USED,
     message::Message,
-    pause::{
-        INVALID_MAX_DURATION, MAX_DURATION_APPROACHING, MAX_DURATION_IGNORED, PAUSE_REVERSED, REACTIVATED,
-        REQUEUED, RETURN_REFUSED, RUN_ENDED,
-    },
+    reason::{EventIdentity, EventReason},
 };
 use tenure_types::paused::PausedRecord;
 use tracing::error;
 
 /// The action of events about what was deleted.
 pub const DELETING: &str = "Deleting";
-
-/// The reasons of events that are known by their note, and not by a time: they are about an annotation.
-const BY_NOTE: [&str; 2] = [INVALID_MAX_DURATION, MAX_DURATION_IGNORED];
 
 /// The longest name of a queue that the API server accepts.
 const LONGEST_QUEUE_BYTES: usize = 253;
@@ -32,8 +25,8 @@ const LONGEST_NOTE_BYTES: usize = 1024;
 pub struct EventRecord {
     /// The object that the event is about.
     pub object: ObjectReference,
-    /// The reason, as a CamelCase word.
-    pub reason: &'static str,
+    /// The reason.
+    pub reason: EventReason,
     /// The action, as a CamelCase verb.
     pub action: &'static str,
     /// The message for people.
@@ -69,7 +62,7 @@ impl EventRecord {
     /// Creates an event with no known cause.
     pub fn new(
         object: &ObjectReference,
-        reason: &'static str,
+        reason: EventReason,
         action: &'static str,
         note: String,
         at: Timestamp,
@@ -93,23 +86,15 @@ impl EventRecord {
         let name = format!("{}.{uid}", name.trim_end_matches(['-', '.']));
         if let Some(request) = request {
             // it is used once, and nothing notes when
-            let at = Some(at).filter(|_| *reason != EXTENSION_USED).map(Timestamp::to_string);
-            let of_request =
-                format!("{} {reason} {}", request.uid.as_deref().unwrap_or_default(), at.unwrap_or_default());
+            let at = Some(at).filter(|_| *reason != EventReason::ExtensionUsed).map(Timestamp::to_string);
+            let uid = request.uid.as_deref().unwrap_or_default();
+            let of_request = format!("{uid} {} {}", reason.name(), at.unwrap_or_default());
             return format!("{name}{:x}x", hash(&of_request));
         }
-        if BY_NOTE.contains(reason) {
-            return format!("{name}{:x}o", hash(&self.note));
+        match reason.identity() {
+            EventIdentity::Note => format!("{name}{:x}o", hash(&self.note)),
+            EventIdentity::Time(letter) => format!("{name}{:x}{letter}", at.as_millisecond()),
         }
-        let kind = match *reason {
-            MAX_DURATION_APPROACHING => "a",
-            PAUSE_REVERSED => "r",
-            RUN_ENDED => "w",
-            REQUEUED | REACTIVATED => "b",
-            RETURN_REFUSED => "f",
-            _ => "",
-        };
-        format!("{name}{:x}{kind}", at.as_millisecond())
     }
 
     /// The note, cut to what the API server takes.
@@ -125,7 +110,7 @@ impl EventRecord {
         let pod = pod.and_then(|pod| pod.name.clone().filter(|_| is_pod(pod)));
         Message {
             id: format!("{}/{}", object.namespace.as_deref().unwrap_or_default(), self.name()),
-            reason,
+            reason: *reason,
             object: object.clone(),
             pod,
             queue: cause.as_ref().map(|cause| cause.queue.clone()),
@@ -138,7 +123,7 @@ impl EventRecord {
     /// Logs that the event won't be written.
     pub fn complain(&self, why: &str) {
         let (namespace, object) = (self.namespace(), self.object.name.as_deref().unwrap_or_default());
-        error!(%namespace, %object, reason = self.reason, error = why, "Failed to write an event");
+        error!(%namespace, %object, reason = self.reason.name(), error = why, "Failed to write an event");
     }
 }
 
@@ -151,8 +136,6 @@ pub fn hash(text: &str) -> u64 {
 
 #[cfg(test)]
 pub mod tests {
-    use tenure_policy::{extension::EXTENSION_GRANTED, pause::MAX_DURATION_EXCEEDED};
-
     use super::*;
 
     /// An event on the object of this name.
@@ -163,10 +146,19 @@ pub mod tests {
             ..ObjectReference::default()
         };
         let (note, at) = (String::new(), Timestamp::UNIX_EPOCH);
-        EventRecord { object, reason: "", action: "", note, at, cause: None, request: None, end: None }
+        EventRecord {
+            object,
+            reason: EventReason::HeldUpByPausedJob,
+            action: "",
+            note,
+            at,
+            cause: None,
+            request: None,
+            end: None,
+        }
     }
 
-    pub fn happening(object: &str, uid: &str, reason: &'static str) -> EventRecord {
+    pub fn happening(object: &str, uid: &str, reason: EventReason) -> EventRecord {
         let at = Timestamp::from_millisecond(255).unwrap();
         let mut happening = EventRecord { reason, at, ..event("default", object) };
         happening.object.uid = Some(uid.into());
@@ -176,13 +168,13 @@ pub mod tests {
     #[test]
     fn an_events_name_follows_from_what_happened_and_is_never_too_long() {
         let of = |object, uid, reason| happening(object, uid, reason).name();
-        assert_eq!(of("test", "6ccd780c-baba", MAX_DURATION_EXCEEDED), "test.6ccd780cff");
-        assert_ne!(of("test", "00000000-baba", MAX_DURATION_EXCEEDED), "test.6ccd780cff");
-        assert_ne!(of("test", "6ccd780c-baba", MAX_DURATION_APPROACHING), "test.6ccd780cff");
-        assert_ne!(of("test", "6ccd780c-baba", RETURN_REFUSED), "test.6ccd780cff");
-        assert_ne!(of("test", "6ccd780c-baba", RUN_ENDED), "test.6ccd780cff");
+        assert_eq!(of("test", "6ccd780c-baba", EventReason::MaxDurationExceeded), "test.6ccd780cff");
+        assert_ne!(of("test", "00000000-baba", EventReason::MaxDurationExceeded), "test.6ccd780cff");
+        assert_ne!(of("test", "6ccd780c-baba", EventReason::MaxDurationApproaching), "test.6ccd780cff");
+        assert_ne!(of("test", "6ccd780c-baba", EventReason::ReturnRefused), "test.6ccd780cff");
+        assert_ne!(of("test", "6ccd780c-baba", EventReason::RunEnded), "test.6ccd780cff");
         let by_note = |note: &str| {
-            let happening = happening("test", "6ccd780c-baba", INVALID_MAX_DURATION);
+            let happening = happening("test", "6ccd780c-baba", EventReason::InvalidMaxDuration);
             EventRecord { note: note.into(), ..happening }.name()
         };
         assert_eq!(by_note("one"), by_note("one"));
@@ -192,19 +184,25 @@ pub mod tests {
             let request = ObjectReference { uid: Some(request.into()), ..ObjectReference::default() };
             EventRecord { request: Some(request), at, ..happening("test", "6ccd780c-baba", reason) }.name()
         };
-        let granted = of_request("a", EXTENSION_GRANTED, 1);
-        assert_eq!(granted, of_request("a", EXTENSION_GRANTED, 1));
-        assert_ne!(granted, of_request("b", EXTENSION_GRANTED, 1), "a request of the same text");
-        assert_ne!(granted, of_request("a", EXTENSION_GRANTED, 2), "granted again");
-        assert_eq!(of_request("a", EXTENSION_USED, 1), of_request("a", EXTENSION_USED, 2));
-        let long = of(&format!("{}-rest", "x".repeat(199)), "u", MAX_DURATION_EXCEEDED);
+        let granted = of_request("a", EventReason::ExtensionGranted, 1);
+        assert_eq!(granted, of_request("a", EventReason::ExtensionGranted, 1));
+        assert_ne!(granted, of_request("b", EventReason::ExtensionGranted, 1), "a request of the same text");
+        assert_ne!(granted, of_request("a", EventReason::ExtensionGranted, 2), "granted again");
+        assert_eq!(
+            of_request("a", EventReason::ExtensionUsed, 1),
+            of_request("a", EventReason::ExtensionUsed, 2)
+        );
+        let long = of(&format!("{}-rest", "x".repeat(199)), "u", EventReason::MaxDurationExceeded);
         assert!(long.len() < 253 && !long.contains("-."), "{long}");
     }
 
     #[test]
     fn a_note_is_cut_to_what_the_api_server_takes() {
-        let of =
-            |text: &str| EventRecord { note: text.into(), ..happening("", "", "") }.longest_note().to_owned();
+        let of = |text: &str| {
+            EventRecord { note: text.into(), ..happening("", "", EventReason::RunEnded) }
+                .longest_note()
+                .to_owned()
+        };
         assert_eq!(of("short"), "short");
         assert_eq!(of(&"x".repeat(1024)).len(), 1024);
         assert_eq!(of(&"€".repeat(1024)), "€".repeat(341), "whole characters");

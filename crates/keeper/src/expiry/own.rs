@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tenure_index::{Bearer, Ineffective, NoEffect};
-use tenure_policy::pause;
+use tenure_policy::{pause, reason::EventReason};
 use tracing::warn;
 
 use crate::{cluster::ClusterState, events::EventRecord};
@@ -18,10 +18,10 @@ pub fn without_effect(cluster: &ClusterState, now: Timestamp) -> Vec<EventRecord
         let (api_version, kind) = kind_of(cluster, bearer)?;
         let (reason, note) = match why {
             NoEffect::Invalid { value, error } => {
-                (pause::INVALID_MAX_DURATION, pause::own_invalid(&value, &error))
+                (EventReason::InvalidMaxDuration, pause::own_invalid(&value, &error))
             }
             NoEffect::Longer { own, ceiling } => {
-                (pause::MAX_DURATION_IGNORED, pause::own_ignored(own, &ceiling))
+                (EventReason::MaxDurationIgnored, pause::own_ignored(own, &ceiling))
             }
         };
         warn!(%namespace, %name, %kind, note, "An own ceiling has no effect");

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 use tenure_index::Uid;
+use tenure_policy::reason::EventReason;
 use tenure_service::{
     watch::Store,
     work::{Lease, Work, WorkQueue},
@@ -89,7 +90,7 @@ struct Open {
     /// The workload that it names was found.
     is_verified: bool,
     /// The events that this keeper has told: the reason and the time of each.
-    told: Vec<(&'static str, Timestamp)>,
+    told: Vec<(EventReason, Timestamp)>,
 }
 
 impl Opened {
@@ -191,7 +192,7 @@ impl OpenExtensions {
     }
 
     /// Returns true if this keeper has not told an event yet, and notes that it does.
-    pub fn is_untold(&self, extension: &Extension, reason: &'static str, at: Timestamp) -> bool {
+    pub fn is_untold(&self, extension: &Extension, reason: EventReason, at: Timestamp) -> bool {
         let mut opened = self.opened.lock();
         let Some(open) = opened.get(extension) else { return true };
         let is_untold = !open.told.contains(&(reason, at));

@@ -169,7 +169,7 @@ impl ReceiverQueue {
                 let is_refused = lost == PostOutcome::Refused;
                 let lost = if is_refused { MessageResult::Refused } else { MessageResult::Failed };
                 self.metrics.message(receiver, lost, 1);
-                let (namespace, reason) = (message.namespace(), message.reason);
+                let (namespace, reason) = (message.namespace(), message.reason.name());
                 warn!(%receiver, %namespace, reason, error, "Lost a message");
             }
         }

@@ -8,7 +8,8 @@ use tenure_index::Settings;
 use tenure_policy::{
     config::Config,
     message::{Message, MessageFormat, Receiver, ReceiverUrl, SecretText},
-    pause::{MAX_DURATION_APPROACHING, RUN_ENDED, dry_run},
+    pause::dry_run,
+    reason::EventReason,
 };
 use tenure_service::{call::ApiError, leadership::Leadership};
 use tokio::{
@@ -35,7 +36,7 @@ fn at(time: &str) -> Timestamp {
     time.parse().unwrap()
 }
 
-fn event(reason: &'static str, time: &str) -> EventRecord {
+fn event(reason: EventReason, time: &str) -> EventRecord {
     let object = ObjectReference {
         kind: Some("Job".into()),
         name: Some("train".into()),
@@ -79,24 +80,31 @@ fn counted(registry: &Registry) -> Vec<String> {
 #[test]
 fn a_message_says_what_its_event_says_and_has_the_same_id_each_time() {
     let (time, later) = ("2026-01-02T03:04:05Z", at("2026-01-02T04:00:00Z"));
-    let of = event(RUN_ENDED, time).message(later);
-    assert_eq!((of.time, of.deadline, of.reason), (at(time), None, "RunEnded"));
+    let of = event(EventReason::RunEnded, time).message(later);
+    assert_eq!((of.time, of.deadline, of.reason.name()), (at(time), None, "RunEnded"));
     assert_eq!((of.pod.as_deref(), of.queue.as_deref()), (Some("train-x"), Some("research")));
-    assert_eq!(of, event(RUN_ENDED, time).message(at("2026-02-01T00:00:00Z")), "by the next leader");
-    assert_ne!(of.id, event(RUN_ENDED, "2026-01-02T03:04:06Z").message(later).id);
+    assert_eq!(
+        of,
+        event(EventReason::RunEnded, time).message(at("2026-02-01T00:00:00Z")),
+        "by the next leader"
+    );
+    assert_ne!(of.id, event(EventReason::RunEnded, "2026-01-02T03:04:06Z").message(later).id);
     let in_an_hour = Some(at("2026-01-02T05:00:00Z"));
-    let end = EventRecord { end: in_an_hour, ..event(MAX_DURATION_APPROACHING, time) }.message(later);
+    let end =
+        EventRecord { end: in_an_hour, ..event(EventReason::MaxDurationApproaching, time) }.message(later);
     assert_eq!((end.time, end.deadline), (at(time), in_an_hour));
     assert!(of.id.starts_with("team/train.6ccd780c") && of.id != end.id, "{}", of.id);
-    let long = EventRecord { note: "x".repeat(5_000), ..event(RUN_ENDED, time) };
+    let long = EventRecord { note: "x".repeat(5_000), ..event(EventReason::RunEnded, time) };
     assert_eq!(long.message(later).note.len(), 1024);
 }
 
 #[tokio::test]
 async fn each_receiver_gets_what_it_wants_and_one_that_goes_takes_its_messages_with_it() {
     let (messages, configure, registry) = messages(TWO);
-    let events =
-        [event(RUN_ENDED, "2026-01-02T03:04:05Z"), event(MAX_DURATION_APPROACHING, "2026-01-02T03:04:05Z")];
+    let events = [
+        event(EventReason::RunEnded, "2026-01-02T03:04:05Z"),
+        event(EventReason::MaxDurationApproaching, "2026-01-02T03:04:05Z"),
+    ];
     // each act once, however often its event is tried
     for event in events.iter().chain(&events) {
         messages.tell(event);
@@ -113,7 +121,7 @@ async fn each_receiver_gets_what_it_wants_and_one_that_goes_takes_its_messages_w
         r#"messages_total{receiver="b",result="Dropped"} 1"#,
     ];
     assert_eq!(counted(&registry), dropped);
-    messages.tell(&event(RUN_ENDED, "2026-01-02T04:00:00Z"));
+    messages.tell(&event(EventReason::RunEnded, "2026-01-02T04:00:00Z"));
     assert_eq!(counted(&registry)[2], r#"waiting_messages{receiver="c"} 1"#);
 }
 
@@ -122,11 +130,11 @@ async fn of_records_only_those_of_an_earlier_leader_are_told() {
     let (messages, _configure, registry) = messages(TWO);
     let since = "2026-01-02T03:00:00Z";
     *messages.0.leads_since.lock() = Some(at(since));
-    messages.tell_of_earlier(&event(RUN_ENDED, since));
+    messages.tell_of_earlier(&event(EventReason::RunEnded, since));
     assert_eq!(counted(&registry), [""; 0], "this keeper would have told it by itself");
-    messages.tell_of_earlier(&event(RUN_ENDED, "2026-01-02T02:59:59Z"));
+    messages.tell_of_earlier(&event(EventReason::RunEnded, "2026-01-02T02:59:59Z"));
     assert_eq!(counted(&registry), [r#"waiting_messages{receiver="a"} 1"#]);
-    let dry = EventRecord { note: dry_run("Set it"), ..event("MaxDurationExceeded", since) };
+    let dry = EventRecord { note: dry_run("Set it"), ..event(EventReason::MaxDurationExceeded, since) };
     messages.tell(&dry);
     assert_eq!(counted(&registry), [r#"waiting_messages{receiver="a"} 2"#]);
 }
@@ -172,7 +180,7 @@ fn receiver(url: ReceiverUrl) -> Receiver {
 }
 
 fn sent() -> Message {
-    event(RUN_ENDED, "2026-01-02T03:04:05Z").message(at("2026-01-02T04:00:00Z"))
+    event(EventReason::RunEnded, "2026-01-02T03:04:05Z").message(at("2026-01-02T04:00:00Z"))
 }
 
 fn path(directory: &Path, file: &str) -> String {
@@ -261,7 +269,7 @@ async fn told_at_the_end(url: &str) -> Vec<String> {
     let (messages, _configure, registry) = messages(&config);
     let (lead, ended) = (Leadership::always(), CancellationToken::new());
     for second in 0..20 {
-        messages.tell(&event(RUN_ENDED, &format!("2026-01-02T03:04:{second:02}Z")));
+        messages.tell(&event(EventReason::RunEnded, &format!("2026-01-02T03:04:{second:02}Z")));
     }
     let sender = MessageSender(messages);
     let end = async {
@@ -296,7 +304,7 @@ async fn an_event_that_exists_already_or_is_refused_silences_no_message() {
         ("2026-01-02T03:04:05Z", ApiError::Stale(String::new())),
         ("2026-01-02T03:04:06Z", ApiError::Forbidden(String::new())),
     ] {
-        queue.extend([event(RUN_ENDED, time)]);
+        queue.extend([event(EventReason::RunEnded, time)]);
         queue.tried(queue.work.take().unwrap(), &Err(result));
     }
     assert_eq!(counted(&registry), [r#"waiting_messages{receiver="a"} 2"#]);

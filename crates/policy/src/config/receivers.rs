@@ -10,8 +10,9 @@ use super::{
 };
 use crate::{
     field::FieldError,
-    message::{DEFAULT_SOURCE, MessageFormat, REASONS, Receiver, ReceiverUrl, SecretText, check_url},
+    message::{DEFAULT_SOURCE, MessageFormat, Receiver, ReceiverUrl, SecretText, check_url},
     owners::is_subdomain,
+    reason::EventReason,
 };
 
 /// The most receivers.
@@ -133,19 +134,20 @@ fn read_format(field: &Field<'_>, problems: &mut Problems) -> Option<MessageForm
     }
 }
 
-fn read_reasons(field: &Field<'_>, problems: &mut Problems) -> BTreeSet<&'static str> {
+fn read_reasons(field: &Field<'_>, problems: &mut Problems) -> BTreeSet<EventReason> {
     let mut reasons = BTreeSet::new();
     for item in field.list(problems) {
         let Some(text) = item.text("must be the reason of an event, such as RunEnded", problems) else {
             continue;
         };
-        if let Some(reason) = REASONS.into_iter().find(|reason| *reason == text) {
+        if let Some(reason) = EventReason::named(text) {
             reasons.insert(reason);
             continue;
         }
-        let help = match nearest(text, &REASONS) {
+        let known: Vec<&str> = EventReason::all().map(EventReason::name).collect();
+        let help = match nearest(text, &known) {
             Some(reason) => format!("did you mean {reason}?"),
-            None => format!("known: {}", REASONS.join(", ")),
+            None => format!("known: {}", known.join(", ")),
         };
         item.refuse(format!("must be the reason of an event: {help}"), problems);
     }
@@ -194,7 +196,7 @@ mod tests {
         assert_eq!(bus.url, ReceiverUrl::Of(SecretText("https://a.b/c".into())));
         let files = [&bus.token_file, &bus.ca_file].map(|file| file.as_deref());
         assert_eq!((files, bus.source.as_str()), ([Some("/t"), Some("/c")], "/gpu"));
-        assert_eq!(bus.reasons, Some(["RunEnded"].into()));
+        assert_eq!(bus.reasons, Some([EventReason::RunEnded].into()));
     }
 
     #[test]

@@ -130,15 +130,18 @@ fn each_step_is_told_with_the_name_of_the_request() {
     let (reason, note) = of(json!({"state": "Pending", "message": "Waits"})).unwrap();
     assert_eq!(
         (reason, &*note),
-        (EXTENSION_REQUESTED, "Extension more: eva asks for 2h more (nearly done): Waits")
+        (EventReason::ExtensionRequested, "Extension more: eva asks for 2h more (nearly done): Waits")
     );
     let (reason, note) = of(json!({"state": "Granted", "granted": "90m", "by": "ada"})).unwrap();
     assert_eq!(
         (reason, &*note),
-        (EXTENSION_GRANTED, "Extension more: ada has granted 1h 30m more for this run")
+        (EventReason::ExtensionGranted, "Extension more: ada has granted 1h 30m more for this run")
     );
     let (reason, note) = of(json!({"state": "Denied", "by": "ada", "message": "no"})).unwrap();
-    assert_eq!((reason, &*note), (EXTENSION_DENIED, "Extension more: 2h more was denied by ada: no"));
-    assert_eq!(of(json!({"state": "Used"})).unwrap().0, EXTENSION_USED);
-    assert_eq!(of(json!({"state": "Expired"})).unwrap().0, EXTENSION_EXPIRED);
+    assert_eq!(
+        (reason, &*note),
+        (EventReason::ExtensionDenied, "Extension more: 2h more was denied by ada: no")
+    );
+    assert_eq!(of(json!({"state": "Used"})).unwrap().0, EventReason::ExtensionUsed);
+    assert_eq!(of(json!({"state": "Expired"})).unwrap().0, EventReason::ExtensionExpired);
 }

@@ -20,6 +20,7 @@ impl Message {
 
     fn cloud_event(&self, source: &str) -> Value {
         let Self { id, reason, object, pod, queue, note, time, deadline } = self;
+        let reason = reason.name();
         let ObjectReference { api_version, kind, name, uid, namespace, .. } = object;
         let [api_version, kind, name, uid, namespace] =
             [api_version, kind, name, uid, namespace].map(|text| plain(text.as_deref().unwrap_or_default()));
@@ -52,6 +53,7 @@ impl Message {
     /// A text for people. What tenants write is in code spans, where it makes no link and mentions no user.
     fn text(&self, source: &str) -> String {
         let Self { id: _, reason, object, pod: _, queue, note, time: _, deadline: _ } = self;
+        let reason = reason.name();
         let ObjectReference { kind, name, namespace, .. } = object;
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let object = code(&format!("{} {}", text(kind), text(name)));

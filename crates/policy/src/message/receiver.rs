@@ -4,8 +4,7 @@ use std::{collections::BTreeSet, fmt, net::IpAddr};
 
 use http::{Uri, uri::Scheme};
 
-use super::{MAX_DURATION_EXCEEDED, ON_REQUEST};
-use crate::pause::RunEnd;
+use crate::{pause::RunEnd, reason::EventReason};
 
 /// The source of messages where their receiver names none.
 pub const DEFAULT_SOURCE: &str = "/tenure";
@@ -31,7 +30,7 @@ pub struct Receiver {
     /// The source that messages name, for receivers of several clusters.
     pub source: String,
     /// The reasons of the messages that it gets; none: those that matter to most.
-    pub reasons: Option<BTreeSet<&'static str>>,
+    pub reasons: Option<BTreeSet<EventReason>>,
     /// True if its URL may be of plain http.
     pub allow_http: bool,
 }
@@ -66,12 +65,12 @@ impl fmt::Debug for SecretText {
 
 impl Receiver {
     /// True if it gets messages of this reason, of which this is the note.
-    pub fn wants(&self, reason: &str, note: &str) -> bool {
+    pub fn wants(&self, reason: EventReason, note: &str) -> bool {
         match &self.reasons {
-            Some(reasons) => reasons.contains(reason),
+            Some(reasons) => reasons.contains(&reason),
             // a dry run tells nothing else about the end of a run
-            None if reason == MAX_DURATION_EXCEEDED => RunEnd::is_dry_run(note),
-            None => !ON_REQUEST.contains(&reason),
+            None if reason == EventReason::MaxDurationExceeded => RunEnd::is_dry_run(note),
+            None => !reason.is_on_request(),
         }
     }
 }

@@ -13,7 +13,7 @@ fn message(note: &str) -> Message {
     };
     Message {
         id: "team-a/train.6ccd780cffw".into(),
-        reason: RUN_ENDED,
+        reason: EventReason::RunEnded,
         object,
         pod: Some("train-x".into()),
         queue: Some("research".into()),
@@ -98,15 +98,14 @@ fn no_tenant_makes_a_link_a_mention_or_another_line() {
 #[test]
 fn a_receiver_gets_each_act_once_unless_it_names_reasons() {
     let default = receiver(MessageFormat::Slack);
-    let wanted = REASONS.into_iter().filter(|reason| default.wants(reason, ""));
-    let others: Vec<&str> =
-        REASONS.into_iter().filter(|reason| !wanted.clone().any(|wanted| wanted == *reason)).collect();
-    assert_eq!(others, ON_REQUEST);
-    assert!(default.wants(MAX_DURATION_EXCEEDED, &crate::pause::dry_run("Set it")));
-    let reasons = Some([MAX_DURATION_EXCEEDED, REQUEUED].into());
+    let others: Vec<_> = EventReason::all().filter(|reason| !default.wants(*reason, "")).collect();
+    assert_eq!(others, EventReason::all().filter(|reason| reason.is_on_request()).collect::<Vec<_>>());
+    let exceeded = EventReason::MaxDurationExceeded;
+    assert!(default.wants(exceeded, &crate::pause::dry_run("Set it")));
+    let reasons = Some([exceeded, EventReason::Requeued].into());
     let named = Receiver { reasons, ..default };
-    let wanted: Vec<&str> = REASONS.into_iter().filter(|reason| named.wants(reason, "")).collect();
-    assert_eq!(wanted, [MAX_DURATION_EXCEEDED, REQUEUED]);
+    let wanted: Vec<_> = EventReason::all().filter(|reason| named.wants(*reason, "")).collect();
+    assert_eq!(wanted, [exceeded, EventReason::Requeued]);
 }
 
 #[test]

@@ -12,12 +12,12 @@ use tenure_types::{
 };
 
 use super::{
-    DEACTIVATED, DEACTIVATED_DUE_TO_LIMIT, EVICTED_DUE_TO_PODS_READY_TIMEOUT, MAX_DURATION_EXCEEDED,
-    PODS_READY_TIMEOUT, Reversals, WORKLOAD_INACTIVE, reversal::described,
+    DEACTIVATED, MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, Reversals, WORKLOAD_INACTIVE, reversal::described,
 };
 use crate::{
     field::FieldError,
     naming::{PausedObject, command, for_people},
+    reason::EventReason,
 };
 
 pub use run_end::RunEnd;
@@ -55,11 +55,11 @@ fn returns(RequeueState { count, requeue_at, .. }: &RequeueState) -> String {
 }
 
 /// Returns the reason of the event on a paused owner; none if a person has deactivated it, and needs no event.
-pub fn event_reason(record: &PausedRecord) -> Option<&'static str> {
+pub fn event_reason(record: &PausedRecord) -> Option<EventReason> {
     match record.reason.as_str() {
-        MAX_DURATION_EXCEEDED => Some(MAX_DURATION_EXCEEDED),
-        PODS_READY_TIMEOUT => Some(EVICTED_DUE_TO_PODS_READY_TIMEOUT),
-        WORKLOAD_INACTIVE => Some(DEACTIVATED_DUE_TO_LIMIT),
+        MAX_DURATION_EXCEEDED => Some(EventReason::MaxDurationExceeded),
+        PODS_READY_TIMEOUT => Some(EventReason::EvictedDueToPodsReadyTimeout),
+        WORKLOAD_INACTIVE => Some(EventReason::DeactivatedDueToRequeuingLimitExceeded),
         _ => None,
     }
 }
@@ -353,7 +353,8 @@ mod tests {
             (WORKLOAD_INACTIVE, Some("DeactivatedDueToRequeuingLimitExceeded")),
             (DEACTIVATED, None),
         ] {
-            assert_eq!(event_reason(&record(reason, "spec.replicas", json!(0), json!(2))), expected);
+            let of_event = event_reason(&record(reason, "spec.replicas", json!(0), json!(2)));
+            assert_eq!(of_event.map(EventReason::name), expected);
         }
     }
 

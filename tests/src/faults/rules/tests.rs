@@ -1,6 +1,6 @@
 use http::{Method, StatusCode};
 use serde_json::json;
-use tenure_policy::pause::{MAX_DURATION_EXCEEDED, RUN_ENDED};
+use tenure_policy::pause::MAX_DURATION_EXCEEDED;
 use tenure_types::paused::RequeueState;
 
 use super::*;
@@ -78,7 +78,7 @@ impl Past {
         pod(&mut seen, "a", 0);
         seen.owners.insert("a".into(), vec![state(0, false), state(paused, true)]);
         event(&mut seen, "a", MAX_DURATION_EXCEEDED);
-        event(&mut seen, "a", RUN_ENDED);
+        event(&mut seen, "a", "RunEnded");
         let writes = vec![
             lease("keeper-0", renewed, "keeper-0"),
             write("keeper-0", paused, "patch", "deployments", "a", true),
@@ -176,8 +176,8 @@ fn a_pause_and_its_events_that_are_missing_are_found() {
     let mut past = Past::paused_at(11, 10);
     past.seen.events.clear();
     past.assert_broken("0 events RunEnded of a, not 1");
-    event(&mut past.seen, "a", RUN_ENDED);
-    event(&mut past.seen, "a", RUN_ENDED);
+    event(&mut past.seen, "a", "RunEnded");
+    event(&mut past.seen, "a", "RunEnded");
     past.assert_broken("2 events RunEnded of a, not 1");
 }
 

@@ -1,8 +1,8 @@
 //! The rule that everything is told once.
 
-use tenure_policy::pause::{
-    DEACTIVATED_DUE_TO_LIMIT, EVICTED_DUE_TO_PODS_READY_TIMEOUT, MAX_DURATION_APPROACHING,
-    MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, REQUEUED, RUN_ENDED, WORKLOAD_INACTIVE,
+use tenure_policy::{
+    pause::{MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLOAD_INACTIVE},
+    reason::EventReason,
 };
 
 use super::Evidence;
@@ -29,16 +29,16 @@ impl Evidence<'_> {
             let returns =
                 if actor.fate == Fate::Requeued { self.seen.resumptions(actor.name).count() } else { 0 };
             for (reason, expected) in [
-                (MAX_DURATION_EXCEEDED, ended),
-                (RUN_ENDED, ended),
-                (EVICTED_DUE_TO_PODS_READY_TIMEOUT, paused(PODS_READY_TIMEOUT)),
-                (DEACTIVATED_DUE_TO_LIMIT, paused(WORKLOAD_INACTIVE)),
-                (REQUEUED, returns),
-                (MAX_DURATION_APPROACHING, usize::from(actor.is_told && ended > 0)),
+                (EventReason::MaxDurationExceeded, ended),
+                (EventReason::RunEnded, ended),
+                (EventReason::EvictedDueToPodsReadyTimeout, paused(PODS_READY_TIMEOUT)),
+                (EventReason::DeactivatedDueToRequeuingLimitExceeded, paused(WORKLOAD_INACTIVE)),
+                (EventReason::Requeued, returns),
+                (EventReason::MaxDurationApproaching, usize::from(actor.is_told && ended > 0)),
             ] {
-                let found = self.seen.events(actor.name, reason);
+                let (found, name) = (self.seen.events(actor.name, reason.name()), reason.name());
                 if is_wrong(found, expected) && !self.says_that_it_came_unannounced(actor, reason) {
-                    wrong.push(format!("{found} events {reason} of {}, not {expected}", actor.name));
+                    wrong.push(format!("{found} events {name} of {}, not {expected}", actor.name));
                 }
             }
         }
@@ -47,8 +47,8 @@ impl Evidence<'_> {
 
     /// True if there was no notice of an end, and the event of the end says so: of a run that ended while no keeper
     /// could give notice.
-    fn says_that_it_came_unannounced(&self, actor: &Actor, reason: &str) -> bool {
-        let message = self.seen.message(actor.name, RUN_ENDED).unwrap_or_default();
-        reason == MAX_DURATION_APPROACHING && message.contains("notice")
+    fn says_that_it_came_unannounced(&self, actor: &Actor, reason: EventReason) -> bool {
+        let message = self.seen.message(actor.name, EventReason::RunEnded.name()).unwrap_or_default();
+        reason == EventReason::MaxDurationApproaching && message.contains("notice")
     }
 }

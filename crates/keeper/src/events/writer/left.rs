@@ -7,7 +7,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use parking_lot::Mutex;
-use tenure_policy::pause::PAUSE_REVERSED;
+use tenure_policy::reason::EventReason;
 use tenure_service::call::ApiError;
 use tokio::time::{Instant, sleep_until};
 
@@ -90,7 +90,7 @@ async fn is_deleted(objects: &ObjectClient, event: &EventRecord) -> Result<bool,
 /// Returns the object that is deleted by the act that an event is about: the pod, where its owner isn't paused another time.
 fn deleted_by(event: &EventRecord) -> &ObjectReference {
     let pod = event.cause.as_ref().and_then(|cause| cause.pod.as_ref());
-    pod.filter(|_| event.reason == PAUSE_REVERSED).unwrap_or(&event.object)
+    pod.filter(|_| event.reason == EventReason::PauseReversed).unwrap_or(&event.object)
 }
 
 #[cfg(test)]
@@ -143,7 +143,16 @@ mod tests {
         let object =
             ObjectReference { api_version, kind, name, uid, namespace, ..ObjectReference::default() };
         let (note, at) = (String::new(), Timestamp::UNIX_EPOCH);
-        EventRecord { object, reason: "", action, note, at, cause: None, request: None, end: None }
+        EventRecord {
+            object,
+            reason: EventReason::HeldUpByPausedJob,
+            action,
+            note,
+            at,
+            cause: None,
+            request: None,
+            end: None,
+        }
     }
 
     fn handles() -> Handles {
@@ -178,7 +187,12 @@ mod tests {
         let undone = |pod: &str| {
             let cause = EventCause { pod: Some(event(pod, DELETING).object), queue: "q".into() };
             let at = Timestamp::from_second(pod.len().try_into().unwrap()).unwrap();
-            EventRecord { reason: PAUSE_REVERSED, at, cause: Some(cause), ..event("there", DELETING) }
+            EventRecord {
+                reason: EventReason::PauseReversed,
+                at,
+                cause: Some(cause),
+                ..event("there", DELETING)
+            }
         };
         left.keep([undone("going"), undone("gone"), undone("there")]);
         assert_eq!(look(&left, &handles, LONGEST).await, ["there"; 2]);

@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use tenure_policy::extension::EXTENSION_GRANTED;
+use tenure_policy::reason::EventReason;
 use tokio::time::Instant;
 
 use super::*;
@@ -88,14 +88,14 @@ async fn a_keeper_that_leads_again_looks_at_all_and_tells_what_may_be_lost() {
     let open = with([granted.clone(), pending("a", 1)]);
     let in_flight = open.queue.take().unwrap();
     open.queue.take().unwrap().failed();
-    assert!(open.is_untold(&granted, EXTENSION_GRANTED, Timestamp::UNIX_EPOCH));
-    assert!(!open.is_untold(&granted, EXTENSION_GRANTED, Timestamp::UNIX_EPOCH));
-    assert!(open.is_untold(&granted, EXTENSION_GRANTED, Timestamp::MAX), "a later decision");
+    assert!(open.is_untold(&granted, EventReason::ExtensionGranted, Timestamp::UNIX_EPOCH));
+    assert!(!open.is_untold(&granted, EventReason::ExtensionGranted, Timestamp::UNIX_EPOCH));
+    assert!(open.is_untold(&granted, EventReason::ExtensionGranted, Timestamp::MAX), "a later decision");
     // what is under way is dropped with the lead
     drop(in_flight);
     open.release();
     assert!(open.queue.take().is_some() && open.queue.take().is_some());
-    assert!(open.is_untold(&granted, EXTENSION_GRANTED, Timestamp::UNIX_EPOCH));
+    assert!(open.is_untold(&granted, EventReason::ExtensionGranted, Timestamp::UNIX_EPOCH));
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 use http::StatusCode;
 use k8s_openapi::api::core::v1::ObjectReference;
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use tenure_policy::pause::RUN_ENDED;
+use tenure_policy::reason::EventReason;
 use tokio::time::advance;
 
 use super::*;
@@ -22,7 +22,7 @@ fn message(namespace: &str, name: &str) -> Arc<Message> {
     };
     Arc::new(Message {
         id: format!("{namespace}/{name}"),
-        reason: RUN_ENDED,
+        reason: EventReason::RunEnded,
         object,
         pod: None,
         queue: None,

@@ -1,0 +1,130 @@
+//! The reasons of events and messages.
+
+/// What tells an event from others of its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventIdentity {
+    /// The time of the act, and this letter after it.
+    Time(&'static str),
+    /// The note: the event is about an annotation.
+    Note,
+}
+
+/// The properties of a reason.
+#[derive(Clone, Copy)]
+struct Properties {
+    identity: EventIdentity,
+    is_normal: bool,
+    is_on_request: bool,
+}
+
+/// A warning whose name ends with this letter.
+const fn warning(letter: &'static str) -> Properties {
+    Properties { identity: EventIdentity::Time(letter), is_normal: false, is_on_request: false }
+}
+
+const fn normal(letter: &'static str) -> Properties {
+    Properties { is_normal: true, ..warning(letter) }
+}
+
+const OF_ANNOTATION: Properties =
+    Properties { identity: EventIdentity::Note, is_on_request: true, ..warning("") };
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident: $properties:expr;)*) => {
+        /// The reason of an event, and of the message about the same act.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum EventReason {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl EventReason {
+            const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// Returns the name, a CamelCase word.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name)),* }
+            }
+
+            const fn properties(self) -> Properties {
+                match self { $(Self::$name => $properties),* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// A run will end.
+    MaxDurationApproaching: warning("a");
+    /// A run has ended: in plain words, with the action on the workload and the remedies.
+    RunEnded: warning("w");
+    /// A ceiling was exceeded. The one before says the same in words.
+    MaxDurationExceeded: Properties { is_on_request: true, ..warning("") };
+    /// A `CronJob` starts no `Job` because one is paused.
+    HeldUpByPausedJob: warning("");
+    /// Pauses don't last.
+    PauseReversed: warning("r");
+    /// More time was asked for.
+    ExtensionRequested: normal("");
+    /// A workload gets more time.
+    ExtensionGranted: normal("");
+    /// A workload gets no more time.
+    ExtensionDenied: warning("");
+    /// A run has ended with the time that it was granted.
+    ExtensionUsed: normal("");
+    /// A run has ended before a decision.
+    ExtensionExpired: warning("");
+    /// Pods weren't ready in time.
+    EvictedDueToPodsReadyTimeout: warning("");
+    /// A workload has come back too often.
+    DeactivatedDueToRequeuingLimitExceeded: warning("");
+    /// A workload comes back by itself.
+    Requeued: normal("b");
+    /// A workload comes back because it was activated.
+    Reactivated: normal("b");
+    /// A workload should come back, and the API server refuses the write.
+    ReturnRefused: warning("f");
+    /// An object's own ceiling is no duration.
+    InvalidMaxDuration: OF_ANNOTATION;
+    /// An object's own ceiling is longer than that of its queue.
+    MaxDurationIgnored: OF_ANNOTATION;
+}
+
+impl EventReason {
+    /// Returns all reasons.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied()
+    }
+
+    /// Returns the reason of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().find(|reason| reason.name() == name)
+    }
+
+    /// Returns what tells an event from others of its object.
+    pub const fn identity(self) -> EventIdentity {
+        self.properties().identity
+    }
+
+    /// True for an event of type Normal, not Warning.
+    pub const fn is_normal(self) -> bool {
+        self.properties().is_normal
+    }
+
+    /// True for a message that a receiver gets only if it names the reason.
+    pub const fn is_on_request(self) -> bool {
+        self.properties().is_on_request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_read_by_its_name() {
+        for reason in EventReason::all() {
+            assert_eq!(EventReason::named(reason.name()), Some(reason));
+        }
+        assert_eq!(EventReason::named("Deactivated"), None);
+    }
+}
