@@ -12,10 +12,7 @@ use tenure_policy::{
     owners::OwnerTable,
     pause::{self, MAX_DURATION_EXCEEDED, OwnerObject, Return},
 };
-use tenure_types::{
-    keys,
-    paused::{PausedRecord, RequeueState},
-};
+use tenure_types::{keys, paused::RequeueState};
 
 use crate::{
     state::{Owner, OwnerWrite, Pod, Record, WriteKind},
@@ -69,22 +66,11 @@ impl Owner {
     fn object(self) -> Value {
         let mut annotations = json!({});
         if let Some(Record { at, reversals }) = self.record {
-            let record = PausedRecord {
-                reason: MAX_DURATION_EXCEEDED.into(),
-                at: time(at),
-                queue: "q".into(),
-                queue_group: None,
-                ceiling: None,
-                field: "spec.suspend".into(),
-                value: true.into(),
-                previous_value: false.into(),
-                reversals: reversals.into(),
-                full_reversals: 0,
-                reversed_by: None,
-                unannounced: false,
-                noticed: None,
-            };
-            annotations[keys::PAUSED_ANNOTATION] = json!(record).to_string().into();
+            let record = json!({
+                "reason": MAX_DURATION_EXCEEDED, "at": time(at), "queue": "q", "field": "spec.suspend", "value": true,
+                "previousValue": false, "reversals": reversals,
+            });
+            annotations[keys::PAUSED_ANNOTATION] = record.to_string().into();
         }
         if let Some(at) = self.requeue_at {
             let state = RequeueState { count: 0, requeue_at: Some(time(at)), priority: None };

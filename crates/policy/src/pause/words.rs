@@ -268,22 +268,10 @@ mod tests {
     use super::*;
 
     fn record(reason: &str, field: &str, value: Value, previous_value: Value) -> PausedRecord {
-        let (reason, field, at) = (reason.into(), field.into(), Timestamp::UNIX_EPOCH);
-        PausedRecord {
-            reason,
-            at,
-            queue: "research".into(),
-            queue_group: None,
-            ceiling: None,
-            field,
-            value,
-            previous_value,
-            reversals: 0,
-            full_reversals: 0,
-            reversed_by: None,
-            unannounced: false,
-            noticed: None,
-        }
+        let at = Timestamp::UNIX_EPOCH;
+        let mut record = json!({"reason": reason, "at": at, "queue": "research", "field": field});
+        (record["value"], record["previousValue"]) = (value, previous_value);
+        serde_json::from_value(record).unwrap()
     }
 
     fn job() -> PausedObject {
