@@ -3,8 +3,8 @@
 CARGO ?= cargo
 NAMESPACE ?= tenure-system
 
-# tests on a control plane wait most of the time: at least four at once, also with fewer processors
-export RUST_TEST_THREADS ?= $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors > 4 ? processors : 4)))
+# tests on a control plane wait most of the time: at least eight at once, also with fewer processors
+export RUST_TEST_THREADS ?= $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors > 8 ? processors : 8)))
 
 .PHONY: help
 help: ## List the commands
