@@ -19,7 +19,7 @@ use super::{
     Diary,
     commit::{Committed, commit},
     draw::Draw,
-    fault::{Fault, What, Whom},
+    fault::{Blow, Fault, What, Whom},
     kinds::{HoldsUp, Kind},
     observer::{Observer, Seen},
     rules::{Evidence, PROMPTLY, RECOVERY, TAKEOVER},
@@ -84,6 +84,8 @@ struct Past {
     /// The time until which faults held up what was due, and the time for it from then on.
     held_up_until: Timestamp,
     within: Duration,
+    /// True if a keeper starts after the changes of people, or clocks change.
+    forgets_grace: bool,
     /// The settings of clocks.
     clocks: Vec<(Timestamp, [i64; 2])>,
 }
@@ -118,7 +120,10 @@ async fn play_on_keepers(world: &World, kind: Kind, seed: u64, diary: &Diary) ->
         };
         let mut clocks = stage.clocks.clone();
         clocks.extend(set.into_iter().flat_map(|committed| committed.clocks));
-        let past = Past { changed, healed, held_up_until, within, clocks };
+        let forgets =
+            |what: &What| matches!(what, What::Strike(Blow::Kill | Blow::Terminate, _) | What::Clocks(_));
+        let forgets_grace = faults.iter().any(|fault| forgets(&fault.what));
+        let past = Past { changed, healed, held_up_until, within, forgets_grace, clocks };
         stage.settle(&scene, &past).await?;
         Ok::<_, anyhow::Error>(past)
     };
@@ -236,9 +241,9 @@ impl Stage {
 }
 
 fn evidence<'p>(scene: &'p Scene, past: &'p Past, seen: &'p Seen, writes: &'p [Write]) -> Evidence<'p> {
-    let Past { changed, held_up_until, within, clocks, .. } = past;
-    let (changed, held_up_until, within) = (*changed, *held_up_until, *within);
-    Evidence { actors: &scene.actors, seen, writes, clocks, changed, held_up_until, within }
+    let Past { changed, held_up_until, within, forgets_grace, clocks, .. } = past;
+    let (changed, held_up_until, within, forgets_grace) = (*changed, *held_up_until, *within, *forgets_grace);
+    Evidence { actors: &scene.actors, seen, writes, clocks, changed, held_up_until, within, forgets_grace }
 }
 
 #[cfg(test)]

@@ -68,6 +68,8 @@ pub(super) struct Evidence<'p> {
     /// The time until which faults held up what was due, and the time for it from then on.
     pub held_up_until: Timestamp,
     pub within: Duration,
+    /// True if a keeper starts after the changes of people, or clocks change.
+    pub forgets_grace: bool,
 }
 
 /// The end of a run, or a return.
@@ -155,7 +157,9 @@ impl Evidence<'_> {
             CeilingClock::Created => self.slowest(handled.sent),
             CeilingClock::Scheduled => self.slowest(handled.sent).max(0),
             // a keeper that has started since knows of no grace, and by a clock that is behind the run is younger than the change
-            CeilingClock::Changed => GRACE_ON_CHANGE,
+            CeilingClock::Changed if self.forgets_grace => GRACE_ON_CHANGE,
+            // a keeper may see one change before the last could be read
+            CeilingClock::Changed => self.slowest(handled.sent).saturating_add(2),
         };
         let shown = handled.sent + SignedDuration::from_secs(ahead);
         let early = handled.due.duration_since(shown + SLACK);

@@ -90,7 +90,8 @@ impl Past {
     fn violations(&self) -> Vec<String> {
         let Self { actors, seen, writes, clocks, changed, held_up_until, within } = self;
         let (changed, held_up_until, within) = (at(*changed), at(*held_up_until), *within);
-        Evidence { actors, seen, writes, clocks, changed, held_up_until, within }.violations()
+        Evidence { actors, seen, writes, clocks, changed, held_up_until, within, forgets_grace: false }
+            .violations()
     }
 
     #[track_caller]
