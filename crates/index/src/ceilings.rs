@@ -66,6 +66,7 @@ pub struct Ceilings {
     notice: NoticePoints,
     pods_ready: Option<PodsReady>,
     terminating: Terminating,
+    grace_on_change: GraceOnChange,
     /// True once all queues were listed: events after that are changes.
     knows_queues: bool,
     /// A change of queues whose effect on pods is not computed yet.
@@ -109,6 +110,7 @@ impl CeilingIndex {
             notice: NoticePoints::default(),
             pods_ready: None,
             terminating: Terminating::default(),
+            grace_on_change: GraceOnChange::default(),
             knows_queues: false,
             policy_change: None,
             missing: MissingQueues::default(),
@@ -129,7 +131,7 @@ impl CeilingIndex {
         runai.configure(floors);
         gangs.set_longest_formation(longest_formation);
         (self.reader.notice, self.reader.pods_ready) = (notice, pods_ready);
-        self.reader.deadlines.grace_on_change = grace_on_change;
+        self.reader.grace_on_change = grace_on_change;
         moved.all = true;
     }
 
@@ -146,9 +148,9 @@ impl CeilingIndex {
             self.reschedule();
         }
         let result = change(self);
-        let Ceilings { deadlines, knows_queues, policy_change, .. } = &mut self.reader;
+        let Ceilings { grace_on_change, knows_queues, policy_change, .. } = &mut self.reader;
         if *knows_queues && self.objects.moved.all {
-            policy_change.get_or_insert(PolicyChange { at: now, grace: deadlines.grace_on_change });
+            policy_change.get_or_insert(PolicyChange { at: now, grace: *grace_on_change });
         }
         result
     }

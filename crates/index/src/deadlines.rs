@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
-use tenure_policy::expiry::{Exemption, GraceOnChange, PolicyChange, Scope, exemption, standing_exemption};
+use tenure_policy::expiry::{Exemption, PolicyChange, Scope, exemption, standing_exemption};
 use tenure_types::projection;
 
 use crate::{Uid, controlled::Controlled, interner::Interner, owners::Controller, uid::UidMap};
@@ -50,8 +50,6 @@ pub struct Deadlines {
     exempt: BTreeMap<(ArcStr, Uid), (Box<str>, Controller)>,
     exempt_in: UidMap<ArcStr>,
     pub retry_after: RetryAfter,
-    /// The time for which a run goes on that a change of queues has made overdue.
-    pub grace_on_change: GraceOnChange,
     /// The ends that were past when a queue went missing, of pods that lack one still: it may have gone for a moment.
     lost: UidMap<i64>,
 }
@@ -91,7 +89,6 @@ impl Deadlines {
             exempt: BTreeMap::new(),
             exempt_in: UidMap::default(),
             retry_after: RetryAfter::default(),
-            grace_on_change: GraceOnChange::default(),
             lost: UidMap::default(),
         }
     }
@@ -181,7 +178,7 @@ impl Deadlines {
         let Some(pod) = self.pods.get_mut(&uid) else { return };
         let PodDeadlines { ceiling, ready_until, lacks_queue } = deadlines(pod);
         let lost = self.lost.remove(&uid);
-        let (ceiling, lost) = pod.expiry.granted(ceiling, (change, self.grace_on_change), lost, lacks_queue);
+        let (ceiling, lost) = pod.expiry.granted(ceiling, change, lost, lacks_queue);
         self.lost.extend(lost.map(|end| (uid, end)));
         pod.notice = Notice::plan(pod.notice.take(), pod.created, ceiling.as_ref());
         pod.unready = Unready::plan(pod.unready.take(), ready_until);
@@ -234,6 +231,10 @@ impl Deadlines {
 
     pub fn overdue(&self, now: Timestamp) -> usize {
         self.orders.expiries.due(now.as_millisecond()).count()
+    }
+
+    pub fn unready(&self, now: Timestamp) -> usize {
+        self.orders.evictions.due(now.as_millisecond()).count()
     }
 
     pub fn len(&self) -> usize {

@@ -15,7 +15,7 @@ use tenure_policy::{
 };
 
 /// A hash of group and kind. It is never zero, so that an `Option` of it has the same size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KindHash(NonZeroU32);
 
 /// Hashes kinds with a random key, so that no user can invent a kind that collides with another.

@@ -273,11 +273,11 @@ impl Pauser {
         }
         let namespace = work.batch.first.namespace.clone();
         let metadata = work.pod().map(|pod| pod.metadata.clone()).unwrap_or_default();
-        let object = reference(&pod, Some(&namespace));
-        self.tell_owed(&PausedObject { object, workload: None }, &metadata);
+        let known = PausedObject { object: reference(&pod, Some(&namespace)), workload: None };
         let would_delete = self.handles.objects.would_delete_pod(&namespace, &pod.name).await;
         let act = Act::DeletePod(Box::new(deletion.clone()));
-        let again = self.tell_first(work, &act, would_delete.is_ok(), events).await?;
+        let again =
+            self.tell_first(work, &act, would_delete.is_ok().then_some((&known, &metadata)), events).await?;
         if !again.is_done() {
             return Ok(idle(&again));
         }
@@ -315,10 +315,10 @@ impl Pauser {
             return Ok(deleted(events));
         }
         let namespace = work.batch.first.namespace.clone();
-        self.tell_owed(&known, &metadata);
         let would_delete = self.handles.objects.would_delete_owner(&namespace, owner).await;
         let act = Act::DeleteOwner(Box::new(deletion.clone()));
-        let again = self.tell_first(work, &act, would_delete.is_ok(), events).await?;
+        let again =
+            self.tell_first(work, &act, would_delete.is_ok().then_some((&known, &metadata)), events).await?;
         if !again.is_done() {
             return Ok(idle(&again));
         }
@@ -336,24 +336,19 @@ impl Pauser {
         Ok(deleted(Vec::new()))
     }
 
-    /// Writes the events that may be missing of an object: with the object its journal goes.
-    fn tell_owed(&self, known: &PausedObject, metadata: &ObjectMeta) {
-        let owed = self.handles.cluster.outbox.owed_on(known, metadata, self.handles.now());
-        self.handles.events.repair(owed);
-    }
-
-    /// Writes the events of a deletion that a dry run has allowed: nothing is left afterwards to note them on. Both may take a
+    /// Writes the events of a deletion that a dry run has allowed, and those that may be missing by the journal of the object: nothing is left afterwards to note them on. Both may take a
     /// while, so that the case is judged again; after a dry run that failed, without another list, which would come between
     /// the reading of an owner and the write.
     async fn tell_first(
         &self,
         work: &mut Work<'_>,
         act: &Act,
-        would_delete: bool,
+        allowed: Option<(&PausedObject, &ObjectMeta)>,
         events: Vec<EventRecord>,
     ) -> Result<Act, Failure> {
-        if would_delete {
-            self.handles.events.tell_first(events).await;
+        if let Some((known, metadata)) = allowed {
+            let owed = self.handles.cluster.outbox.owed_on(known, metadata, self.handles.now());
+            self.handles.events.tell_first(owed, events).await;
             work.granted = self.granted(work).await?;
         }
         Ok(self.judge_again(work, act))
@@ -363,7 +358,7 @@ impl Pauser {
     async fn announce(&self, work: &Work<'_>, notice: &Notice) -> Result<Done, Failure> {
         let Some(found) = work.found() else { return Ok(unread()) };
         let (first, object) = (&work.batch.first, OwnerObject(&found.value));
-        let at = |at| {
+        let noticed = |at| {
             JournalAct::Noticed(GivenNotice {
                 queue: first.queue.clone(),
                 end: notice.end,
@@ -371,7 +366,7 @@ impl Pauser {
                 then: notice.then,
             })
         };
-        let act = notice.told.map(at);
+        let act = notice.told.map(noticed);
         let (patch, noted) = match notice.change {
             NoticeChange::Keep => (None, None),
             NoticeChange::Clear => (Some(pause::withdraw(object)), None),

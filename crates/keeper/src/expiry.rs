@@ -34,8 +34,11 @@ use own::without_effect;
 /// The time between two looks for pauses whose event may not have been written.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
-/// A look for what is due takes at most one part of so many of the time.
-const PART_OF_TIME: u32 = 10;
+/// After a look for what is due, the rest is this many times as long.
+const REST: u32 = 10;
+
+/// The most acts at a time whose events may be missing: any user can write a journal.
+const AT_A_TIME: usize = 1_000;
 
 /// After so many tries, about a minute and a half, a pod that outlives the pause of its owner is worth a warning.
 const OUTLIVED: u8 = 5;
@@ -52,7 +55,9 @@ pub struct ExpiryController {
 
 /// A task about the pods that one act may serve.
 #[derive(Debug)]
-pub struct PodTask(DueWork);
+pub struct PodTask {
+    due: DueWork,
+}
 
 impl Work for PodTask {
     type Key = DueKey;
@@ -60,23 +65,23 @@ impl Work for PodTask {
     type Rank = (Task, Timestamp);
 
     fn key(&self) -> DueKey {
-        self.0.key.clone()
+        self.due.key.clone()
     }
 
     fn namespace(&self) -> &str {
-        &self.0.key.namespace
+        &self.due.key.namespace
     }
 
     fn rank(&self) -> (Task, Timestamp) {
-        (self.0.task, self.0.since)
+        (self.due.task, self.due.since)
     }
 
     fn is_retry(&self) -> bool {
-        self.0.is_retry
+        self.due.is_retry
     }
 
     fn replaces(&self, known: &Self) -> bool {
-        self.0.is_retry != known.0.is_retry
+        self.due.is_retry != known.due.is_retry
     }
 }
 
@@ -103,26 +108,28 @@ impl ExpiryController {
     async fn plan(&self) {
         let mut changes = self.handles.cluster.changes();
         loop {
-            changes.next().await;
             self.handles.cluster.with(CeilingIndex::next_due);
+            changes.next().await;
         }
     }
 
     async fn work(&self, tasks: TaskSet, queue: &WorkQueue<PodTask>, shutdown: &CancellationToken) {
         let Handles { cluster, clock, gate, .. } = &*self.handles;
-        let (mut changes, rest) = (cluster.changes(), Cell::new(Duration::ZERO));
+        let (mut changes, rest, next) = (cluster.changes(), Cell::new(Duration::ZERO), Cell::new(None));
         let look = || {
-            let begun = Instant::now();
-            let due = cluster.with(|index| index.due(tasks, self.handles.now()));
-            queue.replace(due.into_iter().map(PodTask));
-            rest.set(begun.elapsed().saturating_mul(PART_OF_TIME));
+            let (begun, now) = (Instant::now(), self.handles.now());
+            let due = cluster.with(|index| {
+                next.set(index.next_due_after(now));
+                index.due(tasks, now)
+            });
+            queue.replace(due.into_iter().map(|due| PodTask { due }));
+            rest.set(begun.elapsed().saturating_mul(REST));
         };
         let more = async || {
             tokio::time::sleep(rest.get()).await;
-            let now = self.handles.now();
             tokio::select! {
                 () = changes.next() => {}
-                () = sleep::towards(clock, cluster.with(|index| index.next_due_after(now))) => {}
+                () = sleep::towards(clock, next.get()) => {}
             }
         };
         let run = Run { queue, gate: Some(gate), end: shutdown, drains: false };
@@ -132,7 +139,7 @@ impl ExpiryController {
     /// Acts on a batch, gives the result to the index, and has the events written.
     async fn handle(&self, tasks: TaskSet, lease: Lease<PodTask>) {
         let Handles { cluster, events, dry_run, .. } = &*self.handles;
-        let batch = cluster.with(|index| index.batch(tasks, &lease.work.0.key, self.handles.now()));
+        let batch = cluster.with(|index| index.batch(tasks, &lease.work.due.key, self.handles.now()));
         let Some(batch) = batch else { return lease.done() };
         self.count_in_flight();
         let result = Box::pin(lease.watch(self.pauser.act(&batch))).await;
@@ -154,7 +161,7 @@ impl ExpiryController {
     }
 
     fn count_in_flight(&self) {
-        // pods whose end is in flight are overdue still
+        // pods whose end is in flight count as overdue
         self.handles.metrics.in_flight(self.notices.in_flight());
     }
 
@@ -165,7 +172,7 @@ impl ExpiryController {
             // what has no room stays owed: it would be dropped, or another in its place
             if events.has_room() {
                 if !dry_run {
-                    events.repair(cluster.outbox.owed(self.handles.now()));
+                    events.repair(cluster.outbox.owed(self.handles.now(), AT_A_TIME));
                 }
                 events.extend(without_effect(cluster, self.handles.now()));
             }

@@ -107,7 +107,7 @@ impl ExtensionController {
                 let status = ExtensionStatus { state: Some(ExtensionState::Used), ..status_of(extension) };
                 let used = Extension { status: Some(status), ..extension.clone() };
                 // nothing would show that its event is missing
-                self.handles.events.tell_first(self.event(&used).into_iter().collect()).await;
+                self.handles.events.tell_first(Vec::new(), self.event(&used).into_iter().collect()).await;
                 json!({"state": "Used"})
             }
             Decision::End => json!({"state": "Expired", "by": KEEPER, "at": at(now), "message": message}),

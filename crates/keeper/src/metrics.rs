@@ -312,8 +312,8 @@ impl Metrics {
     }
 
     /// Notices that were begun and are not yet done.
-    pub fn in_flight(&self, writes: usize) {
-        self.in_flight.store(writes, Relaxed);
+    pub fn in_flight(&self, notices: usize) {
+        self.in_flight.store(notices, Relaxed);
     }
 
     /// Events that wait to be written.

@@ -90,13 +90,15 @@ impl EventOutbox {
         self.0.lock().written = Written::default();
     }
 
-    /// Returns the events that may not have been written; those of each act only once.
-    pub fn owed(&self, now: Timestamp) -> Vec<EventRecord> {
+    /// Returns the events of at most this many acts that may not have been written; those of each act only once.
+    pub fn owed(&self, now: Timestamp, most: usize) -> Vec<EventRecord> {
         let mut kept = self.0.lock();
         let Kept { by_uid, written, .. } = &mut *kept;
+        by_uid.retain(|_, (_, acts)| acts.iter().any(|act| is_recent(act.at(), now)));
         let acts = by_uid.values().flat_map(|(known, acts)| acts.iter().map(move |act| (known, act)));
         let due = acts.filter(|(_, act)| now.duration_since(act.at()) >= OWED_AFTER);
-        due.flat_map(|(known, act)| written.missing(known, act, now)).collect()
+        let missing = due.map(|(known, act)| written.missing(known, act, now));
+        missing.filter(|events| !events.is_empty()).take(most).flatten().collect()
     }
 
     /// Returns the events of an object that is about to be deleted that may not have been written.
@@ -109,18 +111,25 @@ impl EventOutbox {
 impl Written {
     /// Returns the events of a recent act, and notes that they are written; none if they were noted before.
     fn missing(&mut self, known: &PausedObject, act: &JournalAct, now: Timestamp) -> Vec<EventRecord> {
+        let is_written =
+            self.all.contains(&(Uid::of(known.object.uid.as_deref().unwrap_or_default()), act.at()));
+        if is_written || !is_recent(act.at(), now) {
+            return Vec::new();
+        }
         let events = events_of(act, known);
-        let is_owed = !events.is_empty() && is_recent(act.at(), now) && self.note(known, act.at(), now);
-        if is_owed { events } else { Vec::new() }
+        if !events.is_empty() {
+            self.note(known, act.at(), now);
+        }
+        events
     }
 
-    /// Notes an act at this time. Returns true the first time.
-    fn note(&mut self, PausedObject { object, .. }: &PausedObject, at: Timestamp, now: Timestamp) -> bool {
+    /// Notes an act at this time.
+    fn note(&mut self, PausedObject { object, .. }: &PausedObject, at: Timestamp, now: Timestamp) {
         if self.all.len() >= self.sweep_at {
             self.all.retain(|(_, at)| is_recent(*at, now));
             self.sweep_at = self.all.len().saturating_mul(2).max(LEAST_SWEPT);
         }
-        self.all.insert((Uid::of(object.uid.as_deref().unwrap_or_default()), at))
+        self.all.insert((Uid::of(object.uid.as_deref().unwrap_or_default()), at));
     }
 
     fn forget(&mut self, object: Uid) {
@@ -185,7 +194,8 @@ mod tests {
 
     /// The objects and reasons of the events that are owed, one for each act.
     fn owed(outbox: &EventOutbox, now: &str) -> Vec<String> {
-        let events = outbox.owed(at(now)).into_iter().filter(|event| event.reason != EventReason::RunEnded);
+        let events =
+            outbox.owed(at(now), 100).into_iter().filter(|event| event.reason != EventReason::RunEnded);
         let mut all: Vec<_> =
             events.map(|event| format!("{}: {}", event.object.name.unwrap(), event.reason.name())).collect();
         all.sort();
@@ -274,7 +284,7 @@ mod tests {
         outbox.telling(&known_as("job"), at(time));
         assert_eq!(owed(&outbox, "2026-01-01T00:00:30Z"), [""; 0]);
         outbox.not_told("job");
-        let event = outbox.owed(at("2026-01-01T00:00:31Z")).remove(0);
+        let event = outbox.owed(at("2026-01-01T00:00:31Z"), 1).remove(0);
         let object = event.object;
         assert_eq!((object.kind.as_deref(), object.name.as_deref()), (Some("Job"), Some("train")));
         assert!(event.note.contains("its Workload w"), "{}", event.note);

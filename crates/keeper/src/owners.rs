@@ -46,16 +46,16 @@ impl Store<Owner> for OwnerStore {
     }
 
     fn apply(&mut self, Owner { metadata }: Owner) {
-        let (recent, now) = (&self.cluster.outbox, self.clock.now());
+        let (outbox, now) = (&self.cluster.outbox, self.clock.now());
         if self.is_of_workloads() {
-            recent.apply(&self.resource, &metadata, now);
+            outbox.apply(&self.resource, &metadata, now);
             self.cluster.change_if(|index| index.apply_workload(self.source, &metadata));
             return;
         }
         // a Deployment's annotations are copied to its ReplicaSets; a journal says whose it is
         let is_below = controller(&metadata).is_some_and(|above| self.config.get().table.knows(above));
         if pause::has_journal(&metadata) || !is_below {
-            recent.apply(&self.resource, &metadata, now);
+            outbox.apply(&self.resource, &metadata, now);
         }
         self.cluster.change(|index| index.apply_owner(self.source, &metadata));
     }

@@ -8,8 +8,6 @@ use tenure_types::{
     duration::{MOST_POINTS, PointsGrammar},
 };
 
-use crate::expiry::GraceOnChange;
-
 /// The points before the end of a run at which its workload gets a notice. None by default.
 ///
 /// Of a notice, only its time is remembered. It covers all points whose time had come by then: so no point is told twice,
@@ -44,7 +42,7 @@ impl NoticePoints {
     /// Returns the points of a run that goes on for a grace since a change of queues has made it overdue: one notice at the
     /// beginning of the grace covers all points within it. None for a run that gets no notice.
     #[must_use]
-    pub fn of_grace(self, GraceOnChange(grace): GraceOnChange) -> Self {
+    pub fn of_grace(self, grace: SignedDuration) -> Self {
         let grace = if self.is_empty() { 0 } else { i64::try_from(grace.as_nanos()).unwrap_or(i64::MAX) };
         let mut nanoseconds = [0; MOST_POINTS];
         nanoseconds.iter_mut().take(1).for_each(|longest| *longest = grace);

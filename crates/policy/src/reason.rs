@@ -57,7 +57,7 @@ reasons! {
     MaxDurationApproaching: warning("a");
     /// A run has ended: in plain words, with the action on the workload and the remedies.
     RunEnded: warning("w");
-    /// A ceiling was exceeded. The one before says the same in words.
+    /// A ceiling was exceeded. `RunEnded` says the same in words.
     MaxDurationExceeded: Properties { is_on_request: true, ..warning("") };
     /// A `CronJob` starts no `Job` because one is paused.
     HeldUpByPausedJob: warning("");

@@ -39,8 +39,10 @@ pub struct Counts {
     pub under_ceiling: usize,
     /// The pods that are overdue, also those that an act in flight is about.
     pub overdue: usize,
-    /// The pods that are overdue soon, if they run on.
+    /// The pods that are overdue by the time `soon`, if they run on.
     pub soon_overdue: usize,
+    /// The pods whose workload wasn't ready in time, and that make no room yet.
+    pub unready: usize,
     /// The paused owners that come back by themselves. One that is overdue and has pods doesn't count: another controller or a
     /// person has resumed it.
     pub returning: usize,
@@ -153,6 +155,7 @@ impl CeilingIndex {
             under_ceiling: deadlines.under_ceiling(),
             overdue: deadlines.overdue(now),
             soon_overdue: deadlines.overdue(soon),
+            unready: deadlines.unready(now),
             returning: returning.iter().filter(|of| is_ahead(of) || waits(of)).count(),
             staying_paused: staying.iter().filter(|of| waits(of)).count(),
             past_end,
@@ -189,10 +192,7 @@ impl CeilingIndex {
         let of_runai = of.and_then(|of| self.objects.limits(Family::Runai, of.runai.as_deref()?));
         let RunRules { pods_ready, slice_delay, notice, on_reversal } = self.rules(family, queue);
         let missing = &self.reader.missing;
-        let deadlines = &self.reader.deadlines;
-        let is_graced =
-            seen.as_ref().and_then(|of| deadlines.get(of.uid)).is_some_and(|of| of.expiry.is_graced());
-        let grace = deadlines.grace_on_change;
+        let known = seen.as_ref().and_then(|of| self.reader.deadlines.get(of.uid));
         RunState {
             is_fresh: true,
             queue: of.map(|of| of.queue(family).map_or("", ArcStr::as_str).to_owned()),
@@ -204,10 +204,9 @@ impl CeilingIndex {
             first_end,
             awaits_queue: !missing.is_empty()
                 && of.is_some_and(|of| missing.has_one_of(&self.objects, of, now)),
-            outlives: seen
-                .is_some_and(|seen| self.reader.deadlines.get(seen.uid).is_some_and(ManagedPod::outlives)),
+            outlives: known.is_some_and(ManagedPod::outlives),
             may_be_extended: of_runai.is_some_and(|limits| !limits.extensions.is_none()),
-            notice: if is_graced { notice.of_grace(grace) } else { notice },
+            notice: known.map_or(notice, |of| of.expiry.points(notice, of.expiry.at)),
             slice_delay,
             on_reversal,
             backoff: pods_ready.map(|rules| rules.backoff),

@@ -144,7 +144,8 @@ mod tests {
     #[test]
     fn the_notice_that_a_grace_brings_covers_all_points_within_the_grace() {
         let (mut index, _, _) = world("10s");
-        for (now, ceiling) in [(40, "10h"), (50, "20s")] {
+        // a later change leaves the end that was granted
+        for (now, ceiling) in [(40, "10h"), (50, "20s"), (51, "21s")] {
             put(&mut index, now, "root", &json!({"maxDuration": ceiling, "expiryNotice": "30m,10s"}));
             index.next_due();
         }

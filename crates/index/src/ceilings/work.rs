@@ -34,8 +34,8 @@ impl CeilingIndex {
         for pod in &group.rest {
             match served {
                 BatchCoverage::All => deadlines.settle(pod, group.task, outcome, now),
-                BatchCoverage::First => deadlines.try_alone(pod.uid),
-                BatchCoverage::Gone => {}
+                BatchCoverage::First if group.task.ends_run() => deadlines.try_alone(pod.uid),
+                BatchCoverage::First | BatchCoverage::Gone => {}
             }
         }
         self.objects.moved.pods.extend(group.pods().map(|pod| pod.uid));

@@ -1,11 +1,11 @@
-//! The tasks that are handed out, and their pods.
+//! The tasks that are due, and their pods.
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
 pub use tenure_policy::judge::{BatchCoverage, Task};
 use tenure_policy::{expiry::Family, judge::Due, ready::Cause};
 
-use crate::Uid;
+use crate::{Uid, kinds::KindHash};
 
 /// The tasks of one queue of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct DueKey {
     pub namespace: ArcStr,
     /// The uid of the controller, or of the pod.
     pub uid: Uid,
+    /// The kind of the controller. Any user may name one uid with many kinds.
+    pub kind: Option<KindHash>,
 }
 
 /// Work that is due.

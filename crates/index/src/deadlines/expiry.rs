@@ -3,12 +3,12 @@
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
-    expiry::{Family, GraceOnChange, PolicyChange},
+    expiry::{Family, PolicyChange},
     notice::NoticePoints,
 };
 
 use super::order::{Slot, Step};
-use crate::times::{NEVER, milliseconds_up, time};
+use crate::times::{Milliseconds, NEVER, milliseconds_up, time};
 
 /// The time at which a pod's ceiling is reached, the queue that sets it, and the notices before it.
 #[derive(Clone, Debug)]
@@ -31,11 +31,13 @@ pub struct Expiry {
     pub step: Step,
     /// Not before this, since a change of queues came so late; [`NEVER`] if the pod is new, and none has been computed.
     earliest: i64,
+    /// The time of that change, if it has moved the end.
+    graced_since: Option<Milliseconds>,
 }
 
 impl Default for Expiry {
     fn default() -> Self {
-        Self { at: NEVER, queue: None, step: Step::default(), earliest: NEVER }
+        Self { at: NEVER, queue: None, step: Step::default(), earliest: NEVER, graced_since: None }
     }
 }
 
@@ -54,7 +56,7 @@ impl Expiry {
     pub fn granted(
         &mut self,
         ceiling: Option<Ceiling>,
-        (change, grace): (Option<PolicyChange>, GraceOnChange),
+        change: Option<PolicyChange>,
         mut lost: Option<i64>,
         lacks_queue: bool,
     ) -> (Option<Ceiling>, Option<i64>) {
@@ -64,25 +66,32 @@ impl Expiry {
         } else if let Some(change) = change {
             let before = lost.into_iter().chain((self.at != NEVER).then_some(self.at)).min();
             lost = before.filter(|before| lacks_queue && *before < change.at.as_millisecond());
-            let before = before.map(time);
             let after = ceiling.as_ref().map(|ceiling| time(milliseconds_up(ceiling.at)));
             let has_notice = ceiling.as_ref().is_some_and(|ceiling| !ceiling.notice.is_empty());
             let since = ceiling.as_ref().and_then(|ceiling| ceiling.since);
-            let earliest = change.earliest_end(since, before, after, has_notice);
-            self.earliest = earliest.map_or(i64::MIN, milliseconds_up);
+            let earliest = change.earliest_end(since, before.map(time), after, has_notice);
+            let earliest = earliest.map_or(i64::MIN, milliseconds_up);
+            // another change may leave the end that an earlier one has granted
+            if earliest != self.earliest {
+                let is_moved = earliest != i64::MIN && Some(earliest) != before;
+                self.graced_since = Milliseconds::new(change.at.as_millisecond()).filter(|_| is_moved);
+                self.earliest = earliest;
+            }
         }
         let bounded = ceiling.map(|mut ceiling| {
             if milliseconds_up(ceiling.at) < self.earliest {
-                (ceiling.at, ceiling.notice) = (time(self.earliest), ceiling.notice.of_grace(grace));
+                ceiling.at = time(self.earliest);
+                ceiling.notice = self.points(ceiling.notice, self.earliest);
             }
             ceiling
         });
         (bounded, lost)
     }
 
-    /// True if the run goes on beyond its ceiling, since a change of queues came so late.
-    pub const fn is_graced(&self) -> bool {
-        self.at != NEVER && self.at == self.earliest
+    /// Returns the points of notices before an end: one alone if a change of queues has granted it.
+    pub fn points(&self, points: NoticePoints, end: i64) -> NoticePoints {
+        let since = self.graced_since.filter(|_| end == self.earliest);
+        since.map_or(points, |since| points.of_grace(time(end).duration_since(time(since.get()))))
     }
 
     /// The time of the next task.

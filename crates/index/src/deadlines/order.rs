@@ -72,11 +72,6 @@ impl Slot {
         self.lane() == Lane::Again
     }
 
-    /// True if the time is before `now`.
-    pub fn is_due(self, now: i64) -> bool {
-        self.time().is_some_and(|at| at < now)
-    }
-
     /// The time; none in no lane.
     pub fn time(self) -> Option<i64> {
         let epoch = Self::at(self.lane(), 0).0;

@@ -128,14 +128,13 @@ impl ManagedPod {
     /// The pods that an act on this one serves.
     pub fn due_key(&self, uid: Uid) -> DueKey {
         let controller = self.controller.filter(|_| !self.alone);
-        DueKey { namespace: self.namespace.clone(), uid: controller.map_or(uid, |of| of.uid) }
+        let (uid, kind) = controller.map_or((uid, None), |of| (of.uid, Some(of.kind)));
+        DueKey { namespace: self.namespace.clone(), uid, kind }
     }
 
     /// True if one act may serve this pod and another one of the same key.
     pub fn is_sibling(&self, other: &Self) -> bool {
-        self.controller == other.controller
-            && (self.expiry.at == NEVER) == (other.expiry.at == NEVER)
-            && self.outlives() == other.outlives()
+        (self.expiry.at == NEVER) == (other.expiry.at == NEVER) && self.outlives() == other.outlives()
     }
 
     /// The progress of a task.

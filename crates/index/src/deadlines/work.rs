@@ -46,10 +46,11 @@ impl Deadlines {
         let of_key = || self.pods.get(&key.uid).map(|pod| (key.uid, pod.as_ref()));
         let pods = || of_key().into_iter().chain(self.controlled_by(key.uid));
         let pods = || pods().filter(|(uid, pod)| pod.due_key(*uid) == *key);
-        let slot = |pod: &ManagedPod, task| Some(pod.step(task).slot).filter(|slot| slot.is_due(now));
+        // in either lane: a pod that was tried waits for no flood of others of its controller
         let first = |task: &Task| {
-            let due = pods().filter_map(|(uid, pod)| Some((slot(pod, *task)?, uid)));
-            due.min().map(|(slot, uid)| (*task, slot, uid))
+            let slots = pods().map(|(uid, pod)| (uid, pod.step(*task).slot));
+            let due = slots.filter_map(|(uid, slot)| Some((slot.time().filter(|at| *at < now)?, uid, slot)));
+            due.min_by_key(|(at, uid, _)| (*at, *uid)).map(|(_, uid, slot)| (*task, slot, uid))
         };
         let (task, slot, uid) = tasks.by_urgency().iter().find_map(first)?;
         let first = self.pods.get(&uid)?;
@@ -66,7 +67,7 @@ impl Deadlines {
         Some(DueBatch { task, first: due(slot.time()?, uid, first), rest })
     }
 
-    /// Has a pod tried by itself.
+    /// Has a pod's end tried by itself.
     pub fn try_alone(&mut self, uid: Uid) {
         if let Some(pod) = self.pods.get_mut(&uid) {
             pod.alone = true;
@@ -77,7 +78,7 @@ impl Deadlines {
     pub fn settle(&mut self, due: &DuePod, task: Task, outcome: Outcome, now: Timestamp) {
         let retry_after = self.retry_after;
         let Some(pod) = self.pods.get_mut(&due.uid) else { return };
-        pod.alone = false;
+        pod.alone &= !task.ends_run();
         match task {
             Task::Expire => pod.expiry.step.tries.settle(outcome, retry_after, now),
             Task::Evict => {

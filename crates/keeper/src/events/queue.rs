@@ -137,10 +137,16 @@ impl EventQueue {
 
     /// Adds events about what is about to be done, before the others of their namespace. Returns when each was tried, at
     /// once where events fail or such a wait was in vain, and in any case soon.
-    pub async fn tell_first(&self, events: Vec<EventRecord>) {
-        for event in &events {
-            self.messages.iter().for_each(|messages| messages.tell(event));
+    pub async fn tell_first(&self, owed: Vec<EventRecord>, events: Vec<EventRecord>) {
+        if let Some(messages) = &self.messages {
+            for event in &owed {
+                messages.tell_of_earlier(event);
+            }
+            for event in &events {
+                messages.tell(event);
+            }
         }
+        let events: Vec<EventRecord> = owed.into_iter().chain(events).collect();
         let mut awaited = Vec::new();
         let namespaces: Vec<String> = events.iter().map(|event| event.namespace().to_owned()).collect();
         for event in events.into_iter().rev() {
@@ -336,13 +342,13 @@ mod tests {
         assert_eq!(try_all(&queue, |_| Err(ApiError::Stale("exists".into()))), 1, "it is done");
         assert!(is_empty(&queue));
         queue.extend(events("a", 2));
-        queue.tell_first(vec![event("a", "1")]).now_or_never();
+        queue.tell_first(Vec::new(), vec![event("a", "1")]).now_or_never();
         queue.extend(events("a", 2));
         assert_eq!(in_order(&queue), ["1", "0"], "once, and still first");
         queue.extend(events("a", 1));
         try_all(&queue, |_| Err(ApiError::Timeout));
         queue.extend(events("a", 3));
-        queue.tell_first(vec![event("a", "0")]).await;
+        queue.tell_first(Vec::new(), vec![event("a", "0")]).await;
         advance(RETRY.last).await;
         assert_eq!(in_order(&queue), ["0", "1", "2"], "first, though it was tried");
     }
@@ -446,7 +452,7 @@ mod tests {
             queue.tried(lease, &result);
         };
         let tell = async {
-            queue.tell_first(vec![event(namespace, "first")]).await;
+            queue.tell_first(Vec::new(), vec![event(namespace, "first")]).await;
             begun.elapsed()
         };
         tokio::join!(tell, write).0
@@ -466,12 +472,12 @@ mod tests {
         let short = Duration::from_millis(30);
         assert_eq!(told_first(&queue, "fails", short, failed()).await, short, "it was tried");
         let begun = Instant::now();
-        queue.tell_first(vec![event("fails", "second")]).await;
+        queue.tell_first(Vec::new(), vec![event("fails", "second")]).await;
         assert_eq!(begun.elapsed(), Duration::ZERO);
         let slow = told_first(&queue, "slow", LONGEST_FIRST_TRY * 4, Ok(())).await;
         assert_eq!(slow, LONGEST_FIRST_TRY);
         let begun = Instant::now();
-        queue.tell_first(vec![event("slow", "second")]).await;
+        queue.tell_first(Vec::new(), vec![event("slow", "second")]).await;
         assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 
@@ -479,7 +485,7 @@ mod tests {
     async fn where_no_event_is_written_in_any_namespace_few_acts_wait_for_theirs() {
         let (queue, begun) = (queue(), Instant::now());
         for number in 0..1_000 {
-            queue.tell_first(vec![event(&format!("hangs-{number}"), "first")]).await;
+            queue.tell_first(Vec::new(), vec![event(&format!("hangs-{number}"), "first")]).await;
         }
         assert_eq!(begun.elapsed(), LONGEST_FIRST_TRY * MOST_IN_VAIN);
         assert!(queue.written().is_some());
@@ -517,9 +523,9 @@ mod tests {
         queue.outbox.telling(&PausedObject { object: paused.object.clone(), workload: None }, at);
         queue.extend([paused]);
         let soon = at + jiff::SignedDuration::from_secs(10);
-        assert!(queue.outbox.owed(soon).is_empty(), "it waits");
+        assert!(queue.outbox.owed(soon, 1).is_empty(), "it waits");
         queue.extend(events("a", CAPACITY));
-        assert_eq!(queue.outbox.owed(soon).len(), 2, "the end, and the same in words");
+        assert_eq!(queue.outbox.owed(soon, 1).len(), 2, "the end, and the same in words");
     }
 
     #[tokio::test(start_paused = true)]
@@ -527,10 +533,15 @@ mod tests {
         let queue = queue();
         queue.extend([EventRecord { action: DELETING, ..event("a", "deleted") }]);
         queue.extend(events("a", CAPACITY - 1));
-        queue.tell_first(vec![event("a", "first")]).await;
+        queue.tell_first(Vec::new(), vec![event("a", "first")]).await;
         assert_eq!(in_order(&queue)[..3], ["first", "deleted", "1"]);
         for number in 0..=CAPACITY {
-            queue.tell_first(vec![EventRecord { action: DELETING, ..event("a", &number.to_string()) }]).await;
+            queue
+                .tell_first(
+                    Vec::new(),
+                    vec![EventRecord { action: DELETING, ..event("a", &number.to_string()) }],
+                )
+                .await;
         }
         let left = in_order(&queue);
         assert_eq!((left[0].clone(), left.len()), (CAPACITY.to_string(), CAPACITY));

@@ -44,8 +44,16 @@ impl Collector for State {
         self.metrics.queues.retain(|queue| self.cluster.with(|index| index.has_queue(queue)));
         let soon = now.checked_add(SOON).unwrap_or(Timestamp::MAX);
         let (counts, next) = self.cluster.with(|index| (index.counts(now, soon), index.next_expiry()));
-        let Counts { under_ceiling, overdue, soon_overdue, returning, staying_paused, past_end, pods: _ } =
-            counts;
+        let Counts {
+            under_ceiling,
+            overdue,
+            soon_overdue,
+            unready,
+            returning,
+            staying_paused,
+            past_end,
+            pods: _,
+        } = counts;
         let Metrics { in_flight, waiting_events, .. } = &self.metrics;
         let in_flight = in_flight.load(Relaxed).saturating_add(waiting_events.load(Relaxed));
         let mut gauge = |name, help, value: f64| {
@@ -55,8 +63,9 @@ impl Collector for State {
         gauge("pods_under_ceiling", "Pods that will expire if they run on", count(under_ceiling))?;
         let help = "Pods that expire within an hour if they run on, or have expired and wait for their turn";
         gauge("pods_expiring_soon", help, count(soon_overdue))?;
-        let help = "Expired pods that wait for their turn, writes that are not yet done, and events that wait to be written";
-        gauge("pending_writes", help, count(overdue.saturating_add(in_flight)))?;
+        let help =
+            "Pods that are to end, notices that are not yet written, and events that wait to be written";
+        gauge("pending_writes", help, count(overdue.saturating_add(unready).saturating_add(in_flight)))?;
         gauge("waiting_to_return", "Paused workloads that come back by themselves", count(returning))?;
         gauge("paused_owners", "Owners that stay paused until a person resumes them", count(staying_paused))?;
         let help = "Pods past their ceiling that still terminate although their grace period is over: their node doesn't answer, or finalizers hold them";

@@ -97,7 +97,7 @@ impl Args {
     }
 }
 
-/// The limits of pauses. Each namespace leaves a quarter of the calls to others. Pauses that begin at the same time wait for
+/// The limits of pauses, and of notices. Each namespace leaves a quarter of the calls to others. Pauses that begin at the same time wait for
 /// the rate limit together.
 fn limits(threadiness: NonZeroU32, writes_per_second: NonZeroU32) -> Limits {
     let waiting = Duration::from_secs(threadiness.get().into()) / writes_per_second.get();

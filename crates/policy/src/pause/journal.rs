@@ -29,10 +29,15 @@ pub fn is_recent(at: Timestamp, now: Timestamp) -> bool {
 pub fn acts_on(metadata: &ObjectMeta, now: Timestamp) -> Vec<JournalAct> {
     let journal = || noted(metadata, keys::ACTS_ANNOTATION);
     let is_own = |journal: &Journal| Some(&journal.uid) == metadata.uid.as_ref();
-    let mut acts = if has_journal(metadata) {
-        journal().filter(is_own).map(|journal| journal.acts).unwrap_or_default()
-    } else {
-        of_earlier_versions(metadata)
+    let mut acts = match journal() {
+        Some(journal) if is_own(&journal) => {
+            // a version that kept no journal may have acted since, after a rollback
+            let last = journal.acts.iter().map(JournalAct::at).max();
+            let later = of_earlier_versions(metadata).into_iter().filter(|act| Some(act.at()) > last);
+            journal.acts.into_iter().chain(later).collect()
+        }
+        None if !has_journal(metadata) => of_earlier_versions(metadata),
+        _ => Vec::new(),
     };
     acts.retain(|act| is_recent(act.at(), now));
     acts.drain(..acts.len().saturating_sub(MOST_ACTS));

@@ -117,5 +117,8 @@ pub(super) fn noted<T: DeserializeOwned>(metadata: &ObjectMeta, key: &str) -> Op
 const LONGEST_NOTE: usize = 16 * 1024;
 
 fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
-    serde_json::from_str(text).ok().filter(|_| text.len() <= LONGEST_NOTE)
+    if text.len() > LONGEST_NOTE {
+        return None;
+    }
+    serde_json::from_str(text).ok()
 }

@@ -29,7 +29,7 @@ impl Pair {
                 .collect();
             let work = self.model.work(tasks).into_iter();
             let mut expected: Vec<_> = work
-                .map(|((namespace, uid), (urgency, is_retry, since))| {
+                .map(|((namespace, _, uid), (urgency, is_retry, since))| {
                     (wire::namespace(namespace), wire::uid(uid), urgency, is_retry, millis(since))
                 })
                 .collect();
@@ -53,14 +53,9 @@ impl Pair {
         let due = self.index.due(set, now);
         let key = &due.get(place).unwrap_or(&due[0]).key;
         let group = self.index.batch(set, key, now);
-        let keys = self.model.work(tasks).into_keys();
-        let of_key = |(namespace, uid): &(u8, u32)| {
-            (wire::namespace(*namespace).as_str(), wire::uid(*uid)) == (key.namespace.as_str(), key.uid)
-        };
-        let of_model = keys.into_iter().find(of_key);
         let first = |uid: &&u32| group.as_ref().is_some_and(|of| of.first.uid == wire::uid(**uid));
         let first = self.model.pods.keys().find(first).copied();
-        let batch = of_model.zip(first).and_then(|(key, first)| self.model.batch(tasks, key, first));
+        let batch = first.and_then(|first| self.model.batch(tasks, first));
         let (Some(group), Some(batch)) = (group.as_ref(), batch) else {
             let question = "the first of a batch".to_owned();
             return Err(Difference {

@@ -48,6 +48,8 @@ pub(super) struct Record {
     end: Option<Millis>,
     /// Its run doesn't end before, since a change of queues came so late.
     earliest: Millis,
+    /// The time of that change, if it has moved the end.
+    graced_since: Option<Millis>,
     /// The end that was past when a queue on its way went missing, while one is.
     lost: Option<Millis>,
 }
@@ -185,6 +187,7 @@ impl Naive {
                 unready: None,
                 end: None,
                 earliest: Millis::MIN,
+                graced_since: None,
                 lost: None,
             });
             if before.is_some_and(|before| before.map(|(_, uid)| uid) != pod.controller.map(|(_, uid)| uid)) {
@@ -310,7 +313,14 @@ impl Naive {
                 let was_past = before < self.now.div_euclid(MILLI);
                 record.lost = Some(before).filter(|_| !is_whole && was_past);
                 let granted = before.min(after_change);
-                record.earliest = if end < granted && !is_younger { granted } else { Millis::MIN };
+                let is_granted = end < granted && !is_younger;
+                let earliest = if is_granted { granted } else { Millis::MIN };
+                // another change may leave the end that an earlier one has granted
+                if earliest != record.earliest {
+                    let is_moved = is_granted && granted != before;
+                    record.graced_since = is_moved.then_some(self.now.div_euclid(MILLI));
+                    record.earliest = earliest;
+                }
             }
             record.end = Some(if end == NEVER { NEVER } else { end.max(record.earliest) });
         }
@@ -344,14 +354,13 @@ impl Naive {
             if is_graced { expiry.map(|(_, family)| (record.earliest * MILLI, family)) } else { expiry };
         let expires = expiry.map(|(at, _)| millis_up(at));
         let end = expires.unwrap_or(NEVER);
-        let grace = self.config.grace * 1_000;
         let points = standing.as_ref().zip(expiry).into_iter().flat_map(|(standing, (at, _))| {
-            let has_notice = standing.notice != [0; 3];
-            // one notice covers all points within the grace
-            let points = if is_graced && has_notice { [grace, 0, 0] } else { standing.notice };
-            let points = points.into_iter().filter(|point| *point > 0);
+            let points = standing.notice.into_iter().filter(|point| *point > 0);
             points.map(move |point| (at - point).div_euclid(MILLI))
         });
+        // one notice covers all points within the grace
+        let since = record.graced_since.filter(|_| is_graced);
+        let points = points.map(|point| since.unwrap_or(point)).filter(|_| since.is_none_or(|at| at < end));
         // a notice covers all points whose time has come
         let notice = points.filter(|at| record.given.is_none_or(|given| *at > given)).min();
         let told = match record.told {

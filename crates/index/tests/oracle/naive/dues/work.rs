@@ -6,15 +6,17 @@ use super::{Batch, Due, DuePod, Millis, NEVER, Record, Task, later};
 use crate::{
     event::{End, Scope},
     naive::Naive,
-    world::{MILLI, Nanos, PodObj},
+    world::{MILLI, Nanos, OwnerKind, PodObj},
 };
 
-/// The namespace of pods, and the uid of their controller or of the pod.
-pub type Key = (u8, u32);
+/// The namespace of pods, and their controller or the uid of the pod.
+pub type Key = (u8, Option<OwnerKind>, u32);
 
 impl Due {
     fn key(&self, uid: u32) -> Key {
-        (self.namespace, self.controller.filter(|_| !self.alone).map_or(uid, |(_, uid)| uid))
+        let controller = self.controller.filter(|_| !self.alone);
+        let (kind, uid) = controller.map_or((None, uid), |(kind, uid)| (Some(kind), uid));
+        (self.namespace, kind, uid)
     }
 
     /// When a task is due.
@@ -48,15 +50,15 @@ impl Naive {
         work
     }
 
-    /// Returns the batch of a key that begins with this pod. None: another pod is more urgent.
-    pub fn batch(&self, tasks: &[Task], key: Key, first: u32) -> Option<Batch> {
+    /// Returns the batch of a key that begins with this pod. None: another pod has a more urgent task, or an earlier time.
+    pub fn batch(&self, tasks: &[Task], first: u32) -> Option<Batch> {
         let now = self.now.div_euclid(MILLI);
-        let of = self.dues.get(&first).filter(|of| of.key(first) == key)?;
-        let most = *self.work(tasks).get(&key)?;
-        if of.most_urgent(tasks, now) != Some(most) {
-            return None;
-        }
-        let (place, retries, _) = most;
+        let of = self.dues.get(&first)?;
+        let key = of.key(first);
+        let of_key = self.dues.iter().filter(|(uid, due)| due.key(**uid) == key);
+        let due = of_key.filter_map(|(_, due)| due.most_urgent(tasks, now));
+        let (place, since) = due.map(|(place, _, at)| (place, at)).min()?;
+        let (_, retries, _) = of.most_urgent(tasks, now).filter(|(p, _, at)| (*p, *at) == (place, since))?;
         let task = match tasks[place] {
             Task::Announce if of.expires.is_none() => Task::Withdraw,
             task => task,
@@ -74,7 +76,7 @@ impl Naive {
         };
         let others = self.dues.iter().filter(|(uid, due)| **uid != first && is_sibling(**uid, due));
         let others = others.filter_map(|(uid, due)| Some((*uid, at(due)?)));
-        let pods = std::iter::once((first, most.2)).chain(others);
+        let pods = std::iter::once((first, since)).chain(others);
         Some(Batch { task, pods: pods.map(|(uid, since)| self.due_pod(uid, task, since)).collect() })
     }
 
@@ -111,10 +113,11 @@ impl Naive {
         }
         for (place, pod) in batch.pods.iter().enumerate() {
             let Some(record) = self.records.get_mut(&pod.uid) else { continue };
+            let ends_run = matches!(batch.task, Task::Expire | Task::Evict);
             if place == 0 || scope == Scope::All {
-                record.alone = false;
+                record.alone &= !ends_run;
                 record.settle(pod, batch.task, end, now);
-            } else if scope == Scope::First {
+            } else if scope == Scope::First && ends_run {
                 record.alone = true;
             }
         }
