@@ -336,9 +336,11 @@ impl Pauser {
         Ok(deleted(Vec::new()))
     }
 
-    /// Writes the events of a deletion that a dry run has allowed, and those that may be missing by the journal of the object: nothing is left afterwards to note them on. Both may take a
-    /// while, so that the case is judged again; after a dry run that failed, without another list, which would come between
-    /// the reading of an owner and the write.
+    /// Writes the events of a deletion before the deletion, after those that the journal of the object owes: the object takes its
+    /// journal with it. `allowed` has the object if a dry run of the deletion succeeded. None: no event is written.
+    ///
+    /// The events take a while, so that the case is judged again. After a dry run that failed, no extensions are listed: the list
+    /// would come between the reading of an owner and the write.
     async fn tell_first(
         &self,
         work: &mut Work<'_>,

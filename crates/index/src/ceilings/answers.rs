@@ -37,11 +37,11 @@ pub struct Counts {
     pub pods: usize,
     /// The pods that run under a ceiling.
     pub under_ceiling: usize,
-    /// The pods that are overdue, also those that an act in flight is about.
+    /// The overdue pods. A pod stays one of them while an act on it is in flight.
     pub overdue: usize,
-    /// The pods that are overdue by the time `soon`, if they run on.
+    /// The pods that will be overdue at `soon`, if they run on.
     pub soon_overdue: usize,
-    /// The pods whose workload wasn't ready in time, and that make no room yet.
+    /// The pods to evict: their workload wasn't ready in time.
     pub unready: usize,
     /// The paused owners that come back by themselves. One that is overdue and has pods doesn't count: another controller or a
     /// person has resumed it.

@@ -10,9 +10,9 @@ use crate::{Uid, kinds::KindHash};
 /// The tasks of one queue of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskSet {
-    /// Those that end runs.
+    /// Tasks that end runs.
     Ends,
-    /// Those that tell of ends.
+    /// Tasks that announce ends, or withdraw an announcement.
     Notices,
 }
 

@@ -67,7 +67,7 @@ impl Deadlines {
         Some(DueBatch { task, first: due(slot.time()?, uid, first), rest })
     }
 
-    /// Has a pod's end tried by itself.
+    /// Marks a pod whose end needs an act of its own.
     pub fn try_alone(&mut self, uid: Uid) {
         if let Some(pod) = self.pods.get_mut(&uid) {
             pod.alone = true;
