@@ -9,10 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::{
-    config::{
-        Kai, METHOD, PREEMPT, RECLAIM,
-        kai::{PLUGIN, duration, method},
-    },
+    config::{Kai, METHOD, PLUGIN, PREEMPT, RECLAIM, duration, method},
     field::FieldError,
     floor::Floors,
     tree::Inherited,

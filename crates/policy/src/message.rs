@@ -10,6 +10,8 @@ use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::reason::EventReason;
 
+pub(crate) use receiver::NO_URL;
+
 pub use receiver::{DEFAULT_SOURCE, MessageFormat, Receiver, ReceiverUrl, SecretText, check_url};
 
 /// A message about an object. Tenants write its names and parts of its note.

@@ -8,21 +8,26 @@ use tenure_types::runai::v3alpha1::OnReversal;
 use crate::{field::FieldError, kueue, naming::group_of};
 
 /// The way to pause one kind: a field and the value that pauses.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PauseRule {
     /// API group; empty for the core group.
+    #[serde(default)]
     pub group: String,
     /// Kind within the group.
     pub kind: String,
     /// Path of the field with dots: `spec.replicas`.
+    #[serde(rename = "path")]
     pub field: String,
     /// The value that pauses.
     pub value: Value,
     /// True if Kueue obeys this field: it doesn't start an object of the kind again, and gives its quota back.
+    #[serde(default)]
     pub decides_activation: bool,
     /// The action when each pause is undone; none: the queue decides.
     pub on_reversal: Option<OnReversal>,
     /// The action at the ceiling.
+    #[serde(default)]
     pub on_expiry: OnExpiry,
 }
 

@@ -4,12 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use tenure_policy::{
-    config::{
-        Config, ConfigFile, ConfigMapKey, DELEGATION_BOUNDS, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS,
-        EXPIRY_NOTICE, GRACE_ON_CHANGE, KAI_CONFIG_MAP, KAI_SHARDS, KUEUE_ENABLED, KUEUE_QUEUES, LABEL_KEY,
-        LONGEST_FORMATION, METHOD, NOTICE_ON_PODS, OWNERS, PODS_READY, PREEMPT, RECEIVERS, RECLAIM,
-        SCHEDULERS, TENANCY_WRITERS, TRUSTED_WRITERS, USAGE_RESOURCES,
-    },
+    config::{Config, ConfigFile, ConfigMapKey, METHOD, PREEMPT, RECLAIM},
     delegation::{Bound, Bounds},
     floor::{Floors, NodePool},
     guard::{Guarded, Scheduler, UnknownPreemptor},
@@ -177,26 +172,26 @@ fn own(config: &Config) -> [(&'static str, String); 20] {
         rows,
     } = config;
     [
-        (LABEL_KEY, floors.node_pool_label_key.clone()),
-        (EXPIRY_NOTICE, notice.to_string()),
-        (NOTICE_ON_PODS, notice_on_pods.to_string()),
-        (GRACE_ON_CHANGE, go(grace_on_change.0)),
-        (PODS_READY, readiness.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
-        (OWNERS, count(*rows, "row")),
-        (LONGEST_FORMATION, go(longest_formation.0)),
-        (TRUSTED_WRITERS, count(trusted.names().count(), "user")),
-        (TENANCY_WRITERS, count(tenancy_writers.len(), "user")),
-        (KUEUE_ENABLED, kueue.enabled.to_string()),
-        (KUEUE_QUEUES, count(kueue.queues.0.len(), "row")),
-        (KAI_CONFIG_MAP, kai.config_map.as_ref().map_or_else(|| "none".to_owned(), config_map)),
-        (KAI_SHARDS, kai.shards.to_string()),
-        (DELEGATION_BOUNDS, count(delegated.0.len(), "queue")),
-        (USAGE_RESOURCES, counted.as_ref().map_or_else(|| "off".to_owned(), usage)),
-        (RECEIVERS, count(receivers.len(), "receiver")),
-        (SCHEDULERS, count(schedulers.len(), "user")),
-        (EXEMPT_USERS, count(exempt_users.len(), "user")),
-        (EXEMPT_GROUPS, count(exempt_groups.len(), "group")),
-        (EXEMPT_NAMESPACES, count(exempt_namespaces.len(), "namespace")),
+        ("nodePoolLabelKey", floors.node_pool_label_key.clone()),
+        ("expiryNotice", notice.to_string()),
+        ("noticeOnPods", notice_on_pods.to_string()),
+        ("graceOnChange", go(grace_on_change.0)),
+        ("waitForPodsReady", readiness.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
+        ("owners", count(*rows, "row")),
+        ("longestFormation", go(longest_formation.0)),
+        ("trustedWriters", count(trusted.names().count(), "user")),
+        ("tenancy.trustedWriters", count(tenancy_writers.len(), "user")),
+        ("kueue.enabled", kueue.enabled.to_string()),
+        ("kueue.queues", count(kueue.queues.0.len(), "row")),
+        ("kai.configMap", kai.config_map.as_ref().map_or_else(|| "none".to_owned(), config_map)),
+        ("kai.shards", kai.shards.to_string()),
+        ("delegation.bounds", count(delegated.0.len(), "queue")),
+        ("usage.resources", counted.as_ref().map_or_else(|| "off".to_owned(), usage)),
+        ("receivers", count(receivers.len(), "receiver")),
+        ("guard.schedulers", count(schedulers.len(), "user")),
+        ("guard.exemptUsers", count(exempt_users.len(), "user")),
+        ("guard.exemptGroups", count(exempt_groups.len(), "group")),
+        ("guard.exemptNamespaces", count(exempt_namespaces.len(), "namespace")),
     ]
 }
 
@@ -301,6 +296,13 @@ system:kube-scheduler   scheduler
 kube-system             exempt namespace
 ";
         assert_eq!(printed(text), expected);
+    }
+
+    #[test]
+    fn each_parameter_is_a_key_of_the_file() {
+        for Parameter { name, .. } in Report::of(&ConfigFile::parse("").unwrap()).parameters {
+            assert!(Config::keys().any(|key| key == name), "{name}");
+        }
     }
 
     #[test]

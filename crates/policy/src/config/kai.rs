@@ -9,10 +9,10 @@ use serde_json::Value;
 use tenure_types::ExtendedDuration;
 
 use super::{
-    fields::{DURATION, Problems, nearest},
-    floors::{METHOD, PREEMPT, RECLAIM},
+    keys::{DURATION, METHOD, PREEMPT, RECLAIM},
+    names::nearest,
     problem::{ConfigError, Problem, shift},
-    tree::{Entry, YamlNode, YamlValue, set},
+    tree::{Entry, YamlNode, YamlValue},
 };
 use crate::{
     field::FieldError,
@@ -52,76 +52,58 @@ impl Kai {
         let plugins = tiers.flat_map(|tier| tier.get("plugins").into_iter().flat_map(YamlNode::items));
         let ours = |plugin: &&YamlNode| plugin.get("name").and_then(YamlNode::as_str) == Some(PLUGIN);
         let mut plugins = plugins.filter(ours);
-        let mut problems = Problems::default();
         match plugins.next() {
-            Some(plugin) => kai.take(plugin, &mut problems),
-            None => problems.add(
+            Some(plugin) => kai.take(plugin),
+            None => kai.add(
                 root.get("tiers").map_or(root.line, |tiers| tiers.line),
                 "tiers: no plugin minruntime: KAI protects no workload, no matter which floors queues have",
             ),
         }
         for plugin in plugins {
-            problems.add(plugin.line, "tiers: a second plugin minruntime, which isn't looked at here");
+            kai.add(plugin.line, "tiers: a second plugin minruntime, which isn't looked at here");
         }
-        kai.problems = problems.in_order().problems;
+        kai.problems.sort_by_key(|problem| problem.line);
         kai
     }
 
-    fn take(&mut self, plugin: &YamlNode, problems: &mut Problems) {
+    fn add(&mut self, line: u64, text: impl Into<String>) {
+        self.problems.push(Problem { line, text: text.into() });
+    }
+
+    fn take(&mut self, plugin: &YamlNode) {
         let Some(arguments) = plugin.get("arguments").filter(|arguments| !arguments.is_null()) else {
             return;
         };
         let YamlValue::Map(entries) = &arguments.tree else {
-            problems.add(arguments.line, "arguments: must be a map");
-            return;
+            return self.add(arguments.line, "arguments: must be a map");
         };
-        self.set = set(arguments, &ARGUMENTS);
         for entry in entries {
-            self.argument(entry, problems);
+            self.argument(entry);
         }
     }
 
-    fn argument(&mut self, entry: &Entry, problems: &mut Problems) {
-        match entry.key.as_str() {
-            PREEMPT => self.floors.preempt = self.duration(entry, problems).unwrap_or_default(),
-            RECLAIM => self.floors.reclaim = self.duration(entry, problems).unwrap_or_default(),
-            METHOD => self.floors.method = self.method(entry, problems).unwrap_or_default(),
-            other => {
-                let help = nearest(other, &ARGUMENTS).map(|name| format!(": did you mean {name}?"));
-                let help = help.unwrap_or_default();
-                let text = format!("arguments.{other}: Unknown argument: KAI ignores it{help}");
-                problems.add(entry.line, text);
-            }
+    fn argument(&mut self, entry: &Entry) {
+        let Entry { line, key, value } = entry;
+        let Some(name) = ARGUMENTS.into_iter().find(|name| name == key) else {
+            let help = nearest(key, &ARGUMENTS).map(|name| format!(": did you mean {name}?"));
+            let help = help.unwrap_or_default();
+            return self.add(*line, format!("arguments.{key}: Unknown argument: KAI ignores it{help}"));
+        };
+        let (path, text) = (format!("arguments.{key}"), written(value));
+        let read = match name {
+            METHOD => method(&text).map(|method| self.floors.method = method.unwrap_or_default()),
+            PREEMPT => duration(&text).map(|floor| self.floors.preempt = floor),
+            _ => duration(&text).map(|floor| self.floors.reclaim = floor),
+        };
+        if let Err(detail) = read {
+            // KAI goes by the default
+            return self.add(value.line, FieldError::invalid(path, value.to_json(), detail).to_string());
         }
-    }
-
-    /// Reads a duration; none if KAI takes it for 0s.
-    fn duration(&mut self, entry: &Entry, problems: &mut Problems) -> Option<ExtendedDuration> {
-        let text = written(&entry.value);
-        match duration(&text) {
-            Ok(duration) => {
-                if text.starts_with(['+', '-']) {
-                    let note = format!(
-                        "{}: a sign is fine with KAI, and not in a file of Tenure's own",
-                        path(entry)
-                    );
-                    self.notes.push(Problem { line: entry.line, text: note });
-                }
-                Some(duration)
-            }
-            Err(detail) => self.refuse(entry, &detail, problems),
+        self.set.extend((!value.is_null()).then_some(name));
+        if text.starts_with(['+', '-']) {
+            let text = format!("{path}: a sign is fine with KAI, and not in a file of Tenure's own");
+            self.notes.push(Problem { line: *line, text });
         }
-    }
-
-    /// Reads a method; none if KAI takes it for the default.
-    fn method(&mut self, entry: &Entry, problems: &mut Problems) -> Option<ReclaimResolveMethod> {
-        method(&written(&entry.value)).unwrap_or_else(|detail| self.refuse(entry, &detail, problems))
-    }
-
-    fn refuse<T>(&mut self, entry: &Entry, detail: &str, problems: &mut Problems) -> Option<T> {
-        self.set.retain(|name| *name != entry.key);
-        problems.add(entry.value.line, invalid(entry, detail));
-        None
     }
 
     pub(super) fn shifted(mut self, lines: u64) -> Self {
@@ -149,14 +131,6 @@ pub(crate) fn method(text: &str) -> Result<Option<ReclaimResolveMethod>, String>
         return Ok(None);
     }
     text.parse().map(Some).map_err(|error: UnknownMethod| format!("{error}: KAI takes lca"))
-}
-
-fn invalid(entry: &Entry, detail: &str) -> String {
-    FieldError::invalid(path(entry), entry.value.to_json(), detail).to_string()
-}
-
-fn path(entry: &Entry) -> String {
-    format!("arguments.{}", entry.key)
 }
 
 /// Returns a value as a text: KAI has no other type.

@@ -1,74 +1,81 @@
-//! Lists of names.
+//! Rules for the names in a configuration file.
 
-use std::collections::BTreeSet;
+use crate::reason::EventReason;
 
-use super::fields::{Field, Problems};
-use crate::owners::is_subdomain;
+pub use crate::owners::is_subdomain;
 
-/// The rules for names, as in messages.
-#[derive(Clone, Copy, Debug)]
-pub struct NameRule {
-    pub(super) expected: &'static str,
-    pub(super) is_good: fn(&str) -> bool,
-}
+/// A name that is less like another isn't taken for it.
+const ALIKE: f64 = 0.85;
 
-pub const USER: NameRule = NameRule {
-    expected: "must be the name of a user, such as system:serviceaccount:kai-scheduler:scheduler, without spaces around it",
-    is_good: is_trimmed,
-};
-
-/// A user that is no person: what else a name can be isn't meant, such as a list of names in one.
-pub const SCHEDULER: NameRule = NameRule {
-    expected: "must be the name of one user: letters, digits and . _ : / @ + = # ~ % -, where a service account is system:serviceaccount:NAMESPACE:NAME; give each scheduler an entry of its own",
-    is_good: is_program,
-};
-
-pub const GROUP: NameRule = NameRule {
-    expected: "must be the name of a group of users, such as system:masters, without spaces around it",
-    is_good: is_trimmed,
-};
-
-pub const NAMESPACE: NameRule = NameRule {
-    expected: "must be the name of a namespace, such as kube-system: at most 63 small letters, digits and '-', with a letter or digit at both ends",
-    is_good: |name| name.len() <= 63 && !name.contains('.') && is_subdomain(name),
-};
-
-fn is_trimmed(name: &str) -> bool {
+pub fn is_trimmed(name: &str) -> bool {
     !name.is_empty() && name.trim() == name
 }
 
-fn is_program(name: &str) -> bool {
-    let is_usual = |c: char| c.is_ascii_alphanumeric() || "._:/@+=#~%-".contains(c);
+/// True for the name of a user that is no person. Other characters are a mistake, such as a list of names in one.
+pub fn is_program(name: &str) -> bool {
     let is_account = |account: &str| {
-        let parts = account.split_once(':');
-        parts.is_some_and(|(namespace, name)| (NAMESPACE.is_good)(namespace) && is_subdomain(name))
+        account.split_once(':').is_some_and(|(namespace, name)| is_namespace(namespace) && is_subdomain(name))
     };
     let account = name.strip_prefix("system:serviceaccount:");
-    !name.is_empty() && name.chars().all(is_usual) && account.is_none_or(is_account)
+    is_of(name, usize::MAX, "._:/@+=#~%-") && account.is_none_or(is_account)
 }
 
-/// The valid names of a list.
-pub fn names(field: &Field<'_>, of: NameRule, problems: &mut Problems) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for item in field.list(problems) {
-        let Some(name) = name(&item, of, problems) else { continue };
-        if !names.insert(name.to_owned()) {
-            item.refuse(TWICE, problems);
-        }
+pub fn is_namespace(name: &str) -> bool {
+    name.len() <= 63 && !name.contains('.') && is_subdomain(name)
+}
+
+/// `namespace/name`, or the name alone for all namespaces.
+pub fn is_local_queue(text: &str) -> bool {
+    let (namespace, name) = text.split_once('/').unwrap_or(("all", text));
+    is_subdomain(namespace) && is_subdomain(name)
+}
+
+pub fn is_config_map_key(key: &str) -> bool {
+    is_of(key, usize::MAX, "-_.")
+}
+
+pub fn is_resource(name: &str) -> bool {
+    is_of(name, 253, "._-/")
+}
+
+pub fn is_source(source: &str) -> bool {
+    is_of(source, 253, "._:/?&=%~-")
+}
+
+/// A qualified name, as the API server has them in labels.
+pub fn is_label_key(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((domain, name)) => is_subdomain(domain) && is_label_part(name),
+        None => is_label_part(text),
     }
-    names
 }
 
-/// Reads one name; none if it is invalid.
-pub fn name<'n>(field: &Field<'n>, of: NameRule, problems: &mut Problems) -> Option<&'n str> {
-    let NameRule { expected, is_good } = of;
-    let name = field.text(expected, problems)?;
-    if !is_good(name) {
-        field.refuse(expected, problems);
-        return None;
+pub fn is_label_part(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric();
+    is_of(text, 63, "-_.") && text.starts_with(inner) && text.ends_with(inner)
+}
+
+/// True for a text of letters, digits and these characters.
+fn is_of(text: &str, most: usize, others: &str) -> bool {
+    let is_usual = |c: char| c.is_ascii_alphanumeric() || others.contains(c);
+    (1..=most).contains(&text.len()) && text.chars().all(is_usual)
+}
+
+/// Checks the reason of an event. An error names the one that was probably meant.
+pub fn reason(text: &str) -> Result<(), String> {
+    if EventReason::named(text).is_some() {
+        return Ok(());
     }
-    Some(name)
+    let known: Vec<&str> = EventReason::all().map(EventReason::name).collect();
+    Err(match nearest(text, &known) {
+        Some(reason) => format!("did you mean {reason}?"),
+        None => format!("known: {}", known.join(", ")),
+    })
 }
 
-/// The error for a name that is in a list twice.
-pub const TWICE: &str = "is in the list already";
+/// The known name that was probably meant.
+pub fn nearest<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
+    let likeness = |name: &str| strsim::jaro_winkler(&written.to_lowercase(), &name.to_lowercase());
+    let best = known.iter().map(|name| (likeness(name), *name)).max_by(|(a, _), (b, _)| a.total_cmp(b));
+    best.filter(|(likeness, _)| *likeness >= ALIKE).map(|(_, name)| name)
+}

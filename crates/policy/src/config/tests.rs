@@ -1,3 +1,10 @@
+mod delegation;
+mod guard;
+mod kai_sources;
+mod receivers;
+mod tenancy;
+mod usage;
+
 use jiff::SignedDuration;
 use std::iter;
 
@@ -67,7 +74,7 @@ fn each_field_is_read() {
     assert_eq!(node_pools["a100"], NodePool { preempt: Some(duration("1h")), reclaim: None });
     assert_eq!(node_pools["h100"], NodePool { preempt: None, reclaim: Some(duration("0s")) });
     assert_eq!((config.notice.to_string(), config.notice_on_pods), ("1h0m0s,10m0s".to_owned(), true));
-    assert_eq!((config.rows, config.set.len()), (1, 18));
+    assert_eq!((config.rows, config.set.len()), (1, 27));
     assert_eq!(config.grace_on_change, GraceOnChange(SignedDuration::from_secs(30)));
     assert_eq!(Config::default().grace_on_change, GraceOnChange(SignedDuration::from_mins(1)));
     assert_eq!(config.trusted.names().collect::<Vec<_>>(), ["admin", "system:serviceaccount:a:b"]);
@@ -338,7 +345,7 @@ fn a_bad_value_is_refused_with_its_line_and_path() {
         ("nodePools: [{name: ''}]", "line 1: nodePools[0].name: Invalid value: \"\": must be the value"),
         (
             "nodePools:\n- name: a\n- name: a\n",
-            "line 3: nodePools[1].name: Invalid value: \"a\": is the name of another pool",
+            "line 3: nodePools[1].name: Invalid value: \"a\": is in the list already",
         ),
         (
             "owners: []\nexpiryNotice: soon\n",

@@ -1,6 +1,6 @@
 //! YAML as a tree in which every value knows its line.
 
-use std::{collections::BTreeSet, fmt};
+use std::fmt;
 
 use serde::{
     Deserialize, Deserializer,
@@ -86,10 +86,20 @@ impl YamlNode {
             YamlValue::Scalar(value) => value.clone(),
             YamlValue::List(items) => items.iter().map(Self::to_json).collect(),
             YamlValue::Map(entries) => {
-                let pairs = entries.iter().map(|entry| (entry.key.clone(), entry.value.to_json()));
+                // a key without a value is as good as none
+                let set = entries.iter().filter(|entry| !entry.value.is_null());
+                let pairs = set.map(|entry| (entry.key.clone(), entry.value.to_json()));
                 Value::Object(pairs.collect::<Map<_, _>>())
             }
         }
+    }
+
+    /// Returns the value of a path, such as `nodePools[0].name`.
+    pub fn at(&self, path: &str) -> Option<&Self> {
+        path.split(['.', '[']).try_fold(self, |node, part| match part.strip_suffix(']') {
+            Some(index) => node.items().get(index.parse::<usize>().ok()?),
+            None => node.get(part),
+        })
     }
 }
 
@@ -191,11 +201,6 @@ impl<'de> Visitor<'de> for Trees {
         }
         Ok(YamlValue::Map(map))
     }
-}
-
-/// The names that a map sets.
-pub fn set(map: &YamlNode, names: &[&'static str]) -> BTreeSet<&'static str> {
-    names.iter().copied().filter(|name| map.get(name).is_some_and(|value| !value.is_null())).collect()
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{Asked, Operation, Reason};
 
 /// The users whose deletions are held up, and the users and namespaces that are exempt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Guarded {
     /// Users whose deletions of pods are preemptions, each once.
     pub schedulers: Vec<Scheduler>,
@@ -20,14 +20,34 @@ pub struct Guarded {
     pub exempt_namespaces: BTreeSet<String>,
 }
 
-/// A user whose deletions of pods are preemptions.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+/// A user whose deletions of pods are preemptions. A name alone is short for one with the defaults.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", from = "WrittenScheduler")]
 pub struct Scheduler {
     /// The name that the API server authenticates.
     pub name: String,
     /// The judgement of its deletions if nothing shows the preemptor.
     pub unknown_preemptor: UnknownPreemptor,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+enum WrittenScheduler {
+    Name(String),
+    Entry {
+        name: String,
+        #[serde(default)]
+        unknown_preemptor: UnknownPreemptor,
+    },
+}
+
+impl From<WrittenScheduler> for Scheduler {
+    fn from(written: WrittenScheduler) -> Self {
+        match written {
+            WrittenScheduler::Name(name) => Self::named(name),
+            WrittenScheduler::Entry { name, unknown_preemptor } => Self { name, unknown_preemptor },
+        }
+    }
 }
 
 impl Scheduler {

@@ -3,13 +3,15 @@
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
 use http::{Uri, uri::Scheme};
+use serde::Deserialize;
 
 use crate::{pause::RunEnd, reason::EventReason};
 
 /// The source of messages where their receiver names none.
 pub const DEFAULT_SOURCE: &str = "/tenure";
 
-const NO_URL: &str = "must be a URL, such as https://example.com/path";
+/// The rule for a URL, as in messages.
+pub(crate) const NO_URL: &str = "must be a URL, such as https://example.com/path";
 const NO_USER: &str = "must be a URL without user and password: set tokenFile";
 const NO_HTTPS: &str =
     "must be an https URL: http is for loopback addresses, and others with allowHTTP: true";
@@ -36,7 +38,7 @@ pub struct Receiver {
 }
 
 /// The form of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum MessageFormat {
     /// `CloudEvents` 1.0, structured, in JSON.
     CloudEvents,

@@ -1,0 +1,149 @@
+//! Compares a file with the table of its keys.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{
+    keys::{Form, KEYS, Key},
+    names::nearest,
+    problem::{ConfigError, Problem},
+    tree::{Entry, YamlNode, YamlValue},
+};
+use crate::field::FieldError;
+
+/// The value of a secret in messages.
+const HIDDEN: &str = "<not shown>";
+
+/// The error for an item that is in a list twice.
+pub const TWICE: &str = "is in the list already";
+
+/// The keys that a file sets, and the errors found so far.
+#[derive(Debug, Default)]
+pub struct Checked {
+    pub set: BTreeSet<&'static str>,
+    pub problems: Vec<Problem>,
+}
+
+impl Checked {
+    /// Compares a file with the table of its keys.
+    pub fn of(root: &YamlNode) -> Self {
+        let mut checked = Self::default();
+        match &root.tree {
+            YamlValue::Map(entries) => checked.map(root, entries, "", ""),
+            _ => checked.refuse(root, "the file", root.to_json(), "must be a map of fields"),
+        }
+        checked
+    }
+
+    /// Fails with all errors in the order of the lines, if there are any.
+    pub fn end(self) -> Result<BTreeSet<&'static str>, ConfigError> {
+        let Self { set, mut problems } = self;
+        problems.sort_by_key(|problem| problem.line);
+        if problems.is_empty() { Ok(set) } else { Err(ConfigError { problems }) }
+    }
+
+    pub fn add(&mut self, line: u64, text: impl Into<String>) {
+        self.problems.push(Problem { line, text: text.into() });
+    }
+
+    pub fn refuse(&mut self, node: &YamlNode, path: &str, shown: impl Into<Value>, detail: &str) {
+        self.add(node.line, FieldError::invalid(path, shown, detail).to_string());
+    }
+
+    /// Checks the keys of a map. `path` is its path in the file, `pattern` the same path in the table.
+    fn map(&mut self, node: &YamlNode, entries: &[Entry], path: &str, pattern: &str) {
+        let dot = if pattern.is_empty() { "" } else { "." };
+        let below = |key: &'static Key| {
+            let name = key.path.strip_prefix(pattern)?.strip_prefix(dot)?;
+            (!name.contains(['.', '['])).then_some((name, key))
+        };
+        let known: Vec<(&str, &Key)> = KEYS.iter().filter_map(below).collect();
+        for Entry { line, key: name, value } in entries {
+            let path = format!("{path}{dot}{name}");
+            match known.iter().find(|(known, _)| known == name) {
+                Some(_) if value.is_null() => {}
+                Some((_, key)) => self.value(value, &path, key),
+                None => {
+                    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+                    let help = match nearest(name, &names) {
+                        Some(name) => format!("did you mean {name}?"),
+                        None => format!("known here: {}", names.join(", ")),
+                    };
+                    self.add(*line, format!("{path}: Unknown field: {help}"));
+                }
+            }
+        }
+        for (name, _) in known.into_iter().filter(|(_, key)| key.is_required) {
+            if node.get(name).is_none_or(YamlNode::is_null) {
+                self.add(node.line, format!("{path}{dot}{name}: Required value"));
+            }
+        }
+    }
+
+    fn value(&mut self, node: &YamlNode, path: &str, key: &'static Key) {
+        let Key { path: pattern, form, expected, is_required: _, is_hidden } = *key;
+        self.set.extend((!pattern.contains('[')).then_some(pattern));
+        let refused = match (form, &node.tree) {
+            (Form::Anything, _) | (Form::Boolean, YamlValue::Scalar(Value::Bool(_))) => return,
+            (Form::Map | Form::MapOrName(_), YamlValue::Map(entries)) => {
+                return self.map(node, entries, path, pattern);
+            }
+            (Form::List { unique, most }, YamlValue::List(items)) => {
+                return self.list(node, items, path, pattern, unique, most);
+            }
+            (Form::Number, YamlValue::Scalar(Value::Number(number))) => {
+                let fits = number.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
+                (!fits).then(|| expected.to_owned())
+            }
+            (Form::Text(is_good) | Form::MapOrName(is_good), YamlValue::Scalar(Value::String(text))) => {
+                (!is_good(text)).then(|| expected.to_owned())
+            }
+            (Form::Parsed(read), YamlValue::Scalar(Value::String(text))) => {
+                read(text).err().map(|error| format!("{expected}: {error}"))
+            }
+            _ => Some(expected.to_owned()),
+        };
+        if let Some(detail) = refused {
+            let shown = if is_hidden { HIDDEN.into() } else { node.to_json() };
+            self.refuse(node, path, shown, &detail);
+        }
+    }
+
+    fn list(
+        &mut self,
+        node: &YamlNode,
+        items: &[YamlNode],
+        path: &str,
+        pattern: &str,
+        unique: Option<&str>,
+        most: Option<(usize, &str)>,
+    ) {
+        if let Some((most, noun)) = most.filter(|(most, _)| items.len() > *most) {
+            let shown = format!("{} {noun}", items.len());
+            self.refuse(node, path, shown, &format!("must have at most {most} {noun}"));
+        }
+        let mut seen = BTreeSet::new();
+        for (index, item) in items.iter().enumerate() {
+            let path = format!("{path}[{index}]");
+            let of_items = |key: &&Key| key.path.strip_prefix(pattern) == Some("[]");
+            if let Some(key) = KEYS.iter().find(of_items) {
+                self.value(item, &path, key);
+            }
+            let Some(unique) = unique else { continue };
+            let (at, path) = match item.get(unique) {
+                Some(at) => (at, format!("{path}.{unique}")),
+                None => (item, path),
+            };
+            if at.as_str().is_some_and(|text| !seen.insert(text)) {
+                self.refuse(at, &path, at.to_json(), TWICE);
+            }
+        }
+    }
+
+    /// Adds an error of a field that was found later, at the line of the field.
+    pub fn add_at(&mut self, root: &YamlNode, error: &FieldError) {
+        let line = root.at(&error.field).map_or(root.line, |node| node.line);
+        self.add(line, error.to_string());
+    }
+}
