@@ -1,7 +1,10 @@
 //! Annotations of owners, which any tenant may write, and the patches that follow from them.
 
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use k8s_openapi::{
+    api::core::v1::ObjectReference,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
 use serde_json::{Value, json};
 use tenure_policy::{
     expiry::Family,
@@ -12,12 +15,18 @@ use tenure_policy::{
     },
     requeue::Backoff,
 };
-use tenure_types::keys;
+use tenure_types::{
+    journal::{AtEnd, GivenNotice, JournalAct},
+    keys,
+};
 
 use crate::{Outcome, text};
 
 /// The longest annotation that is read.
 const LONGEST_ANNOTATION: usize = 16 * 1024;
+
+/// The time at which journals are read: 2026-01-02T03:04:05Z.
+const JOURNAL_NOW: Timestamp = Timestamp::constant(1_767_323_045, 0);
 
 pub fn paused(input: &[u8]) -> Outcome {
     let object = job(&json!({keys::PAUSED_ANNOTATION: text(input)?}));
@@ -35,6 +44,28 @@ pub fn requeue_state(input: &[u8]) -> Outcome {
     follow(&object);
     let at = state.requeue_at.map_or_else(String::new, |at| format!(" at {at}"));
     Ok(format!("{}{at}, then {}", state.count, plan.reason))
+}
+
+/// The journal of the acts on an object: what is noted in it is read back, the latest acts first kept.
+pub fn journal(input: &[u8]) -> Outcome {
+    let object = |journal: &str| ObjectMeta {
+        uid: Some("u".into()),
+        annotations: Some([(keys::ACTS_ANNOTATION.to_owned(), journal.to_owned())].into()),
+        ..ObjectMeta::default()
+    };
+    let (metadata, now) = (object(text(input)?), JOURNAL_NOW);
+    let mut acts = pause::acts_on(&metadata, now);
+    let answer = acts.iter().map(|act| act.at().to_string()).collect::<Vec<_>>().join(", ");
+    assert!(acts.len() <= pause::MOST_ACTS && acts.iter().all(|act| pause::is_recent(act.at(), now)));
+    let notice = GivenNotice { queue: "q".into(), end: now, at: now, then: AtEnd::Deleted };
+    acts.push(JournalAct::Noticed(notice));
+    let noted =
+        pause::with_act(json!({"metadata": {"annotations": {}}}), &metadata, acts.last().cloned(), now);
+    let pointer = format!("/metadata/annotations/{}", keys::ACTS_ANNOTATION.replace('/', "~1"));
+    let journal = noted.pointer(&pointer).and_then(Value::as_str).expect("a journal");
+    let kept = acts.split_off(acts.len().saturating_sub(pause::MOST_ACTS));
+    assert_eq!(pause::acts_on(&object(journal), now), kept);
+    if answer.is_empty() { Err("no act".into()) } else { Ok(answer) }
 }
 
 /// A whole object of any shape.

@@ -43,6 +43,7 @@ pub const PARSERS: &[Parser] = &[
     Parser { name: "selector", read: scalars::selector },
     Parser { name: "paused", read: annotations::paused },
     Parser { name: "requeue-state", read: annotations::requeue_state },
+    Parser { name: "journal", read: annotations::journal },
     Parser { name: "owner", read: annotations::owner },
     Parser { name: "config", read: objects::config },
     Parser { name: "kai-config", read: objects::kai_config },
