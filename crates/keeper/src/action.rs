@@ -11,8 +11,8 @@ mod told;
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::DeleteParams;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_index::{BatchCoverage, DueBatch};
@@ -50,35 +50,10 @@ pub struct Pauser {
     pub extensions: Mutex<ListedExtensions>,
 }
 
-/// The result of an action, with the events to write about it.
+/// The act that was done, or why none was, with the events to write about it.
 pub struct Done {
-    pub result: ActionResult,
+    pub act: Act,
     pub events: Vec<EventRecord>,
-    pub served: BatchCoverage,
-}
-
-/// The action that was taken.
-pub enum ActionResult {
-    /// This owner was paused, and so often its earlier pauses were reversed.
-    Paused { owner: OwnerReference, reversals: u32, until: ResumeCondition },
-    /// The pod was deleted.
-    Deleted,
-    /// This owner was deleted, in place of a pause.
-    OwnerDeleted(OwnerReference),
-    /// The end of the run was announced on the workload, or withdrawn.
-    Announced { owner: OwnerReference, end: Timestamp },
-    /// Nothing, ever: its controller exempts it.
-    Exempt,
-    /// Nothing: its run was granted more time.
-    Extended,
-    /// Nothing: its owner is paused.
-    PausedBefore,
-    /// Nothing yet: the API server's clock was set back.
-    TooEarly,
-    /// Nothing yet: its basis may be out of date, for this reason.
-    PutOff(&'static str),
-    /// Nothing, for this reason.
-    Nothing(&'static str),
 }
 
 /// A case that is being worked on.
@@ -91,8 +66,20 @@ struct Work<'b> {
 }
 
 impl Done {
-    const fn nothing(why: &'static str, served: BatchCoverage) -> Self {
-        Self { result: ActionResult::Nothing(why), events: Vec::new(), served }
+    const fn silent(act: Act) -> Self {
+        Self { act, events: Vec::new() }
+    }
+
+    /// Returns the pods of the batch that the act serves.
+    pub fn served(&self) -> BatchCoverage {
+        match &self.act {
+            Act::Leave(_, coverage) | Act::PutOff(_, coverage) => *coverage,
+            Act::Announce(notice) => notice.coverage,
+            Act::DeletePod(_) | Act::Exempt | Act::Forbidden(_) => BatchCoverage::First,
+            Act::Pause(..) | Act::DeleteOwner(_) | Act::TooEarly | Act::Extended | Act::PausedBefore => {
+                BatchCoverage::All
+            }
+        }
     }
 }
 
@@ -105,14 +92,14 @@ impl Pauser {
             match self.try_to_act(&mut work, conflicts.is_retry()).await {
                 // the status of a Job changes as its pods get ready: it is judged again by what the watches show then
                 Err(failure) if failure.is_stale() && batch.task == Task::Evict => {
-                    return Ok(Done::nothing("its owner has just changed", BatchCoverage::All));
+                    return Ok(nothing("its owner has just changed", BatchCoverage::All));
                 }
                 Err(failure) if failure.is_stale() && conflicts.may_retry() => {
                     conflicts.wait().await;
                     (work.case.answers.object, work.case.answers.is_still_there) = (None, None);
                 }
                 Err(failure) if failure.is_gone() => {
-                    return Ok(Done::nothing("its owner is gone", BatchCoverage::All));
+                    return Ok(nothing("its owner is gone", BatchCoverage::All));
                 }
                 result => return result,
             }
@@ -132,14 +119,14 @@ impl Pauser {
             return Err(Failure::ForbiddenOwner(owner));
         }
         if !act.is_done() {
-            return Ok(idle(&act));
+            return Ok(Done::silent(act));
         }
         match self.judge_again(work, &act) {
             Act::Pause(owner, pause) => self.pause(work, &owner, &pause).await,
             Act::DeletePod(deletion) => self.delete_pod(work, &deletion).await,
             Act::DeleteOwner(deletion) => self.delete_owner(work, &deletion).await,
             Act::Announce(notice) => self.announce(work, &notice).await,
-            act => Ok(idle(&act)),
+            act => Ok(Done::silent(act)),
         }
     }
 
@@ -187,7 +174,7 @@ impl Pauser {
                 self.await_turn().await;
                 match self.judge_again(work, &Act::Pause(owner.clone(), Box::new(act))) {
                     Act::Pause(_, again) => act = *again,
-                    other => return Ok(idle(&other)),
+                    other => return Ok(Done::silent(other)),
                 }
             }
             let object = OwnerObject(&found.value);
@@ -214,8 +201,9 @@ impl Pauser {
                 }
                 Ok(_) => {
                     ending.succeeded();
-                    let events = events_of(&noted, &known);
-                    return Ok(self.paused(work, (owner, &act), &record, &known, events).await);
+                    let mut events = events_of(&noted, &known);
+                    self.tell_paused(work, &record, &known, &act.plan.until, &mut events).await;
+                    return Ok(Done { act: Act::Pause(owner.clone(), Box::new(act)), events });
                 }
             }
         }
@@ -223,19 +211,17 @@ impl Pauser {
         Err(Failure::NoField { owner: owner.clone(), fields: fields.join(", ") })
     }
 
-    async fn paused(
+    /// Completes the events of a pause.
+    async fn tell_paused(
         &self,
         work: &Work<'_>,
-        (owner, pause): (&OwnerReference, &Pause),
         record: &PausedRecord,
         known: &PausedObject,
-        mut events: Vec<EventRecord>,
-    ) -> Done {
-        if !self.handles.dry_run && !matches!(pause.plan.until, ResumeCondition::Requeued(_)) {
-            let cron_job = pause::cron_job_of(
-                &known.object,
-                &work.found().map(|of| of.metadata.clone()).unwrap_or_default(),
-            );
+        until: &ResumeCondition,
+        events: &mut Vec<EventRecord>,
+    ) {
+        if !self.handles.dry_run && !matches!(until, ResumeCondition::Requeued(_)) {
+            let cron_job = work.found().and_then(|found| pause::cron_job_of(&known.object, &found.metadata));
             if let Some(cron_job) = cron_job
                 && let Ok(found) = self.handles.objects.get(&work.batch.first.namespace, &cron_job).await
             {
@@ -243,53 +229,45 @@ impl Pauser {
             }
         }
         self.handles.cluster.outbox.telling(known, record.at);
-        told::caused_by(&mut events, &work.cause());
+        told::caused_by(events, &work.cause());
         if self.handles.dry_run {
-            told::of_dry_run(&mut events, Some(work.batch.first.deadline));
+            told::of_dry_run(events, Some(work.batch.first.deadline));
         }
-        let (owner, reversals, until) = (owner.clone(), record.reversals, pause.plan.until);
-        Done { result: ActionResult::Paused { owner, reversals, until }, events, served: BatchCoverage::All }
     }
 
     async fn delete_pod(&self, work: &mut Work<'_>, deletion: &PodDeletion) -> Result<Done, Failure> {
-        let deleted = |events| Done { result: ActionResult::Deleted, events, served: BatchCoverage::First };
-        let Some(pod) = work.pod().map(of_pod) else { return Ok(unread()) };
+        let act = Act::DeletePod(Box::new(deletion.clone()));
+        let Some((pod, metadata)) = work.pod().map(|pod| (of_pod(pod), pod.metadata.clone())) else {
+            return Ok(unread());
+        };
         let mut events = told::of_pod_deletion(work.batch, &pod, deletion);
         if self.handles.dry_run {
             told::of_dry_run(&mut events, None);
-            return Ok(deleted(events));
+            return Ok(Done { act, events });
         }
         if let Some((owner, record, reversals)) = &deletion.undone {
             let metadata = work.found().map(|found| found.metadata.clone()).unwrap_or_default();
             let known = kueue::known(owner, &metadata);
             events.push(told::not_paused_again(work.batch, &pod, record, reversals, &known));
         }
-        match &deletion.alone {
-            pause::Alone::Outlives(_) | pause::Alone::Undone(_) => {
-                let (namespace, pod, alone) = (&work.batch.first.namespace, &pod.name, &deletion.alone);
-                warn!(%namespace, pod, ?alone, "Its owner can't be stopped: deleting the pod");
-            }
-            _ => {}
+        let first = &work.batch.first;
+        if let alone @ (pause::Alone::Outlives(_) | pause::Alone::Undone(_)) = &deletion.alone {
+            let (namespace, pod) = (&first.namespace, &pod.name);
+            warn!(%namespace, pod, ?alone, "Its owner can't be stopped: deleting the pod");
         }
-        let namespace = work.batch.first.namespace.clone();
-        let metadata = work.pod().map(|pod| pod.metadata.clone()).unwrap_or_default();
-        let known = PausedObject { object: reference(&pod, Some(&namespace)), workload: None };
-        let would_delete = self.handles.objects.would_delete_pod(&namespace, &pod.name).await;
-        let act = Act::DeletePod(Box::new(deletion.clone()));
-        let again =
-            self.tell_first(work, &act, would_delete.is_ok().then_some((&known, &metadata)), events).await?;
-        if !again.is_done() {
-            return Ok(idle(&again));
+        let known = PausedObject { object: reference(&pod, Some(&first.namespace)), workload: None };
+        let act = self.tell_first(work, act, &pod, (&known, &metadata), events).await?;
+        if !act.is_done() {
+            return Ok(Done::silent(act));
         }
-        let ending = self.handles.usage.ending(work.batch.task, [work.batch.first.uid], self.handles.now());
-        match self.handles.objects.delete_pod(&namespace, &pod.name, &pod.uid).await {
+        let ending = self.handles.usage.ending(work.batch.task, [first.uid], self.handles.now());
+        match self.handles.objects.delete(&first.namespace, &pod, None, DeleteParams::default()).await {
             Err(ApiError::NotFound | ApiError::Stale(_)) => {
-                return Ok(Done::nothing("the pod is gone or another one", BatchCoverage::Gone));
+                return Ok(nothing("the pod is gone or another one", BatchCoverage::Gone));
             }
             // it may have been done all the same
             Err(error) if error.is_open() => {
-                let rest =
-                    persist(async || self.pod(&work.batch.first).await).await.map_err(Failure::Delete)?;
+                let rest = persist(async || self.pod(first).await).await.map_err(Failure::Delete)?;
                 if rest.is_some() {
                     return Err(Failure::Delete(error));
                 }
@@ -297,63 +275,58 @@ impl Pauser {
             result => result.map_err(Failure::Delete)?,
         }
         ending.succeeded();
-        Ok(deleted(Vec::new()))
+        Ok(Done::silent(act))
     }
 
     async fn delete_owner(&self, work: &mut Work<'_>, deletion: &OwnerDeletion) -> Result<Done, Failure> {
-        let owner = &deletion.owner;
-        let deleted = |events| Done {
-            result: ActionResult::OwnerDeleted(owner.clone()),
-            events,
-            served: BatchCoverage::All,
-        };
+        let (owner, act) = (&deletion.owner, Act::DeleteOwner(Box::new(deletion.clone())));
         let Some(metadata) = work.found().map(|found| found.metadata.clone()) else { return Ok(unread()) };
         let known = kueue::known(owner, &metadata);
         let mut events = told::of_owner_deletion(work.batch, work.pod(), &known, deletion);
         if self.handles.dry_run {
             told::of_dry_run(&mut events, None);
-            return Ok(deleted(events));
+            return Ok(Done { act, events });
         }
-        let namespace = work.batch.first.namespace.clone();
-        let would_delete = self.handles.objects.would_delete_owner(&namespace, owner).await;
-        let act = Act::DeleteOwner(Box::new(deletion.clone()));
-        let again =
-            self.tell_first(work, &act, would_delete.is_ok().then_some((&known, &metadata)), events).await?;
-        if !again.is_done() {
-            return Ok(idle(&again));
+        let act = self.tell_first(work, act, owner, (&known, &metadata), events).await?;
+        if !act.is_done() {
+            return Ok(Done::silent(act));
         }
+        let (objects, namespace) = (&self.handles.objects, &work.batch.first.namespace);
         let ending = self.ending_below(Task::Expire, &known);
-        match self.handles.objects.delete_owner(&namespace, owner, metadata.resource_version).await {
+        let how = DeleteParams::background();
+        match objects.delete(namespace, owner, metadata.resource_version, how).await {
             // it may have been done all the same; if that can't be read, the API server doesn't answer at all
             Err(error) if error.is_open() => {
-                if !persist(async || self.is_going(&namespace, owner).await).await? {
+                if persist(async || objects.live(namespace, owner).await).await?.is_some() {
                     return Err(Failure::DeleteOwner { owner: owner.clone(), source: error });
                 }
             }
             result => result.map_err(|source| Failure::DeleteOwner { owner: owner.clone(), source })?,
         }
         ending.succeeded();
-        Ok(deleted(Vec::new()))
+        Ok(Done::silent(act))
     }
 
-    /// Writes the events of a deletion before the deletion, after those that the journal of the object owes: the object takes its
-    /// journal with it. `allowed` has the object if a dry run of the deletion succeeded. None: no event is written.
+    /// Writes the events of the deletion of an object before the deletion, after those that its journal owes: the object takes its
+    /// journal with it. Where a dry run of the deletion fails, no event is written.
     ///
     /// The events take a while, so that the case is judged again. After a dry run that failed, no extensions are listed: the list
     /// would come between the reading of an owner and the write.
     async fn tell_first(
         &self,
         work: &mut Work<'_>,
-        act: &Act,
-        allowed: Option<(&PausedObject, &ObjectMeta)>,
+        act: Act,
+        object: &OwnerReference,
+        (known, metadata): (&PausedObject, &ObjectMeta),
         events: Vec<EventRecord>,
     ) -> Result<Act, Failure> {
-        if let Some((known, metadata)) = allowed {
-            let owed = self.handles.cluster.outbox.owed_on(known, metadata, self.handles.now());
+        let Handles { objects, cluster, .. } = &*self.handles;
+        if objects.would_delete(&work.batch.first.namespace, object).await.is_ok() {
+            let owed = cluster.outbox.owed_on(known, metadata, self.handles.now());
             self.handles.events.tell_first(owed, events).await;
             work.granted = self.granted(work).await?;
         }
-        Ok(self.judge_again(work, act))
+        Ok(self.judge_again(work, &act))
     }
 
     /// Notes the end of a run on an owner, or on a pod that has no such owner.
@@ -374,11 +347,6 @@ impl Pauser {
             NoticeChange::Clear => (Some(pause::withdraw(object)), None),
             NoticeChange::Set(noted) => (Some(pause::announce(object, noted)), Some(noted)),
         };
-        let result = if patch.is_some() {
-            ActionResult::Announced { owner: notice.object.clone(), end: notice.end }
-        } else {
-            ActionResult::Nothing("it has been told")
-        };
         if let Some(patch) = patch.filter(|_| !self.handles.dry_run) {
             self.handles.announcements.until_ready().await;
             let patch = pause::with_act(patch, &found.metadata, act.clone(), self.handles.now());
@@ -398,7 +366,7 @@ impl Pauser {
         } else if let Some(at) = notice.told {
             self.handles.cluster.outbox.telling(&known, at);
         }
-        Ok(Done { result, events, served: notice.coverage })
+        Ok(Done { act: Act::Announce(Box::new(notice.clone())), events })
     }
 
     /// Has the pods of an owner show the end that the owner was told, where that is turned on.
@@ -424,25 +392,13 @@ impl Pauser {
     }
 }
 
-/// Returns the result of an act that writes nothing.
-const fn idle(act: &Act) -> Done {
-    let (result, served) = match act {
-        Act::Leave(why, coverage) => (ActionResult::Nothing(why), *coverage),
-        Act::PutOff(why, coverage) => (ActionResult::PutOff(why), *coverage),
-        Act::TooEarly => (ActionResult::TooEarly, BatchCoverage::All),
-        Act::Extended => (ActionResult::Extended, BatchCoverage::All),
-        Act::Exempt => (ActionResult::Exempt, BatchCoverage::First),
-        Act::PausedBefore => (ActionResult::PausedBefore, BatchCoverage::All),
-        Act::Forbidden(_) | Act::Pause(..) | Act::DeletePod(_) | Act::DeleteOwner(_) | Act::Announce(_) => {
-            return unread();
-        }
-    };
-    Done { result, events: Vec::new(), served }
+const fn nothing(why: &'static str, coverage: BatchCoverage) -> Done {
+    Done::silent(Act::Leave(why, coverage))
 }
 
 /// An object that a judgement asks for is there when it is judged.
 const fn unread() -> Done {
-    Done::nothing("it was not read", BatchCoverage::First)
+    nothing("it was not read", BatchCoverage::First)
 }
 
 /// Returns an object as a merge patch would change it.

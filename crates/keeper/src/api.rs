@@ -6,10 +6,9 @@ mod owners;
 use std::time::Duration;
 
 use http::Request;
-use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{
-    Api, Client, Resource,
+    Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, ValidationDirective},
     core::{ApiResource, request},
     discovery::{ApiCapabilities, ApiGroup, Scope},
@@ -24,7 +23,7 @@ use tenure_service::{
 use tenure_types::{
     extension::{Extension, slim},
     keys,
-    projection::{Owner, Pod, WholeObject},
+    projection::{Pod, WholeObject},
     tolerant::Tolerant,
 };
 use tokio::time::Instant;
@@ -77,71 +76,35 @@ impl ObjectClient {
         call(Api::namespaced(self.client.clone(), namespace).get(name)).await
     }
 
-    /// The metadata of a pod as they are now.
-    pub async fn pod_metadata(&self, namespace: &str, name: &str) -> Result<ObjectMeta, ApiError> {
-        let pods = ApiResource::erase::<Pod>(&());
-        let api: Api<Owner> = Api::namespaced_with(self.client.clone(), namespace, &pods);
-        call(api.get(name)).await.map(|found| found.metadata)
+    /// Asks the API server by a dry run if it would delete an object. Asks in the URI, and not in the body as kube does: so the
+    /// API server's audit log tells it from a deletion.
+    pub async fn would_delete(&self, namespace: &str, object: &OwnerReference) -> Result<(), ApiError> {
+        self.on(namespace, object, async |api| {
+            let request = Request::delete(format!("{}/{}?dryRun=All", api.resource_url(), object.name));
+            let request = request.body(Vec::new()).map_err(request::Error::BuildRequest);
+            let request = request.map_err(kube::Error::BuildRequest);
+            call(async { self.client.request_text(request?).await }).await.map(drop)
+        })
+        .await
     }
 
-    /// Deletes a pod, but no namesake of it.
-    pub async fn delete_pod(&self, namespace: &str, name: &str, uid: &str) -> Result<(), ApiError> {
-        let preconditions = Preconditions { uid: Some(uid.into()), resource_version: None };
-        let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        self.delete(&Pod::url_path(&(), Some(namespace)), name, &how).await
-    }
-
-    /// Asks the API server by a dry run if it would delete a pod.
-    pub async fn would_delete_pod(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
-        self.would_delete(&Pod::url_path(&(), Some(namespace)), name).await
-    }
-
-    /// Asks the API server by a dry run if it would delete an owner.
-    pub async fn would_delete_owner(&self, namespace: &str, owner: &OwnerReference) -> Result<(), ApiError> {
-        self.on(namespace, owner, async |api| self.would_delete(api.resource_url(), &owner.name).await).await
-    }
-
-    /// Asks in the URI, and not in the body as kube does: so the API server's audit log tells it from a deletion.
-    async fn would_delete(&self, resource: &str, name: &str) -> Result<(), ApiError> {
-        let request = Request::delete(format!("{resource}/{name}?dryRun=All")).body(Vec::new());
-        let request = request.map_err(request::Error::BuildRequest).map_err(kube::Error::BuildRequest);
-        call(async { self.client.request_text(request?).await }).await.map(drop)
-    }
-
-    /// Deletes an object. The answer, which may be the object, isn't read: kube's own method fails on one that is nested too
-    /// deep, though the object is deleted then.
-    async fn delete(&self, resource: &str, name: &str, how: &DeleteParams) -> Result<(), ApiError> {
-        let request = request::Request::new(resource).delete(name, how).map_err(kube::Error::BuildRequest);
-        call(async { self.client.request_text(request?).await }).await.map(drop)
-    }
-
-    /// Deletes an owner as it was read, and by that all that it owns.
-    pub async fn delete_owner(
+    /// Deletes an object, but no namesake of it, and only as it was read if `version` is set. The answer, which may be the object,
+    /// isn't read: kube's own method fails on one that is nested too deep, though the object is deleted then.
+    pub async fn delete(
         &self,
         namespace: &str,
-        owner: &OwnerReference,
-        resource_version: Option<String>,
+        object: &OwnerReference,
+        version: Option<String>,
+        how: DeleteParams,
     ) -> Result<(), ApiError> {
-        let preconditions = Preconditions { uid: Some(owner.uid.clone()), resource_version };
-        let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-        self.on(namespace, owner, async |api| self.delete(api.resource_url(), &owner.name, &how).await).await
-    }
-
-    /// Deletes a pod that terminates again, with a shorter grace period, but no namesake of it.
-    pub async fn end_pod(
-        &self,
-        namespace: &str,
-        name: &str,
-        uid: &str,
-        grace: SignedDuration,
-    ) -> Result<(), ApiError> {
-        let preconditions = Preconditions { uid: Some(uid.into()), resource_version: None };
-        let how = DeleteParams {
-            preconditions: Some(preconditions),
-            grace_period_seconds: Some(grace.as_secs().try_into().unwrap_or(u32::MAX)),
-            ..DeleteParams::default()
-        };
-        self.delete(&Pod::url_path(&(), Some(namespace)), name, &how).await
+        let preconditions = Some(Preconditions { uid: Some(object.uid.clone()), resource_version: version });
+        let how = DeleteParams { preconditions, ..how };
+        self.on(namespace, object, async |api| {
+            let request = request::Request::new(api.resource_url()).delete(&object.name, &how);
+            let request = request.map_err(kube::Error::BuildRequest);
+            call(async { self.client.request_text(request?).await }).await.map(drop)
+        })
+        .await
     }
 
     /// Kueue's Workloads that are looked for; none where there is no Kueue.
@@ -217,6 +180,21 @@ impl ObjectClient {
         self.on(namespace, owner, async |api| call(api.get(&owner.name)).await).await
     }
 
+    /// The whole object. None: it is gone or being deleted, or another one has its name.
+    pub async fn live(
+        &self,
+        namespace: &str,
+        owner: &OwnerReference,
+    ) -> Result<Option<WholeObject>, ApiError> {
+        let is_live = |WholeObject { metadata, .. }: &WholeObject| {
+            metadata.uid.as_deref() == Some(&owner.uid) && metadata.deletion_timestamp.is_none()
+        };
+        match self.get(namespace, owner).await {
+            Err(ApiError::NotFound) => Ok(None),
+            found => Ok(Some(found?).filter(is_live)),
+        }
+    }
+
     /// Applies a merge patch, and returns the changed object. A field that the served schema doesn't have is an error,
     /// and then nothing is changed: by default the API server would drop the field and accept the patch.
     pub async fn merge(
@@ -265,6 +243,10 @@ impl ObjectClient {
         if !could_exist(owner) {
             return Err(ApiError::NotFound);
         }
+        if (owner.api_version.as_str(), owner.kind.as_str()) == ("v1", "Pod") {
+            let pods = (ApiResource::erase::<Pod>(&()), Scope::Namespaced);
+            return work(self.api(namespace, &pods)).await;
+        }
         let remembered = self.kinds.lock().get(owner);
         let (known, is_remembered) = match remembered {
             Some(known) => (known, true),
@@ -289,6 +271,12 @@ impl ObjectClient {
             Scope::Namespaced => Api::namespaced_with(client, namespace, resource),
         }
     }
+}
+
+/// Returns a reference to an object, in the form of a reference to an owner.
+pub fn refer(api_version: &str, kind: &str, name: &str, uid: &str) -> OwnerReference {
+    let [api_version, kind, name, uid] = [api_version, kind, name, uid].map(str::to_owned);
+    OwnerReference { api_version, kind, name, uid, ..OwnerReference::default() }
 }
 
 /// Returns the resource of a kind in the most stable version of its group that is served.

@@ -5,14 +5,19 @@ mod own;
 
 use std::{
     cell::Cell,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use tenure_index::{CeilingIndex, DueBatch, DueKey, DueWork, Task, TaskSet};
-use tenure_policy::{naming::describe, pause::ResumeCondition};
+use tenure_index::{CeilingIndex, DueBatch, DueKey, DuePod, DueWork, Task, TaskSet};
+use tenure_policy::{
+    judge::{Act, NoticeChange},
+    naming::describe,
+    pause::ResumeCondition,
+    usage::family_label,
+};
 use tenure_service::{
     leadership::Leadership,
     log::with_causes,
@@ -23,9 +28,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    action::{ActionResult, Failure, LATE_AFTER, Pauser},
+    action::{Done, Failure, LATE_AFTER, Pauser},
     handles::Handles,
-    metrics::ExpiryResult,
+    metrics::{ExpiryResult, label},
     sleep,
 };
 use outcome::outcome;
@@ -91,7 +96,7 @@ impl ExpiryController {
         let lost = || {
             self.ends.clear();
             self.notices.clear();
-            self.handles.metrics.in_flight(0);
+            self.handles.metrics.in_flight.store(0, Relaxed);
             self.handles.cluster.with(CeilingIndex::forget_notices);
             self.handles.cluster.outbox.interrupted();
         };
@@ -144,16 +149,16 @@ impl ExpiryController {
         self.count_in_flight();
         let result = Box::pin(lease.watch(self.pauser.act(&batch))).await;
         let now = self.handles.now();
-        let served = result.as_ref().map_or_else(Failure::serves, |done| done.served);
+        let served = result.as_ref().map_or_else(Failure::serves, Done::served);
         let is_late = now.duration_since(batch.first.deadline) >= LATE_AFTER;
-        let outcome = outcome(batch.task, (*dry_run, is_late), result.as_ref().map(|done| &done.result));
+        let outcome = outcome(batch.task, (*dry_run, is_late), result.as_ref().map(|done| &done.act));
         // others of the key may be due
         cluster.change(|index| index.settle(&batch, served, outcome, now));
         lease.done();
         self.count_in_flight();
         match result {
             Ok(done) => {
-                self.record(&batch, &done.result, now);
+                self.record(&batch, &done.act, now);
                 events.extend(done.events);
             }
             Err(failure) => self.fail(&batch, &failure, is_late),
@@ -162,7 +167,7 @@ impl ExpiryController {
 
     fn count_in_flight(&self) {
         // pods whose end is in flight count as overdue
-        self.handles.metrics.in_flight(self.notices.in_flight());
+        self.handles.metrics.in_flight.store(self.notices.in_flight(), Relaxed);
     }
 
     /// Has events written that may have been lost, and those about own ceilings.
@@ -181,26 +186,19 @@ impl ExpiryController {
     }
 
     fn fail(&self, group: &DueBatch, failure: &Failure, is_late: bool) {
-        let first = &group.first;
-        let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
-        let of = (first.family, queue.as_str());
+        let DuePod { family, queue, namespace, name: pod, attempts, .. } = &group.first;
         let error = with_causes(failure);
+        let kind = failure.refused(is_late).filter(|_| group.task.ends_run());
+        if let Some(kind) = kind {
+            self.handles.metrics.refused_pauses.inc([family_label(*family), queue, kind]);
+        }
         match group.task {
-            Task::Evict => {
-                if let Some(kind) = failure.refused(is_late) {
-                    self.handles.metrics.refused(of, kind);
-                }
-                error!(%queue, %namespace, %pod, error, "Failed to make room: will try again");
-            }
+            Task::Evict => error!(%queue, %namespace, %pod, error, "Failed to make room: will try again"),
             Task::Expire => {
-                let kind = failure.refused(is_late);
-                if let Some(kind) = kind {
-                    self.handles.metrics.refused(of, kind);
-                }
-                self.handles.metrics.expired(of, kind.unwrap_or_default(), ExpiryResult::Failed);
+                self.expired(group, kind.unwrap_or_default(), ExpiryResult::Failed);
                 error!(%queue, %namespace, %pod, error, "Failed to expire: will try again");
             }
-            Task::Announce | Task::Withdraw if first.attempts > 0 => {
+            Task::Announce | Task::Withdraw if *attempts > 0 => {
                 debug!(%queue, %namespace, %pod, error, "Failed again to tell of the end of its run");
             }
             Task::Announce | Task::Withdraw => {
@@ -209,93 +207,84 @@ impl ExpiryController {
         }
     }
 
-    fn record(&self, group: &DueBatch, result: &ActionResult, now: Timestamp) {
-        match result {
-            ActionResult::Paused { .. } | ActionResult::Deleted if group.task == Task::Evict => {
-                self.record_eviction(group, result);
-            }
-            ActionResult::Paused { .. } | ActionResult::Deleted | ActionResult::OwnerDeleted(_) => {
-                self.record_end(group, result, now);
-            }
-            ActionResult::Announced { owner, end } => self.record_notice(group, owner, *end),
-            ActionResult::Extended => self.left_alone(group, "its run was granted more time"),
-            ActionResult::PausedBefore => self.left_alone(group, "its owner is paused"),
-            ActionResult::Exempt => self.left_alone(group, "its controller exempts it"),
-            ActionResult::TooEarly => self.put_off(group, "the API server's clock was set back"),
-            ActionResult::PutOff(why) => self.put_off(group, why),
-            ActionResult::Nothing(why) => self.left_alone(group, why),
-        }
-    }
-
-    fn record_eviction(&self, group: &DueBatch, result: &ActionResult) {
-        let first = &group.first;
-        let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
-        let (of, dry_run) = ((first.family, queue.as_str()), self.handles.dry_run);
-        let ActionResult::Paused { owner, until, reversals } = result else {
-            if !dry_run {
-                self.handles.metrics.evicted(of, first.cause.name());
-            }
-            info!(%queue, %namespace, %pod, dry_run, "Deleted: not ready in time, and nothing that could come back");
-            return;
-        };
-        if *reversals > 0 && !dry_run {
-            self.handles.metrics.reversed(of, &owner.kind);
-        }
-        let (owner, cause) = (describe(owner), first.cause.name());
-        match until {
-            _ if dry_run => {
-                info!(%queue, %namespace, owner, cause, "Dry run: would pause: not ready in time");
-            }
-            ResumeCondition::Requeued(RequeueState { count, requeue_at: Some(at), .. }) => {
-                self.handles.metrics.evicted(of, cause);
-                info!(%queue, %namespace, owner, cause, count, requeue_at = %at, "Paused: not ready in time");
-            }
-            _ => {
-                self.handles.metrics.evicted(of, cause);
-                self.handles.metrics.deactivated(of);
-                info!(%queue, %namespace, owner, cause, "Deactivated: not ready in time, and came back too often");
-            }
-        }
-    }
-
-    fn record_end(&self, group: &DueBatch, result: &ActionResult, now: Timestamp) {
-        let first = &group.first;
-        let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
-        let (of, dry_run) = ((first.family, queue.as_str()), self.handles.dry_run);
-        self.handles.metrics.late(now.duration_since(first.deadline).as_secs_f64());
-        match result {
-            ActionResult::Paused { owner, reversals, .. } => {
-                let (owner, kind, pods) = (describe(owner), &owner.kind, group.pods().count());
-                self.handles.metrics.expired(
-                    of,
-                    kind,
-                    if dry_run { ExpiryResult::WouldPause } else { ExpiryResult::Paused },
-                );
-                if *reversals > 0 && !dry_run {
-                    self.handles.metrics.reversed(of, kind);
+    fn record(&self, group: &DueBatch, act: &Act, now: Timestamp) {
+        match act {
+            Act::Pause(owner, pause) => {
+                if pause.reversals.count > 0 && !self.handles.dry_run {
+                    let family = family_label(group.first.family);
+                    self.handles.metrics.reversed_pauses.inc([family, &group.first.queue, &owner.kind]);
                 }
+                if group.task == Task::Evict {
+                    self.record_eviction(group, owner, &pause.plan.until);
+                } else {
+                    self.record_end(group, act, now);
+                }
+            }
+            Act::DeletePod(_) if group.task == Task::Evict => self.record_deleted_unready(group),
+            Act::DeletePod(_) | Act::DeleteOwner(_) => self.record_end(group, act, now),
+            Act::Announce(notice) if notice.change == NoticeChange::Keep => {
+                self.left_alone(group, "it has been told");
+            }
+            Act::Announce(notice) => self.record_notice(group, &notice.object, notice.end),
+            Act::Extended => self.left_alone(group, "its run was granted more time"),
+            Act::PausedBefore => self.left_alone(group, "its owner is paused"),
+            Act::Exempt => self.left_alone(group, "its controller exempts it"),
+            Act::TooEarly => self.put_off(group, "the API server's clock was set back"),
+            Act::PutOff(why, _) => self.put_off(group, why),
+            Act::Leave(why, _) => self.left_alone(group, why),
+            Act::Forbidden(_) => self.left_alone(group, "its owner may not be read"),
+        }
+    }
+
+    fn record_eviction(&self, group: &DueBatch, owner: &OwnerReference, until: &ResumeCondition) {
+        let DuePod { family, queue, namespace, cause, .. } = &group.first;
+        let (owner, cause, family) = (describe(owner), cause.name(), family_label(*family));
+        let Handles { metrics, dry_run, .. } = &*self.handles;
+        if *dry_run {
+            info!(%queue, %namespace, owner, cause, "Dry run: would pause: not ready in time");
+            return;
+        }
+        metrics.evictions.inc([family, queue, cause]);
+        if let ResumeCondition::Requeued(RequeueState { count, requeue_at: Some(at), .. }) = until {
+            info!(%queue, %namespace, owner, cause, count, requeue_at = %at, "Paused: not ready in time");
+        } else {
+            metrics.deactivations.inc([family, queue]);
+            info!(%queue, %namespace, owner, cause, "Deactivated: not ready in time, and came back too often");
+        }
+    }
+
+    fn record_deleted_unready(&self, group: &DueBatch) {
+        let DuePod { family, queue, namespace, name: pod, cause, .. } = &group.first;
+        let dry_run = self.handles.dry_run;
+        if !dry_run {
+            self.handles.metrics.evictions.inc([family_label(*family), queue, cause.name()]);
+        }
+        info!(%queue, %namespace, %pod, dry_run, "Deleted: not ready in time, and nothing that could come back");
+    }
+
+    fn record_end(&self, group: &DueBatch, act: &Act, now: Timestamp) {
+        let DuePod { queue, namespace, name: pod, deadline, .. } = &group.first;
+        let (dry_run, pods) = (self.handles.dry_run, group.pods().count());
+        self.handles.metrics.lateness.observe(now.duration_since(*deadline).as_secs_f64());
+        let deleted = if dry_run { ExpiryResult::WouldDelete } else { ExpiryResult::Deleted };
+        match act {
+            Act::Pause(owner, pause) => {
+                let result = if dry_run { ExpiryResult::WouldPause } else { ExpiryResult::Paused };
+                self.expired(group, &owner.kind, result);
+                let (owner, reversals) = (describe(owner), pause.reversals.count);
                 if dry_run {
                     info!(%queue, %namespace, owner, pods, "Dry run: would pause");
                 } else {
                     info!(%queue, %namespace, owner, pods, reversals, "Paused");
                 }
             }
-            ActionResult::OwnerDeleted(owner) => {
-                let (owner, kind, pods) = (describe(owner), &owner.kind, group.pods().count());
-                self.handles.metrics.expired(
-                    of,
-                    kind,
-                    if dry_run { ExpiryResult::WouldDelete } else { ExpiryResult::Deleted },
-                );
+            Act::DeleteOwner(deletion) => {
+                self.expired(group, &deletion.owner.kind, deleted);
                 let what = if dry_run { "Dry run: would delete the owner" } else { "Deleted the owner" };
-                info!(%queue, %namespace, owner, pods, "{what}");
+                info!(%queue, %namespace, owner = describe(&deletion.owner), pods, "{what}");
             }
             _ => {
-                self.handles.metrics.expired(
-                    of,
-                    "Pod",
-                    if dry_run { ExpiryResult::WouldDelete } else { ExpiryResult::Deleted },
-                );
+                self.expired(group, "Pod", deleted);
                 info!(%queue, %namespace, %pod, "{}", if dry_run { "Dry run: would delete" } else { "Deleted" });
             }
         }
@@ -313,33 +302,33 @@ impl ExpiryController {
     }
 
     fn put_off(&self, group: &DueBatch, why: &str) {
-        let first = &group.first;
-        let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
+        let DuePod { queue, namespace, name: pod, .. } = &group.first;
         if group.task == Task::Expire {
-            self.handles.metrics.expired((first.family, queue.as_str()), "", ExpiryResult::PutOff);
+            self.expired(group, "", ExpiryResult::PutOff);
         }
         info!(%queue, %namespace, %pod, why, "Put off: will look again");
     }
 
     fn left_alone(&self, group: &DueBatch, why: &str) {
-        let first = &group.first;
-        let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
-        let of = (first.family, queue.as_str());
-        let outlived = first.attempts == OUTLIVED;
+        let DuePod { queue, namespace, name: pod, attempts, .. } = &group.first;
+        if group.task == Task::Expire {
+            self.expired(group, "", ExpiryResult::Nothing);
+        }
         match group.task {
-            Task::Expire => {
-                self.handles.metrics.expired(of, "", ExpiryResult::Nothing);
-                if outlived {
-                    warn!(%queue, %namespace, %pod, why, "Runs on beyond its ceiling, and nothing can be done");
-                } else {
-                    debug!(%queue, %namespace, %pod, why, "Left alone");
-                }
+            Task::Expire if *attempts == OUTLIVED => {
+                warn!(%queue, %namespace, %pod, why, "Runs on beyond its ceiling, and nothing can be done");
             }
-            Task::Evict if outlived => {
+            Task::Evict if *attempts == OUTLIVED => {
                 warn!(%queue, %namespace, %pod, why, "Takes room and isn't ready, and nothing can be done");
             }
-            Task::Evict => debug!(%queue, %namespace, %pod, why, "Left alone"),
+            Task::Expire | Task::Evict => debug!(%queue, %namespace, %pod, why, "Left alone"),
             Task::Announce | Task::Withdraw => debug!(%queue, %namespace, %pod, why, "Not told"),
         }
+    }
+
+    /// Counts what was done about a pod whose ceiling is exceeded.
+    fn expired(&self, group: &DueBatch, kind: &str, result: ExpiryResult) {
+        let DuePod { family, queue, .. } = &group.first;
+        self.handles.metrics.expirations.inc([family_label(*family), queue, kind, &label(result)]);
     }
 }

@@ -29,7 +29,7 @@ use tenure_types::extension::{Extension, ExtensionState, ExtensionStatus, Extens
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::{events::EventRecord, handles::Handles, limit::WriteLimit};
+use crate::{api::refer, events::EventRecord, handles::Handles, limit::WriteLimit};
 
 pub use open::{ExtensionStore, OpenExtensions};
 
@@ -58,14 +58,17 @@ impl ExtensionController {
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
         let lost = || {
             self.open.release();
-            self.handles.metrics.pending_extensions(0);
+            self.handles.metrics.pending_extensions.set(0);
         };
         lead.work(shutdown, async || self.work(shutdown).await, lost).await;
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
         let run = Run { queue: &self.open.queue, gate: None, end: shutdown, drains: false };
-        let count = || self.handles.metrics.pending_extensions(self.open.pending());
+        let count = || {
+            let pending = self.open.pending().try_into().unwrap_or(i64::MAX);
+            self.handles.metrics.pending_extensions.set(pending);
+        };
         let later = async || tokio::time::sleep(BETWEEN_COUNTS).await;
         run.work(count, later, async |lease| self.handle(lease).await).await;
     }
@@ -192,7 +195,7 @@ impl ExtensionController {
         let message = status.and_then(|status| status.message.as_deref()).unwrap_or_default();
         info!(%namespace, extension = %name, state = state.name(), %duration, message, "Decided about an extension");
         if state != ExtensionState::Pending {
-            self.handles.metrics.extension(state);
+            self.handles.metrics.extensions.inc([state.name()]);
         }
         // the end of the run moves now, and not once the watch has shown it
         self.handles.cluster.change(|index| index.apply_extension(&written));
@@ -232,7 +235,7 @@ impl ExtensionController {
         let object = reference(&owner(&extension.spec.target), namespace);
         let at = step_at(extension).unwrap_or_else(|| self.handles.now());
         let request = Some(extension.object_ref(&()));
-        Some(EventRecord { object, reason, action: "Extending", note, at, cause: None, request, end: None })
+        Some(EventRecord { request, ..EventRecord::new(&object, reason, "Extending", note, at) })
     }
 }
 
@@ -260,6 +263,6 @@ fn at(now: Timestamp) -> String {
 
 /// The workload as a reference to an owner.
 fn owner(target: &ExtensionTarget) -> OwnerReference {
-    let ExtensionTarget { api_version, kind, name, uid } = target.clone();
-    OwnerReference { api_version, kind, name, uid, ..OwnerReference::default() }
+    let ExtensionTarget { api_version, kind, name, uid } = target;
+    refer(api_version, kind, name, uid)
 }

@@ -1,11 +1,12 @@
-mod by_queue;
-mod labels;
-mod messages;
+//! The metrics of the keeper.
+
+mod counters;
+mod results;
 mod state;
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    atomic::{AtomicU64, AtomicUsize},
 };
 
 use jiff::SignedDuration;
@@ -14,330 +15,175 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
-use tenure_policy::{
-    expiry::Family as QueueFamily,
-    queue_status::{QueueReport, Workloads},
-};
+use tenure_policy::queue_status::Workloads;
 use tenure_service::metrics::{registered, seconds};
-use tenure_types::extension::ExtensionState;
 
-use by_queue::{ByQueue, QueueLabel};
-use messages::MessageCounters;
-
-use labels::{
-    EventLabels, EvictionLabels, ExpirationLabels, ExtensionLabels, PauseLabels, QueueLabels, StampLabels,
-    StatusLabels,
-};
-pub use labels::{EventResult, ExpiryResult, StampResult, StatusResult};
-pub use messages::MessageResult;
+pub use counters::Counters;
+pub use results::{EventResult, ExpiryResult, MessageResult, StampResult, StatusResult, label};
 pub use state::State;
 
 /// The time before its end in which a pod counts as expiring soon.
 const SOON: SignedDuration = SignedDuration::from_hours(1);
 
-/// The metrics that the keeper counts.
+/// The labels of a queue, and of an object in it.
+const QUEUE: [&str; 2] = ["family", "queue"];
+const OBJECT: [&str; 3] = ["family", "queue", "kind"];
+
+/// The metrics that the keeper counts, each with the help that [`Metrics::register`] gives it.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    queues: QueueCounters,
-    stamps: Family<StampLabels, Counter<u64, AtomicU64>>,
-    statuses: Family<StatusLabels, Counter<u64, AtomicU64>>,
-    ready: Histogram,
-    lateness: Histogram,
-    shortened: Counter<u64, AtomicU64>,
-    events: Family<EventLabels, Counter<u64, AtomicU64>>,
-    extensions: Family<ExtensionLabels, Counter<u64, AtomicU64>>,
-    pending_extensions: Gauge,
-    messages: MessageCounters,
-    in_flight: Arc<AtomicUsize>,
-    waiting_events: Arc<AtomicUsize>,
-    workloads: Arc<Mutex<Vec<(String, Workloads)>>>,
-}
-
-/// Counters by queue, which go with their queue.
-#[derive(Clone, Debug)]
-struct QueueCounters {
-    expirations: ByQueue<ExpirationLabels>,
-    refused: ByQueue<PauseLabels>,
-    reversed: ByQueue<PauseLabels>,
-    evictions: ByQueue<EvictionLabels>,
-    deactivations: ByQueue<QueueLabels>,
-    returns: ByQueue<QueueLabels>,
-    refused_returns: ByQueue<PauseLabels>,
-}
-
-/// A queue, by its family and its name.
-pub type OfQueue<'q> = (QueueFamily, &'q str);
-
-const fn family((family, _): OfQueue<'_>) -> &'static str {
-    match family {
-        QueueFamily::Runai => "run.ai",
-        QueueFamily::Tensorstack => "t9k",
-    }
-}
-
-/// Implements [`QueueLabel`] for labels with a field `queue`.
-macro_rules! with_queue {
-    ($($labels:ty),*) => {
-        $(impl QueueLabel for $labels {
-            fn queue(&self) -> &str {
-                &self.queue
-            }
-        })*
-    };
-}
-
-with_queue!(ExpirationLabels, PauseLabels, EvictionLabels, QueueLabels);
-
-impl QueueCounters {
-    fn register(registry: &mut Registry) -> Self {
-        Self {
-            expirations: ByQueue::register(
-                registry,
-                "expirations",
-                "What was done about expired pods, by queue, kind of what was paused or deleted, and result; a pod that runs on counts at each try",
-            ),
-            refused: ByQueue::register(
-                registry,
-                "refused_pauses",
-                "Pauses and deletions that the API server or an admission webhook refused, by queue and kind",
-            ),
-            reversed: ByQueue::register(
-                registry,
-                "reversed_pauses",
-                "Pauses of what was paused before and has been set back, by queue and kind",
-            ),
-            evictions: ByQueue::register(
-                registry,
-                "pods_ready_evictions",
-                "Workloads that made room because their pods were not ready in time, by queue and by whether they had been before",
-            ),
-            deactivations: ByQueue::register(
-                registry,
-                "deactivations",
-                "Workloads that were deactivated because they came back too often, by queue",
-            ),
-            returns: ByQueue::register(
-                registry,
-                "returns",
-                "Paused workloads that came back by themselves, by queue",
-            ),
-            refused_returns: ByQueue::register(
-                registry,
-                "refused_returns",
-                "Returns that the API server or an admission webhook refused, by queue and kind",
-            ),
-        }
-    }
-
-    /// Forgets the counters of queues that don't exist.
-    fn retain(&self, exists: impl Fn(&str) -> bool) {
-        let Self { expirations, refused, reversed, evictions, deactivations, returns, refused_returns } =
-            self;
-        expirations.retain(&exists);
-        refused.retain(&exists);
-        reversed.retain(&exists);
-        evictions.retain(&exists);
-        deactivations.retain(&exists);
-        returns.retain(&exists);
-        refused_returns.retain(&exists);
-    }
+    pub expirations: Counters<4>,
+    pub refused_pauses: Counters<3>,
+    pub reversed_pauses: Counters<3>,
+    pub evictions: Counters<3>,
+    pub deactivations: Counters<2>,
+    pub returns: Counters<2>,
+    pub refused_returns: Counters<3>,
+    pub stamps: Counters<2>,
+    pub statuses: Counters<1>,
+    pub ready: Histogram,
+    pub lateness: Histogram,
+    pub shortened: Counter<u64, AtomicU64>,
+    pub events: Counters<1>,
+    pub extensions: Counters<1>,
+    pub pending_extensions: Gauge,
+    pub messages: Counters<2>,
+    waiting_messages: Family<[(&'static str, String); 1], Gauge>,
+    /// The notices that were begun and are not yet done.
+    pub in_flight: Arc<AtomicUsize>,
+    /// The events that wait to be written.
+    pub waiting_events: Arc<AtomicUsize>,
+    /// The workloads of each queue, as they were last counted. Empty: another keeper leads.
+    pub workloads: Arc<Mutex<Vec<(String, Workloads)>>>,
 }
 
 impl Metrics {
     /// Makes the keeper's metrics part of a registry.
     pub fn register(registry: &mut Registry) -> Self {
-        let statuses = "Statuses that were to be written on queues, by result";
-        let metrics = Self {
-            queues: QueueCounters::register(registry),
-            stamps: registered(
-                registry,
-                "stamps",
-                "Start times that were to be written on PodGroups, by their API group and result",
-                Family::default(),
-            ),
-            statuses: registered(registry, "queue_status_writes", statuses, Family::default()),
-            ready: seconds(
-                registry,
-                "pod_time_to_ready",
-                "Time from the scheduling of a pod until it was ready",
-                [1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0],
-            ),
-            lateness: seconds(
-                registry,
-                "lateness",
-                "Time from the deadline of a pod, or the change of its queue that made it overdue, until it was paused or deleted",
-                [0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 300.0],
-            ),
-            shortened: registered(
-                registry,
-                "shortened_terminations",
-                "Pods past their ceiling whose grace period was longer than allowed, and was shortened",
-                Counter::default(),
-            ),
-            events: registered(
-                registry,
-                "events",
-                "Events that were to be written, by result: what isn't Written is lost",
-                Family::default(),
-            ),
-            extensions: registered(
-                registry,
-                "extensions",
-                "States that the keeper has given Extensions, by state: Granted is what it grants by itself",
-                Family::default(),
-            ),
-            pending_extensions: registered(
-                registry,
-                "pending_extensions",
-                "Extensions that wait for a decision, as the leader sees them",
-                Gauge::default(),
-            ),
-            messages: MessageCounters::register(registry),
-            in_flight: Arc::default(),
-            waiting_events: Arc::default(),
-            workloads: Arc::default(),
-        };
+        let help = "What was done about expired pods, by queue, kind of what was paused or deleted, and result; a pod that runs on counts at each try";
+        let labels = ["family", "queue", "kind", "result"];
+        let expirations = Counters::register(registry, "expirations", help, labels);
+        let help =
+            "Pauses and deletions that the API server or an admission webhook refused, by queue and kind";
+        let refused_pauses = Counters::register(registry, "refused_pauses", help, OBJECT);
+        let help = "Pauses of what was paused before and has been set back, by queue and kind";
+        let reversed_pauses = Counters::register(registry, "reversed_pauses", help, OBJECT);
+        let help = "Workloads that made room because their pods were not ready in time, by queue and by whether they had been before";
+        let labels = ["family", "queue", "cause"];
+        let evictions = Counters::register(registry, "pods_ready_evictions", help, labels);
+        let help = "Workloads that were deactivated because they came back too often, by queue";
+        let deactivations = Counters::register(registry, "deactivations", help, QUEUE);
+        let help = "Paused workloads that came back by themselves, by queue";
+        let returns = Counters::register(registry, "returns", help, QUEUE);
+        let help = "Returns that the API server or an admission webhook refused, by queue and kind";
+        let refused_returns = Counters::register(registry, "refused_returns", help, OBJECT);
+        let help = "Start times that were to be written on PodGroups, by their API group and result";
+        let stamps = Counters::register(registry, "stamps", help, ["group", "result"]);
+        let help = "Statuses that were to be written on queues, by result";
+        let statuses = Counters::register(registry, "queue_status_writes", help, ["result"]);
         // from zero on, so that Prometheus sees the first as well
         for result in StatusResult::ALL {
-            drop(metrics.statuses.get_or_create(&StatusLabels { result }));
+            statuses.add([&label(result)], 0);
         }
-        metrics
+        let help = "Time from the scheduling of a pod until it was ready";
+        let bounds = [1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0];
+        let ready = seconds(registry, "pod_time_to_ready", help, bounds);
+        let help = "Time from the deadline of a pod, or the change of its queue that made it overdue, until it was paused or deleted";
+        let bounds = [0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 300.0];
+        let lateness = seconds(registry, "lateness", help, bounds);
+        let help = "Pods past their ceiling whose grace period was longer than allowed, and was shortened";
+        let shortened = registered(registry, "shortened_terminations", help, Counter::default());
+        let help = "Events that were to be written, by result: what isn't Written is lost";
+        let events = Counters::register(registry, "events", help, ["result"]);
+        let help =
+            "States that the keeper has given Extensions, by state: Granted is what it grants by itself";
+        let extensions = Counters::register(registry, "extensions", help, ["state"]);
+        let help = "Extensions that wait for a decision, as the leader sees them";
+        let pending_extensions = registered(registry, "pending_extensions", help, Gauge::default());
+        let help = "Messages that were to be sent, by receiver and result: what isn't Sent is lost";
+        let messages = Counters::register(registry, "messages", help, ["receiver", "result"]);
+        let help = "Messages that wait to be sent, by receiver";
+        let waiting_messages = registered(registry, "waiting_messages", help, Family::default());
+        let (in_flight, waiting_events, workloads) = Default::default();
+        Self {
+            expirations,
+            refused_pauses,
+            reversed_pauses,
+            evictions,
+            deactivations,
+            returns,
+            refused_returns,
+            stamps,
+            statuses,
+            ready,
+            lateness,
+            shortened,
+            events,
+            extensions,
+            pending_extensions,
+            messages,
+            waiting_messages,
+            in_flight,
+            waiting_events,
+            workloads,
+        }
     }
 
-    pub fn expired(&self, of: OfQueue<'_>, kind: &str, result: ExpiryResult) {
-        let labels = ExpirationLabels { family: family(of), queue: of.1.into(), kind: kind.into(), result };
-        self.queues.expirations.inc(labels);
-    }
-
-    pub fn refused(&self, of: OfQueue<'_>, kind: &str) {
-        self.queues.refused.inc(PauseLabels { family: family(of), queue: of.1.into(), kind: kind.into() });
-    }
-
-    pub fn reversed(&self, of: OfQueue<'_>, kind: &str) {
-        self.queues.reversed.inc(PauseLabels { family: family(of), queue: of.1.into(), kind: kind.into() });
-    }
-
-    /// Counts an extension that got a state.
-    pub fn extension(&self, state: ExtensionState) {
-        self.extensions.get_or_create(&ExtensionLabels { state: state.name() }).inc();
-    }
-
-    /// Sets the number of extensions that wait for a decision.
-    pub fn pending_extensions(&self, number: usize) {
-        self.pending_extensions.set(number.try_into().unwrap_or(i64::MAX));
-    }
-
-    /// Counts a stamp, by the API group of its `PodGroup`.
-    pub fn stamped(&self, group: &'static str, result: StampResult) {
-        self.stamps.get_or_create(&StampLabels { group, result }).inc();
-    }
-
-    /// Counts the status of a queue.
-    pub fn status_written(&self, result: StatusResult) {
-        self.statuses.get_or_create(&StatusLabels { result }).inc();
-    }
-
-    /// A workload made room, for this cause.
-    pub fn evicted(&self, of: OfQueue<'_>, cause: &'static str) {
-        self.queues.evictions.inc(EvictionLabels { family: family(of), queue: of.1.into(), cause });
-    }
-
-    /// A workload won't come back by itself.
-    pub fn deactivated(&self, of: OfQueue<'_>) {
-        self.queues.deactivations.inc(QueueLabels { family: family(of), queue: of.1.into() });
-    }
-
-    /// A workload came back.
-    pub fn returned(&self, of: OfQueue<'_>) {
-        self.queues.returns.inc(QueueLabels { family: family(of), queue: of.1.into() });
-    }
-
-    /// A workload may not come back.
-    pub fn refused_return(&self, of: OfQueue<'_>, kind: &str) {
-        self.queues.refused_returns.inc(PauseLabels {
-            family: family(of),
-            queue: of.1.into(),
-            kind: kind.into(),
-        });
-    }
-
-    /// Takes the counts of the workloads of each queue.
-    pub fn count_workloads(&self, reports: &[(String, QueueReport)]) {
-        let counts = reports.iter().map(|(queue, report)| (queue.clone(), report.workloads));
-        *self.workloads.lock() = counts.collect();
-    }
-
-    /// Forgets the counts of workloads, which are those of the keeper that leads.
-    pub fn forget_workloads(&self) {
-        self.workloads.lock().clear();
-    }
-
-    /// A pod got ready, so long after it was scheduled.
-    pub fn ready(&self, seconds: f64) {
-        self.ready.observe(seconds);
-    }
-
-    /// The grace period of a pod was shortened.
-    pub fn shortened(&self) {
-        self.shortened.inc();
-    }
-
-    /// An event was written, or won't be.
-    pub fn event(&self, result: EventResult) {
-        self.events.get_or_create(&EventLabels { result }).inc();
-    }
-
-    /// Messages are counted for a receiver, from zero on.
+    /// Counts the messages for a receiver from zero on. The configuration bounds the names of receivers.
     pub fn receiver(&self, receiver: &str) {
-        self.messages.receiver(receiver);
+        for result in MessageResult::ALL {
+            self.messages.add([receiver, &label(result)], 0);
+        }
+        self.waiting_messages(receiver, 0);
     }
 
-    /// A receiver is gone.
+    /// A receiver is gone. What it has lost stays.
     pub fn forget_receiver(&self, receiver: &str) {
-        self.messages.forget_receiver(receiver);
+        self.waiting_messages.remove(&[("receiver", receiver.into())]);
     }
 
-    /// Messages were sent, or won't be.
-    pub fn message(&self, receiver: &str, result: MessageResult, count: usize) {
-        self.messages.count(receiver, result, count);
-    }
-
-    /// So many messages wait for a receiver.
+    /// Sets the number of messages that wait for a receiver.
     pub fn waiting_messages(&self, receiver: &str, count: usize) {
-        self.messages.waiting(receiver, count);
+        let gauge = self.waiting_messages.get_or_create_owned(&[("receiver", receiver.into())]);
+        gauge.set(count.try_into().unwrap_or(i64::MAX));
     }
 
-    pub fn late(&self, seconds: f64) {
-        self.lateness.observe(seconds);
-    }
-
-    /// Notices that were begun and are not yet done.
-    pub fn in_flight(&self, notices: usize) {
-        self.in_flight.store(notices, Relaxed);
-    }
-
-    /// Events that wait to be written.
-    pub fn waiting_events(&self, events: usize) {
-        self.waiting_events.store(events, Relaxed);
+    /// Forgets the counters of queues that don't exist.
+    fn retain_queues(&self, exists: impl Fn(&str) -> bool) {
+        self.expirations.retain(&exists);
+        self.refused_pauses.retain(&exists);
+        self.reversed_pauses.retain(&exists);
+        self.evictions.retain(&exists);
+        self.deactivations.retain(&exists);
+        self.returns.retain(&exists);
+        self.refused_returns.retain(&exists);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, sync::atomic::Ordering::Relaxed};
 
     use http::{Request, Response, header::DATE};
     use kube::{Client, client::Body};
     use prometheus_client::encoding::text::encode;
     use serde_json::{Value, json};
     use tenure_index::{Settings, UsageLedger};
-    use tenure_policy::{runs::Runs, usage::UsageResources};
+    use tenure_policy::{
+        expiry::Family,
+        queue_status::QueueReport,
+        runs::Runs,
+        usage::{UsageResources, family_label},
+    };
     use tenure_service::{
         clock::ServerClock, freshness::Freshness, leadership::Leadership, readiness::ProcessReadiness,
     };
-    use tenure_types::tensorstack::v1beta1;
+    use tenure_types::{extension::ExtensionState, tensorstack::v1beta1};
 
-    use super::*;
+    use super::{
+        EventResult, ExpiryResult, MessageResult, Metrics, Registry, StampResult, State, StatusResult,
+        Workloads, label,
+    };
     use crate::cluster::ClusterState;
     use crate::ledger::{UsageBook, UsageMetrics};
 
@@ -357,27 +203,28 @@ mod tests {
 
     /// Counts at least once in each metric.
     fn count_each(metrics: &Metrics) {
-        let demo = (QueueFamily::Runai, "demo");
-        metrics.expired(demo, "Deployment", ExpiryResult::Paused);
-        metrics.expired(demo, "Deployment", ExpiryResult::Paused);
-        metrics.expired(demo, "Pod", ExpiryResult::Deleted);
-        metrics.refused(demo, "Job");
-        metrics.reversed(demo, "Deployment");
-        metrics.stamped("scheduling.run.ai", StampResult::Stamped);
-        metrics.status_written(StatusResult::Written);
-        metrics.evicted(demo, "WaitForStart");
-        metrics.deactivated(demo);
-        metrics.returned((QueueFamily::Tensorstack, "demo"));
-        metrics.refused_return(demo, "Job");
-        metrics.ready(2.5);
-        metrics.late(0.25);
-        metrics.late(0.5);
-        metrics.shortened();
-        metrics.event(EventResult::Written);
-        metrics.extension(ExtensionState::Granted);
-        metrics.pending_extensions(2);
+        let (family, queue) = (family_label(Family::Runai), "demo");
+        let paused = label(ExpiryResult::Paused);
+        metrics.expirations.inc([family, queue, "Deployment", &paused]);
+        metrics.expirations.inc([family, queue, "Deployment", &paused]);
+        metrics.expirations.inc([family, queue, "Pod", &label(ExpiryResult::Deleted)]);
+        metrics.refused_pauses.inc([family, queue, "Job"]);
+        metrics.reversed_pauses.inc([family, queue, "Deployment"]);
+        metrics.stamps.inc(["scheduling.run.ai", &label(StampResult::Stamped)]);
+        metrics.statuses.inc([&label(StatusResult::Written)]);
+        metrics.evictions.inc([family, queue, "WaitForStart"]);
+        metrics.deactivations.inc([family, queue]);
+        metrics.returns.inc([family_label(Family::Tensorstack), queue]);
+        metrics.refused_returns.inc([family, queue, "Job"]);
+        metrics.ready.observe(2.5);
+        metrics.lateness.observe(0.25);
+        metrics.lateness.observe(0.5);
+        metrics.shortened.inc();
+        metrics.events.inc([&label(EventResult::Written)]);
+        metrics.extensions.inc([ExtensionState::Granted.name()]);
+        metrics.pending_extensions.set(2);
         metrics.receiver("ops");
-        metrics.message("ops", MessageResult::Dropped, 3);
+        metrics.messages.add(["ops", &label(MessageResult::Dropped)], 3);
         metrics.waiting_messages("ops", 4);
     }
 
@@ -492,7 +339,7 @@ mod tests {
             json_patch::merge(&mut staying, &json!({"annotations": {"tenure.dev/requeue-state": null}}));
             index.apply_owner(1, &serde_json::from_value(staying).unwrap());
         });
-        metrics.in_flight(4);
+        metrics.in_flight.store(4, Relaxed);
         let all = expected([
             "leader 1.0",
             "next_expiry_timestamp_seconds 1767222000.0",
@@ -522,7 +369,7 @@ mod tests {
             all.filter(|series| series.contains("workloads{")).collect::<Vec<_>>()
         };
         for running in [1, 4] {
-            metrics.count_workloads(&[("demo".into(), report(running))]);
+            *metrics.workloads.lock() = vec![("demo".into(), report(running).workloads)];
             let expected = expected([
                 r#"workloads{family="run.ai",queue="demo",state="paused"} 2"#,
                 r#"workloads{family="run.ai",queue="demo",state="protected"} 1"#,
@@ -531,7 +378,7 @@ mod tests {
             ]);
             assert_eq!(workloads(), expected);
         }
-        metrics.forget_workloads();
+        metrics.workloads.lock().clear();
         assert_eq!(workloads(), [""; 0]);
     }
 
@@ -553,7 +400,7 @@ mod tests {
             index.apply_pod(&pod("young", "2025-12-31T23:30:00Z", &json!({})));
         });
         let mut registry = Registry::with_prefix("tenure_keeper");
-        metrics.count_workloads(&[("demo".into(), report(1))]);
+        *metrics.workloads.lock() = vec![("demo".into(), report(1).workloads)];
         let known = cluster.clone();
         State::register(&mut registry, cluster, clock().await, Leadership::always(), &metrics);
         let book = UsageBook::default();

@@ -6,7 +6,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::json;
 use tenure_index::{CeilingIndex, Orphan, Uid};
 use tenure_policy::expiry::Family;
@@ -21,7 +20,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{handles::Handles, limit::WriteLimit};
+use crate::{api::refer, handles::Handles, limit::WriteLimit};
 
 /// The time between two looks. A `PodGroup` that is made again at once leaves a label all the same.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
@@ -78,19 +77,12 @@ impl QueueLabels {
     async fn label(&self, lease: &Lease<Labelling>) -> Duration {
         let Orphan { uid, namespace, name, family, queue } = &lease.work.0;
         self.limit.until_ready().await;
-        let uid = uid.text();
+        let pod = refer("v1", "Pod", name, &uid.text());
         let key = match family {
             Family::Runai => keys::RUNAI_QUEUE_LABEL,
             Family::Tensorstack => keys::TENSORSTACK_QUEUE_LABEL,
         };
-        let pod = OwnerReference {
-            api_version: "v1".into(),
-            kind: "Pod".into(),
-            name: name.clone(),
-            uid: uid.clone(),
-            ..OwnerReference::default()
-        };
-        let patch = json!({"metadata": {"uid": uid, "labels": {key: queue}}});
+        let patch = json!({"metadata": {"uid": pod.uid, "labels": {key: queue}}});
         if !self.handles.gate.is_open() {
             return BETWEEN_LOOKS;
         }

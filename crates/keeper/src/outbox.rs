@@ -9,8 +9,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::core::ApiResource;
+use kube::core::{ApiResource, ObjectMeta};
 use parking_lot::Mutex;
 use tenure_index::Uid;
 use tenure_policy::{
@@ -19,7 +18,7 @@ use tenure_policy::{
 };
 use tenure_types::journal::JournalAct;
 
-use crate::{action::events_of, events::EventRecord};
+use crate::{action::events_of, api::refer, events::EventRecord};
 
 /// The age of an act after which its event may be missing: the keeper that acts writes the event at once.
 const OWED_AFTER: SignedDuration = SignedDuration::from_secs(3);
@@ -53,13 +52,8 @@ impl EventOutbox {
         if acts.is_empty() {
             return self.forget(Uid::of(uid));
         }
-        let owner = OwnerReference {
-            api_version: resource.api_version.clone(),
-            kind: resource.kind.clone(),
-            name: metadata.name.clone().unwrap_or_default(),
-            uid: uid.into(),
-            ..OwnerReference::default()
-        };
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let owner = refer(&resource.api_version, &resource.kind, name, uid);
         let mut kept = self.0.lock();
         let Kept { by_uid, sweep_at, .. } = &mut *kept;
         by_uid.insert(Uid::of(uid), (known(&owner, metadata), acts));
@@ -142,6 +136,7 @@ impl Written {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use kube::core::GroupVersionKind;
     use serde_json::json;
     use tenure_policy::{

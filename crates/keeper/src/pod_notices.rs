@@ -6,9 +6,7 @@ mod told;
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
-use serde_json::json;
 use tenure_index::Uid;
 use tenure_policy::pause::{self, OwnerObject};
 use tenure_service::{
@@ -22,7 +20,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::handles::Handles;
+use crate::{api::refer, handles::Handles};
 
 use told::PodToShow;
 pub use told::ToldWorkloads;
@@ -123,29 +121,24 @@ impl PodNotices {
 
     async fn show(&self, lease: &Lease<PodToShow>) -> Result<Shown, ApiError> {
         let PodToShow { uid, namespace, name, end, .. } = &*lease.work;
-        let found = match lease.watch(self.handles.objects.pod_metadata(namespace, name)).await {
+        let pod = refer("v1", "Pod", name, &uid.text());
+        let found = match lease.watch(self.handles.objects.get(namespace, &pod)).await {
             Err(ApiError::NotFound) => return Ok(Shown::Gone),
             found => found?,
         };
-        if found.uid.as_deref().map(Uid::of) != Some(*uid) || found.deletion_timestamp.is_some() {
+        let metadata = &found.metadata;
+        if metadata.uid.as_deref().map(Uid::of) != Some(*uid) || metadata.deletion_timestamp.is_some() {
             return Ok(Shown::Gone);
         }
-        if shown(&found) == end.map(|end| end.to_string()).as_deref() {
+        if shown(metadata) == end.map(|end| end.to_string()).as_deref() {
             return Ok(Shown::Done);
         }
-        let reference = OwnerReference {
-            api_version: "v1".into(),
-            kind: "Pod".into(),
-            name: name.clone(),
-            uid: found.uid.clone().unwrap_or_default(),
-            ..OwnerReference::default()
-        };
-        let patch = pause::show_end(OwnerObject(&json!({"metadata": found})), *end);
+        let patch = pause::show_end(OwnerObject(&found.value), *end);
         self.handles.announcements.until_ready().await;
         if !self.handles.gate.is_open() || !self.handles.told.is_missing(&lease.work) {
             return Ok(Shown::Again);
         }
-        match lease.watch(self.handles.objects.merge(namespace, &reference, &patch)).await {
+        match lease.watch(self.handles.objects.merge(namespace, &pod, &patch)).await {
             Ok(_) => Ok(Shown::Done),
             Err(ApiError::NotFound) => Ok(Shown::Gone),
             Err(ApiError::Stale(_)) => Ok(Shown::Again),

@@ -6,12 +6,12 @@ mod attempt;
 use std::{cell::Cell, sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::ApiResource;
 use tenure_index::{DueReturn, Paused, Turn, Uid};
 use tenure_policy::{
     naming::describe,
     pause::{self, Return},
     reason::EventReason,
+    usage::family_label,
 };
 use tenure_service::{
     call::ApiError,
@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info};
 
-use crate::{action::events_of, events::EventRecord, handles::Handles, limit::WriteLimit, sleep};
+use crate::{action::events_of, api::refer, events::EventRecord, handles::Handles, limit::WriteLimit, sleep};
 use attempt::{Attempt, ReturnReport, is_refusal};
 
 /// The least time between two looks for owners that are due: a busy cluster changes all the time.
@@ -119,7 +119,7 @@ impl Requeuer {
     async fn bring_back(&self, lease: Lease<Returning>) {
         let paused = &lease.work.0.paused;
         let Some(resource) = self.handles.cluster.kind(paused.source) else { return lease.again(RETRY) };
-        let owner = owner(resource, paused);
+        let owner = refer(&resource.api_version, &resource.kind, &paused.name, &paused.uid);
         let result = self.resume(paused, &owner, &lease).await;
         let is_refused = match &result {
             Ok(attempt) => matches!(attempt, Attempt::Refused(..)),
@@ -147,7 +147,7 @@ impl Requeuer {
         let (queue, namespace, name) = (&paused.queue, &paused.namespace, describe(owner));
         // a record may name any queue: tenants can write it
         let exists = cluster.with(|index| index.has_queue(queue));
-        let counted = (paused.rules_of(), if exists { queue.as_str() } else { "" });
+        let counted = [family_label(paused.rules_of()), if exists { queue.as_str() } else { "" }];
         match result {
             Ok(Attempt::Done(told)) if told.back == Return::Deactivate => {
                 info!(%queue, %namespace, owner = name, "Doesn't come back: a person has deactivated it");
@@ -157,14 +157,14 @@ impl Requeuer {
                 let (count, early) = (told.state.count, told.returned.early);
                 info!(%queue, %namespace, owner = name, count, early, "Resumed");
                 if told.back != Return::Reactivate {
-                    metrics.returned(counted);
+                    metrics.returns.inc(counted);
                 }
                 let ReturnReport { known, record, state, returned, .. } = *told;
                 cluster.outbox.telling(&known, returned.at);
                 events_of(&JournalAct::Returned { record, state, returned }, &known)
             }
             Ok(Attempt::Refused(told, error)) => {
-                metrics.refused_return(counted, &owner.kind);
+                metrics.refused_returns.inc([counted[0], counted[1], &owner.kind]);
                 let error = with_causes(&error);
                 error!(%queue, %namespace, owner = name, error, "May not resume: will try again");
                 let is_told = told.back.comes_back() && failures.saturating_add(1) == TOLD_REFUSAL;
@@ -177,7 +177,7 @@ impl Requeuer {
             Ok(Attempt::NotOurs) => Vec::new(),
             Err(failure) => {
                 if is_refusal(&failure) {
-                    metrics.refused_return(counted, &owner.kind);
+                    metrics.refused_returns.inc([counted[0], counted[1], &owner.kind]);
                 }
                 error!(%queue, %namespace, owner = name, error = with_causes(&failure), "Failed to resume: will try again");
                 Vec::new()
@@ -187,26 +187,8 @@ impl Requeuer {
 
     fn refused(&self, told: &ReturnReport, error: &str) -> EventRecord {
         let note = pause::return_refused(&told.record, error, &told.known);
-        EventRecord {
-            object: told.known.object.clone(),
-            reason: EventReason::ReturnRefused,
-            action: "Resuming",
-            note,
-            at: self.handles.now(),
-            cause: None,
-            request: None,
-            end: None,
-        }
-    }
-}
-
-fn owner(resource: ApiResource, paused: &Paused) -> OwnerReference {
-    OwnerReference {
-        api_version: resource.api_version,
-        kind: resource.kind,
-        name: paused.name.to_string(),
-        uid: paused.uid.to_string(),
-        ..OwnerReference::default()
+        let (object, reason) = (&told.known.object, EventReason::ReturnRefused);
+        EventRecord::new(object, reason, "Resuming", note, self.handles.now())
     }
 }
 

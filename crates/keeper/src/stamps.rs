@@ -18,7 +18,13 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{handles::Handles, limit::WriteLimit, metrics::StampResult, sleep};
+use crate::{
+    api::refer,
+    handles::Handles,
+    limit::WriteLimit,
+    metrics::{StampResult, label},
+    sleep,
+};
 
 /// The waits after failures, and after stamps that a user removes.
 const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_mins(5) };
@@ -188,20 +194,15 @@ impl Stamps {
     }
 
     fn count(&self, stamping: &Stamping, result: StampResult) {
-        self.handles.metrics.stamped(stamping.kind.group(), result);
+        self.handles.metrics.stamps.inc([stamping.kind.group(), &label(result)]);
     }
 }
 
 /// Returns the reference by which an object that the `PodGroup` owned would name it. Any served version will do.
 fn reference(stamping: &Stamping) -> OwnerReference {
     let version = stamping.kind.versions().first().copied().unwrap_or_default();
-    OwnerReference {
-        api_version: format!("{}/{version}", stamping.kind.group()),
-        kind: "PodGroup".into(),
-        name: stamping.name.clone(),
-        uid: stamping.uid.clone(),
-        ..OwnerReference::default()
-    }
+    let api_version = format!("{}/{version}", stamping.kind.group());
+    refer(&api_version, "PodGroup", &stamping.name, &stamping.uid)
 }
 
 /// A group for people: `test (scheduling.run.ai)`.

@@ -21,7 +21,11 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
-use crate::{handles::Handles, metrics::StatusResult, sleep};
+use crate::{
+    handles::Handles,
+    metrics::{StatusResult, label},
+    sleep,
+};
 use known::{StaleStatus, Write};
 
 pub use known::Statuses;
@@ -60,7 +64,7 @@ pub enum Complaint {
 impl Reporter {
     /// Works whenever this keeper leads, until `shutdown`; then finishes the writes that are in flight.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        let lost = || self.handles.metrics.forget_workloads();
+        let lost = || self.handles.metrics.workloads.lock().clear();
         lead.work(shutdown, async || self.work(shutdown).await, lost).await;
     }
 
@@ -72,7 +76,8 @@ impl Reporter {
         let look = || {
             let begun = Instant::now();
             let tally = cluster.with(|index| index.tally(&config.get().floors, self.handles.now()));
-            self.handles.metrics.count_workloads(&tally.reports);
+            let workloads = tally.reports.iter().map(|(queue, report)| (queue.clone(), report.workloads));
+            *self.handles.metrics.workloads.lock() = workloads.collect();
             let reports = tally.reports.into_iter();
             queue.replace(
                 self.statuses.report(reports.map(|(name, report)| (name, report.of(self.writer.version)))),
@@ -105,7 +110,7 @@ impl Reporter {
         if matches!(result, Err(WriteError::Api(ApiError::NotLeading))) {
             return lease.again(BETWEEN_LOOKS);
         }
-        self.handles.metrics.status_written(self.told(&write, &result));
+        self.handles.metrics.statuses.inc([&label(self.told(&write, &result))]);
         let status = result.ok();
         let has_failed = status.is_none();
         self.statuses.written(&write, status);

@@ -57,7 +57,7 @@ impl Store<Pod> for PodStore {
             && self.lead.holds()
             && let Some(took) = ready::took(&pod)
         {
-            self.metrics.ready(took.as_secs_f64());
+            self.metrics.ready.observe(took.as_secs_f64());
         }
     }
 

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::SignedDuration;
+use kube::api::DeleteParams;
 use tenure_index::{Overlong, Uid};
 use tenure_service::{
     call::ApiError,
@@ -14,7 +15,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{handles::Handles, limit::WriteLimit};
+use crate::{api::refer, handles::Handles, limit::WriteLimit};
 
 /// The time between two looks, and between two tries for a pod.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
@@ -72,7 +73,7 @@ impl Terminations {
         let Overlong { namespace, name, .. } = &lease.work.0;
         match self.try_to_shorten(lease).await {
             Ok(Some(Overlong { left, allowed, .. })) => {
-                self.handles.metrics.shortened();
+                self.handles.metrics.shortened.inc();
                 let (left, allowed) = (left.as_secs(), allowed.as_secs());
                 info!(%namespace, pod = %name, left, allowed, "Shortened the grace period of a pod past its ceiling");
             }
@@ -93,8 +94,9 @@ impl Terminations {
     /// Shortens the grace period of a pod, and returns it. None: right before the write, it doesn't terminate for too long.
     async fn try_to_shorten(&self, lease: &Lease<Shortening>) -> Result<Option<Overlong>, ApiError> {
         let Overlong { uid, namespace, name, .. } = &lease.work.0;
-        let found = lease.watch(self.handles.objects.pod_metadata(namespace, name)).await?.uid;
-        let found = found.filter(|found| Uid::of(found) == *uid).ok_or(ApiError::NotFound)?;
+        let mut terminating = refer("v1", "Pod", name, "");
+        let found = lease.watch(self.handles.objects.get(namespace, &terminating)).await?.metadata.uid;
+        terminating.uid = found.filter(|found| Uid::of(found) == *uid).ok_or(ApiError::NotFound)?;
         self.limit.until_ready().await;
         if !self.handles.gate.is_open() {
             return Ok(None);
@@ -102,7 +104,9 @@ impl Terminations {
         let now = self.handles.now();
         let pod = self.handles.cluster.with(|index| index.overlong_pod(*uid, now, self.longest));
         if let Some(Overlong { allowed, .. }) = &pod {
-            lease.watch(self.handles.objects.end_pod(namespace, name, &found, *allowed)).await?;
+            let grace_period_seconds = Some(allowed.as_secs().try_into().unwrap_or(u32::MAX));
+            let how = DeleteParams { grace_period_seconds, ..DeleteParams::default() };
+            lease.watch(self.handles.objects.delete(namespace, &terminating, None, how)).await?;
         }
         Ok(pod)
     }

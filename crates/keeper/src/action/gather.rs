@@ -12,7 +12,7 @@ use tenure_policy::{
     owners::OwnerTable,
 };
 use tenure_service::{call::ApiError, log::with_causes};
-use tenure_types::projection::Pod;
+use tenure_types::{extension::Extension, projection::Pod};
 
 use super::{
     Act, Case, Failure, OwnerObject, Pauser, Question, RunState, Task, WholeObject, Work, describe, judge,
@@ -188,24 +188,10 @@ impl Pauser {
 
     /// True if an owner is paused, being deleted or gone.
     async fn has_stopped(&self, due: &DuePod, owner: &OwnerReference, table: &OwnerTable) -> bool {
-        match self.handles.objects.get(&due.namespace, owner).await {
-            Ok(found) if found.metadata.uid.as_deref() != Some(&owner.uid) => true,
-            Ok(found) => {
-                let is_paused = table.rules(owner).any(|rule| OwnerObject(&found.value).is_paused(rule));
-                is_paused || found.metadata.deletion_timestamp.is_some()
-            }
-            Err(error) => matches!(error, ApiError::NotFound),
-        }
-    }
-
-    /// True if an owner is being deleted or gone.
-    pub(super) async fn is_going(&self, namespace: &str, owner: &OwnerReference) -> Result<bool, ApiError> {
-        match self.handles.objects.get(namespace, owner).await {
-            Ok(found) => Ok(found.metadata.uid.as_deref() != Some(&owner.uid)
-                || found.metadata.deletion_timestamp.is_some()),
-            Err(ApiError::NotFound) => Ok(true),
-            Err(error) => Err(error),
-        }
+        let is_paused =
+            |found: WholeObject| table.rules(owner).any(|rule| OwnerObject(&found.value).is_paused(rule));
+        let found = self.handles.objects.live(&due.namespace, owner).await;
+        found.is_ok_and(|found| found.is_none_or(is_paused))
     }
 
     /// The Workload of Kueue to pause in place of a topmost owner, or of deleting the pod if that is none. None: there is none, it
@@ -251,10 +237,7 @@ impl Pauser {
     }
 
     /// Lists the granted extensions of a namespace, if the run may get more time: grants up to this moment count.
-    pub(super) async fn granted(
-        &self,
-        work: &Work<'_>,
-    ) -> Result<Option<Arc<Vec<tenure_types::extension::Extension>>>, Failure> {
+    pub(super) async fn granted(&self, work: &Work<'_>) -> Result<Option<Arc<Vec<Extension>>>, Failure> {
         if work.batch.task != Task::Expire || !work.state.may_be_extended {
             return Ok(None);
         }

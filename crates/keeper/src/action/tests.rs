@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, convert::Infallible, num::NonZeroU32, time::Duration};
 
 use http::{Method, Request, Response, Uri};
+use jiff::Timestamp;
 use kube::{Client, client::Body};
 use serde_json::json;
 use tenure_index::{DuePod, Uid};
@@ -274,16 +275,16 @@ async fn act(pauser: &Pauser, server: &Server, attempts: u8) -> (String, Vec<Str
 
 async fn act_on(pauser: &Pauser, server: &Server, group: &DueBatch) -> (String, Vec<String>) {
     let done = pauser.act(group).await;
-    let result = match done.map(|done| done.result) {
-        Ok(ActionResult::Paused { owner, .. }) => format!("paused {}", owner.kind),
-        Ok(ActionResult::Deleted) => "deleted".into(),
-        Ok(ActionResult::OwnerDeleted(owner)) => format!("deleted {}", owner.kind),
-        Ok(ActionResult::PausedBefore) => "paused before".into(),
-        Ok(ActionResult::Extended) => "extended".into(),
-        Ok(ActionResult::Nothing(why)) => why.into(),
-        Ok(ActionResult::PutOff(why)) => format!("put off: {why}"),
-        Ok(ActionResult::TooEarly) => "too early".into(),
-        Ok(ActionResult::Exempt | ActionResult::Announced { .. }) => "something else".into(),
+    let result = match done.map(|done| done.act) {
+        Ok(Act::Pause(owner, _)) => format!("paused {}", owner.kind),
+        Ok(Act::DeletePod(_)) => "deleted".into(),
+        Ok(Act::DeleteOwner(deletion)) => format!("deleted {}", deletion.owner.kind),
+        Ok(Act::PausedBefore) => "paused before".into(),
+        Ok(Act::Extended) => "extended".into(),
+        Ok(Act::Leave(why, _)) => why.into(),
+        Ok(Act::PutOff(why, _)) => format!("put off: {why}"),
+        Ok(Act::TooEarly) => "too early".into(),
+        Ok(Act::Exempt | Act::Announce(_) | Act::Forbidden(_)) => "something else".into(),
         Err(failure) => {
             // the deadline was long ago
             assert!(failure.counts_as_try(true), "{failure}");

@@ -1,6 +1,11 @@
 //! Events that wait to be written. Namespaces take turns, so that one whose events fail holds up no other.
 
-use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use futures::future::join_all;
 use parking_lot::Mutex;
@@ -18,7 +23,7 @@ use tokio::{
 use super::record::{DELETING, EventRecord};
 use crate::{
     messages::Messages,
-    metrics::{EventResult, Metrics},
+    metrics::{EventResult, Metrics, label},
     outbox::EventOutbox,
 };
 
@@ -191,7 +196,7 @@ impl EventQueue {
         let dropped = self.work.push(event);
         self.count();
         if let Some(event) = dropped {
-            self.metrics.event(EventResult::Dropped);
+            self.metrics.events.inc([&label(EventResult::Dropped)]);
             event.record.complain("too many events wait");
             // of a deletion nothing is left to repair it by
             if event.record.action != DELETING {
@@ -219,7 +224,7 @@ impl EventQueue {
 
     /// Shows how many events wait.
     pub fn count(&self) {
-        self.metrics.waiting_events(self.work.waiting());
+        self.metrics.waiting_events.store(self.work.waiting(), Relaxed);
     }
 
     /// Ends a try.
@@ -231,7 +236,7 @@ impl EventQueue {
             Ok(()) | Err(ApiError::Stale(_)) => {
                 self.note_written(&lease);
                 lease.done();
-                self.metrics.event(EventResult::Written);
+                self.metrics.events.inc([&label(EventResult::Written)]);
             }
             Err(error) if self.is_left(error, &lease) => {
                 lease.trouble();
@@ -240,7 +245,7 @@ impl EventQueue {
             Err(error) => {
                 lease.forget();
                 let result = if error.is_refusal() { EventResult::Refused } else { EventResult::Failed };
-                self.metrics.event(result);
+                self.metrics.events.inc([&label(result)]);
                 // what the API server has decided isn't asked again
                 if error.is_open() {
                     self.not_told(&event.record);

@@ -1,37 +1,35 @@
 //! The consequence of a try for its pods.
 
 use tenure_index::{Outcome, Task};
+use tenure_policy::judge::Act;
 
-use crate::action::{ActionResult, Failure};
+use crate::action::Failure;
 
 /// The outcome of a try, which may be late. A failure counts towards the tries after which the pod is deleted only if it shows
 /// that the owner can't be read or paused.
-pub fn outcome(
-    task: Task,
-    (dry_run, is_late): (bool, bool),
-    result: Result<&ActionResult, &Failure>,
-) -> Outcome {
+pub fn outcome(task: Task, (dry_run, is_late): (bool, bool), result: Result<&Act, &Failure>) -> Outcome {
     match (task, result) {
         // a dry run reports an action only once
-        (
-            Task::Expire | Task::Evict,
-            Ok(ActionResult::Paused { .. } | ActionResult::Deleted | ActionResult::OwnerDeleted(_)),
-        ) if dry_run => Outcome::Final,
-        (Task::Expire | Task::Evict, Ok(ActionResult::Exempt)) => Outcome::Final,
-        (_, Ok(ActionResult::TooEarly)) => Outcome::TooEarly,
-        (_, Ok(ActionResult::Extended)) => Outcome::Moved,
-        (Task::Evict, Ok(ActionResult::Paused { .. } | ActionResult::PausedBefore)) => Outcome::Paused,
+        (Task::Expire | Task::Evict, Ok(act)) if dry_run && act.is_done() => Outcome::Final,
+        (Task::Expire | Task::Evict, Ok(Act::Exempt)) => Outcome::Final,
+        (_, Ok(Act::TooEarly)) => Outcome::TooEarly,
+        (_, Ok(Act::Extended)) => Outcome::Moved,
+        (Task::Evict, Ok(Act::Pause(..) | Act::PausedBefore)) => Outcome::Paused,
         (Task::Expire | Task::Evict, Err(failure)) if failure.counts_as_try(is_late) => Outcome::Acted,
-        (_, Ok(ActionResult::PutOff(_)) | Err(_)) => Outcome::Failed,
+        (_, Ok(Act::PutOff(..)) | Err(_)) => Outcome::Failed,
         (_, Ok(_)) => Outcome::Acted,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use serde_json::json;
-    use tenure_policy::pause::ResumeCondition;
+    use tenure_policy::{
+        judge::{BatchCoverage, OwnerDeletion, PodDeletion},
+        pause::{Alone, Pause, PausePlan, ResumeCondition, Reversals},
+    };
     use tenure_service::call::ApiError;
 
     use super::*;
@@ -44,12 +42,17 @@ mod tests {
         kube::Error::Api(Box::new(serde_json::from_value(status).unwrap())).into()
     }
 
-    fn paused() -> ActionResult {
-        ActionResult::Paused {
-            owner: OwnerReference::default(),
-            reversals: 0,
+    fn paused() -> Act {
+        let plan = PausePlan {
+            reason: "MaxDurationExceeded",
+            at: Timestamp::UNIX_EPOCH,
             until: ResumeCondition::Resumed,
-        }
+        };
+        Act::Pause(OwnerReference::default(), Box::new(Pause::new(plan, Reversals::default())))
+    }
+
+    fn nothing() -> Act {
+        Act::Leave("", BatchCoverage::All)
     }
 
     #[test]
@@ -104,8 +107,8 @@ mod tests {
     #[test]
     fn an_act_that_is_put_off_is_not_a_try() {
         for task in [Task::Expire, Task::Evict] {
-            assert_eq!(outcome(task, IN_TIME, Ok(&ActionResult::PutOff(""))), Outcome::Failed);
-            assert_eq!(outcome(task, IN_TIME, Ok(&ActionResult::TooEarly)), Outcome::TooEarly);
+            assert_eq!(outcome(task, IN_TIME, Ok(&Act::PutOff("", BatchCoverage::All))), Outcome::Failed);
+            assert_eq!(outcome(task, IN_TIME, Ok(&Act::TooEarly)), Outcome::TooEarly);
         }
     }
 
@@ -126,12 +129,12 @@ mod tests {
         }
         for task in [Task::Expire, Task::Evict] {
             assert_eq!(outcome(task, IN_TIME, Err(&no_field)), Outcome::Acted, "the owner has no such field");
-            assert_eq!(outcome(task, IN_TIME, Ok(&ActionResult::Exempt)), Outcome::Final);
-            assert_eq!(outcome(task, IN_TIME, Ok(&ActionResult::Nothing(""))), Outcome::Acted);
+            assert_eq!(outcome(task, IN_TIME, Ok(&Act::Exempt)), Outcome::Final);
+            assert_eq!(outcome(task, IN_TIME, Ok(&nothing())), Outcome::Acted);
         }
         assert_eq!(outcome(Task::Expire, IN_TIME, Ok(&paused())), Outcome::Acted);
-        assert_eq!(outcome(Task::Expire, IN_TIME, Ok(&ActionResult::PausedBefore)), Outcome::Acted);
-        for result in [paused(), ActionResult::PausedBefore] {
+        assert_eq!(outcome(Task::Expire, IN_TIME, Ok(&Act::PausedBefore)), Outcome::Acted);
+        for result in [paused(), Act::PausedBefore] {
             assert_eq!(outcome(Task::Evict, IN_TIME, Ok(&result)), Outcome::Paused);
         }
     }
@@ -139,23 +142,26 @@ mod tests {
     #[test]
     fn a_dry_run_says_once_what_it_would_do() {
         for task in [Task::Expire, Task::Evict] {
-            let deleted = ActionResult::OwnerDeleted(OwnerReference::default());
-            for result in [paused(), ActionResult::Deleted, deleted] {
+            let (owner, ceiling) = (OwnerReference::default(), None);
+            let pod = PodDeletion { alone: Alone::NoOwner, ceiling: None, undone: None };
+            let deletions =
+                [Act::DeletePod(Box::new(pod)), Act::DeleteOwner(Box::new(OwnerDeletion { owner, ceiling }))];
+            for result in deletions.into_iter().chain([paused()]) {
                 assert_eq!(outcome(task, (true, false), Ok(&result)), Outcome::Final);
             }
-            assert_eq!(outcome(task, (true, false), Ok(&ActionResult::Nothing(""))), Outcome::Acted);
+            assert_eq!(outcome(task, (true, false), Ok(&nothing())), Outcome::Acted);
         }
     }
 
     #[test]
     fn a_run_that_was_granted_more_time_was_not_tried_in_vain() {
-        assert_eq!(outcome(Task::Expire, IN_TIME, Ok(&ActionResult::Extended)), Outcome::Moved);
+        assert_eq!(outcome(Task::Expire, IN_TIME, Ok(&Act::Extended)), Outcome::Moved);
     }
 
     #[test]
     fn what_could_not_be_told_is_told_again() {
         for task in [Task::Announce, Task::Withdraw] {
-            assert_eq!(outcome(task, IN_TIME, Ok(&ActionResult::Nothing(""))), Outcome::Acted);
+            assert_eq!(outcome(task, IN_TIME, Ok(&nothing())), Outcome::Acted);
             assert_eq!(outcome(task, IN_TIME, Err(&Failure::Api(ApiError::NotLeading))), Outcome::Failed);
         }
     }

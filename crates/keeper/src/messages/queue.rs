@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::post::{PostError, PostOutcome};
-use crate::metrics::{MessageResult, Metrics};
+use crate::metrics::{MessageResult, Metrics, label};
 
 /// The most messages that wait for a receiver.
 const CAPACITY: usize = 5_000;
@@ -153,7 +153,7 @@ impl ReceiverQueue {
         match outcome {
             PostOutcome::Sent => {
                 lease.done();
-                self.metrics.message(receiver, MessageResult::Sent, 1);
+                self.metrics.messages.inc([receiver, &label(MessageResult::Sent)]);
                 if was_failing {
                     info!(%receiver, "Takes messages again");
                 }
@@ -168,7 +168,7 @@ impl ReceiverQueue {
                 lease.given_up();
                 let is_refused = lost == PostOutcome::Refused;
                 let lost = if is_refused { MessageResult::Refused } else { MessageResult::Failed };
-                self.metrics.message(receiver, lost, 1);
+                self.metrics.messages.inc([receiver, &label(lost)]);
                 let (namespace, reason) = (message.namespace(), message.reason.name());
                 warn!(%receiver, %namespace, reason, error, "Lost a message");
             }
@@ -182,7 +182,7 @@ impl ReceiverQueue {
     }
 
     fn dropped(&self, state: &mut State, count: usize, why: &str) {
-        self.metrics.message(&self.receiver, MessageResult::Dropped, count);
+        self.metrics.messages.add([&self.receiver, &label(MessageResult::Dropped)], count);
         state.dropped = state.dropped.saturating_add(count);
         if state.complained.is_none_or(|at| at.elapsed() >= BETWEEN_COMPLAINTS) {
             let (receiver, count) = (&self.receiver, std::mem::take(&mut state.dropped));

@@ -1,3 +1,4 @@
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::*;

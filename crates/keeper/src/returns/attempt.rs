@@ -71,10 +71,8 @@ impl Requeuer {
         lease: &Lease<Returning>,
     ) -> Result<Attempt, ApiError> {
         let namespace = paused.namespace.as_str();
-        let found = lease.watch(self.handles.objects.get(namespace, owner)).await?;
-        if found.metadata.uid.as_deref() != Some(&owner.uid) || found.metadata.deletion_timestamp.is_some() {
-            return Ok(Attempt::NotNow);
-        }
+        let found = lease.watch(self.handles.objects.live(namespace, owner)).await?;
+        let Some(found) = found else { return Ok(Attempt::NotNow) };
         let Some(record) = pause::record_on(&found.metadata) else { return Ok(Attempt::NotNow) };
         let back = Return::of(&record, &found.metadata);
         // who has set another time since means that

@@ -1,0 +1,83 @@
+//! Counters by labels.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::AtomicU64},
+};
+
+use parking_lot::Mutex;
+use prometheus_client::{
+    metrics::{counter::Counter, family::Family},
+    registry::Registry,
+};
+use tenure_service::metrics::registered;
+
+type Labels<const N: usize> = [(&'static str, String); N];
+
+/// Counters by the values of their labels. Those of a queue are dropped with the queue, so that there are no more of them than
+/// queues.
+#[derive(Clone, Debug)]
+pub struct Counters<const N: usize> {
+    names: [&'static str; N],
+    family: Family<Labels<N>, Counter<u64, AtomicU64>>,
+    known: Arc<Mutex<HashSet<Labels<N>>>>,
+}
+
+impl<const N: usize> Counters<N> {
+    pub fn register(registry: &mut Registry, name: &str, help: &str, names: [&'static str; N]) -> Self {
+        Self { names, family: registered(registry, name, help, Family::default()), known: Arc::default() }
+    }
+
+    /// Counts one.
+    pub fn inc(&self, values: [&str; N]) {
+        self.add(values, 1);
+    }
+
+    /// Adds to a counter, which begins at zero.
+    pub fn add(&self, values: [&str; N], count: usize) {
+        let mut values = values.into_iter().map(str::to_owned);
+        let labels = self.names.map(|name| (name, values.next().unwrap_or_default()));
+        self.family.get_or_create_owned(&labels).inc_by(count.try_into().unwrap_or(u64::MAX));
+        self.known.lock().insert(labels);
+    }
+
+    /// Forgets the counters of queues that don't exist.
+    pub fn retain(&self, exists: impl Fn(&str) -> bool) {
+        self.known.lock().retain(|labels| {
+            let mut queue = labels.iter().filter(|(name, queue)| *name == "queue" && !queue.is_empty());
+            let stays = queue.all(|(_, queue)| exists(queue));
+            if !stays {
+                self.family.remove(labels);
+            }
+            stays
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    fn encoded(registry: &Registry) -> String {
+        let mut text = String::new();
+        encode(&mut text, registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn counters_of_a_queue_that_is_deleted_go_with_it() {
+        let mut registry = Registry::default();
+        let counters = Counters::register(&mut registry, "a", "a", ["queue"]);
+        for queue in ["stays", "goes", ""] {
+            counters.inc([queue]);
+        }
+        counters.retain(|queue| queue == "stays");
+        let text = encoded(&registry);
+        assert!(text.contains("queue=\"stays\"") && text.contains("queue=\"\""), "{text}");
+        assert!(!text.contains("goes"), "{text}");
+        counters.inc(["goes"]);
+        assert!(encoded(&registry).contains("a_total{queue=\"goes\"} 1"));
+    }
+}
