@@ -7,7 +7,6 @@ mod writer;
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
-    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -27,9 +26,6 @@ pub use writer::EventWriter;
 use record::hash;
 
 const CONTROLLER: &str = "tenure.dev/keeper";
-
-/// The time for writing the remaining events at the end.
-const FOR_EVENTS: Duration = Duration::from_secs(5);
 
 /// The most other names that are tried for an event whose name is taken, before one that can't be guessed.
 const OTHER_NAMES: usize = 4;

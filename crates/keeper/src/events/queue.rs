@@ -73,6 +73,15 @@ pub struct QueuedEvent {
     rank: u64,
     /// Dropped after the first try.
     untried: Mutex<Option<oneshot::Sender<Infallible>>>,
+    /// The time at which the lead was lost, if that was before the event of a deletion was written: maybe before the deletion.
+    left: Mutex<Option<Instant>>,
+}
+
+impl QueuedEvent {
+    /// Returns the time since which it isn't known whether the deletion that the event tells was done.
+    pub fn left_since(&self) -> Option<Instant> {
+        *self.left.lock()
+    }
 }
 
 impl Work for QueuedEvent {
@@ -214,12 +223,22 @@ impl EventQueue {
         self.work.waiting() < CAPACITY / 2
     }
 
-    /// Takes all events out, and returns them.
-    pub fn clear(&self) -> Vec<EventRecord> {
+    /// Drops the events, for this keeper leads no longer: they follow from records, and are owed again. Of a deletion nothing is
+    /// left, so its events stay, in case that this keeper leads again soon.
+    pub fn leave(&self) {
         let waiting = self.work.clear();
         *self.outcomes.lock() = Outcomes::default();
         self.count();
-        waiting.iter().map(|event| event.record.clone()).collect()
+        for event in waiting.iter().filter(|event| event.record.action == DELETING) {
+            let left = Mutex::new(event.left_since().or_else(|| Some(Instant::now())));
+            self.work.push(QueuedEvent { left, ..queued(event.record.clone()) });
+        }
+    }
+
+    /// Tells an event that was left: its object was deleted.
+    pub fn tell_left(&self, event: &QueuedEvent) {
+        *event.left.lock() = None;
+        self.messages.iter().for_each(|messages| messages.tell(&event.record));
     }
 
     /// Shows how many events wait.
@@ -282,6 +301,11 @@ impl EventQueue {
 
 #[cfg(test)]
 impl EventQueue {
+    /// Takes all events out.
+    pub fn clear(&self) -> Vec<EventRecord> {
+        self.work.clear().iter().map(|event| event.record.clone()).collect()
+    }
+
     /// Returns the next event, as if it was written.
     pub fn written(&self) -> Option<EventRecord> {
         let lease = self.work.take()?;
@@ -292,7 +316,8 @@ impl EventQueue {
 }
 
 fn queued(record: EventRecord) -> QueuedEvent {
-    QueuedEvent { name: record.name(), record, rank: IN_TURN, untried: Mutex::default() }
+    let (untried, left) = Default::default();
+    QueuedEvent { name: record.name(), record, rank: IN_TURN, untried, left }
 }
 
 #[cfg(test)]

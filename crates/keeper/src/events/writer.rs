@@ -1,10 +1,10 @@
 //! Writes the events that wait.
 
-mod left;
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use std::{num::NonZeroU32, sync::Arc};
-
+use tenure_policy::reason::EventReason;
 use tenure_service::{
+    call::ApiError,
     leadership::Leadership,
     limit::{WriteLimit, write_limit},
     work::{Lease, Run},
@@ -12,10 +12,20 @@ use tenure_service::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{Events, FOR_EVENTS, queue::QueuedEvent};
-use crate::handles::Handles;
+use super::{EventRecord, Events, queue::QueuedEvent};
+use crate::{
+    api::{ObjectClient, refer},
+    handles::Handles,
+};
 
-use left::LeftEvents;
+/// The time for writing the remaining events at the end.
+const FOR_EVENTS: Duration = Duration::from_secs(5);
+
+/// The time for which the events of deletions are written after the lead was lost.
+const LONGEST: Duration = Duration::from_mins(5);
+
+/// The time after which the API server is asked again about an object that couldn't be read.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The most events of one pause: the limit of events is so many times that of pauses.
 const EVENTS_PER_WRITE: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
@@ -25,7 +35,6 @@ pub struct EventWriter {
     handles: Arc<Handles>,
     events: Events,
     limit: WriteLimit,
-    left: LeftEvents,
 }
 
 impl EventWriter {
@@ -33,13 +42,13 @@ impl EventWriter {
         let [rate, burst] =
             [handles.writes_per_second, handles.burst].map(|of| of.saturating_mul(EVENTS_PER_WRITE));
         let (events, limit) = (Events::new(handles.client.clone()), write_limit(rate, burst));
-        Self { handles, events, limit, left: LeftEvents::default() }
+        Self { handles, events, limit }
     }
 
     /// Works whenever this keeper leads. Once `ended` says that no more events come, writes the rest, for a while.
     pub async fn run(&self, lead: &Leadership, ended: &CancellationToken) {
         let lost = || {
-            self.left.keep(self.handles.events.clear());
+            self.handles.events.leave();
             self.handles.cluster.outbox.interrupted();
         };
         lead.work(ended, async || self.work(ended).await, lost).await;
@@ -53,59 +62,112 @@ impl EventWriter {
         let run = Run { queue: &self.handles.events.work, gate: None, end: ended, drains: true };
         let writes = run.work(|| {}, std::future::pending::<()>, async |event| self.write(event).await);
         tokio::select! {
-            () = async { tokio::join!(self.left.look(&self.handles), writes); } => {}
+            () = writes => {}
             () = end => warn!("Ended before all events were written"),
         }
     }
 
     async fn write(&self, event: Lease<QueuedEvent>) {
-        self.handles.events.count();
+        let Handles { events, objects, .. } = &*self.handles;
+        events.count();
         self.limit.until_ready().await;
+        if let Some(left) = event.work.left_since() {
+            match event.watch(is_deleted(objects, &event.work.record)).await {
+                _ if left.elapsed() > LONGEST => {
+                    event.work.record.complain("the lead was lost before it was written");
+                    return event.done();
+                }
+                Ok(true) => events.tell_left(&event.work),
+                // it is told again with the deletion
+                Ok(false) => return event.done(),
+                Err(_) => return event.again(AGAIN_AFTER),
+            }
+        }
         let result = event.watch(self.events.write(&event.work.record, self.handles.now())).await;
-        self.handles.events.tried(event, &result);
+        events.tried(event, &result);
     }
+}
+
+/// True if the object that is deleted by the act that an event is about is gone, or is being deleted: the pod, where its owner
+/// isn't paused another time.
+async fn is_deleted(objects: &ObjectClient, event: &EventRecord) -> Result<bool, ApiError> {
+    let pod = event.cause.as_ref().and_then(|cause| cause.pod.as_ref());
+    let object = pod.filter(|_| event.reason == EventReason::PauseReversed).unwrap_or(&event.object);
+    let [api_version, kind, name, uid] = [&object.api_version, &object.kind, &object.name, &object.uid]
+        .map(|text| text.as_deref().unwrap_or_default());
+    let found = objects.live(event.namespace(), &refer(api_version, kind, name, uid)).await?;
+    Ok(found.is_none())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{convert::Infallible, time::Duration};
+    use std::convert::Infallible;
 
-    use http::{Request, Response};
+    use http::{Method, Request, Response};
+    use jiff::Timestamp;
+    use k8s_openapi::api::core::v1::ObjectReference;
     use kube::{Client, client::Body};
     use parking_lot::Mutex;
+    use serde_json::{Value, json};
     use tenure_policy::config::Config;
     use tenure_service::clock::ServerClock;
-    use tokio::time::Instant;
+    use tokio::time::{Instant, timeout};
 
     use super::*;
-    use crate::{events::record::tests::event, testing::handles};
+    use crate::{
+        events::{DELETING, EventCause, record::tests::event},
+        testing::handles,
+    };
 
-    /// An API server that refuses the events of namespaces `quota-…`, doesn't answer for `hangs-…`, and notes when it took
-    /// the event of another.
-    fn server(taken: Arc<Mutex<Vec<Instant>>>) -> Client {
+    /// The events that an API server took: when, and the names of their objects.
+    type Taken = Arc<Mutex<Vec<(Instant, String)>>>;
+
+    /// An API server that refuses the events of namespaces `quota-…`, doesn't answer for `hangs-…`, and notes the events of
+    /// others. It has the pods `there`, `going` and `other`, of which the last was created again, and fails to read `broken-…`.
+    fn server(taken: Taken) -> Client {
         let service = tower::service_fn(move |request: Request<Body>| {
             let taken = Arc::clone(&taken);
             async move {
-                let path = request.uri().path().to_owned();
-                let (status, body) = if path.contains("/quota-") {
+                let (parts, body) = request.into_parts();
+                let path = parts.uri.path();
+                let pod = |name: &str, uid: &str, deleted: Option<&str>| {
+                    let metadata = json!({"name": name, "uid": uid, "deletionTimestamp": deleted});
+                    (200, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}))
+                };
+                let failed = |code: u16, reason: &str, message: &str| {
+                    let (kind, status) = ("Status", "Failure");
                     (
-                        403,
-                        r#"{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "message": "exceeded quota"}"#,
+                        code,
+                        json!({"kind": kind, "apiVersion": "v1", "status": status, "code": code, "reason": reason, "message": message}),
                     )
+                };
+                let (status, body) = if parts.method == Method::GET {
+                    match path.rsplit('/').next().unwrap() {
+                        "there" => pod("there", "there", None),
+                        "going" => pod("going", "going", Some("2026-01-02T03:04:05Z")),
+                        "other" => pod("other", "of another", None),
+                        broken if broken.starts_with("broken-") => failed(500, "", "no"),
+                        _ => failed(404, "NotFound", "no"),
+                    }
+                } else if path.contains("/quota-") {
+                    failed(403, "", "exceeded quota")
                 } else if path.contains("/hangs-") {
                     std::future::pending().await
                 } else {
-                    taken.lock().push(Instant::now());
-                    (201, r#"{"metadata": {}, "eventTime": null}"#)
+                    let body = body.collect_bytes().await.unwrap();
+                    let event: Value = serde_json::from_slice(&body).unwrap();
+                    let name = event["regarding"]["name"].as_str().unwrap_or_default().to_owned();
+                    taken.lock().push((Instant::now(), name));
+                    (201, json!({"metadata": {}, "eventTime": null}))
                 };
                 let response = Response::builder().status(status).header("content-type", "application/json");
-                Ok::<_, Infallible>(response.body(Body::from(body.as_bytes().to_vec())).unwrap())
+                Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
             }
         });
         Client::new(service, "default")
     }
 
-    fn writer(taken: &Arc<Mutex<Vec<Instant>>>) -> EventWriter {
+    fn writer(taken: &Taken) -> EventWriter {
         let handles = handles(server(Arc::clone(taken)), ServerClock::default(), Config::default());
         EventWriter::new(Arc::new(handles))
     }
@@ -148,5 +210,95 @@ mod tests {
         queue.extend([event("hangs-a", "0")]);
         writer.work(&ended).await;
         assert!(begun.elapsed() >= FOR_EVENTS);
+    }
+
+    /// An event about the deletion of a pod.
+    fn deletion(name: &str) -> EventRecord {
+        let text = |text: &str| Some(text.to_owned());
+        let (api_version, kind) = (text("v1"), text("Pod"));
+        let (name, uid, namespace) = (text(name), text(name), text("team"));
+        let object =
+            ObjectReference { api_version, kind, name, uid, namespace, ..ObjectReference::default() };
+        let reason = EventReason::HeldUpByPausedJob;
+        EventRecord::new(&object, reason, DELETING, String::new(), Timestamp::UNIX_EPOCH)
+    }
+
+    /// Loses the lead before these events were written.
+    fn leave(writer: &EventWriter, events: impl IntoIterator<Item = EventRecord>) {
+        writer.handles.events.extend(events);
+        writer.handles.events.leave();
+    }
+
+    /// Leads for so long; returns the names in the events that are written.
+    async fn lead(writer: &EventWriter, taken: &Taken, time: Duration) -> Vec<String> {
+        taken.lock().clear();
+        let _ = timeout(time, writer.work(&CancellationToken::new())).await;
+        let mut names: Vec<_> = taken.lock().iter().map(|(_, name)| name.clone()).collect();
+        names.sort();
+        names
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_cannot_be_read_holds_up_the_event_of_no_other() {
+        let taken = Taken::default();
+        let writer = writer(&taken);
+        leave(&writer, ["broken-a", "gone", "broken-b", "going"].map(deletion));
+        assert_eq!(lead(&writer, &taken, Duration::from_secs(5)).await, ["going", "gone"]);
+        assert_eq!(writer.handles.events.work.total(), 2, "they are looked at again");
+        assert_eq!(lead(&writer, &taken, LONGEST * 2).await, [""; 0]);
+        assert_eq!(writer.handles.events.work.total(), 0, "too long ago");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_an_owner_is_not_paused_another_time_is_told_if_its_pod_was_deleted() {
+        let taken = Taken::default();
+        let writer = writer(&taken);
+        let undone = |(number, pod): (usize, &str)| {
+            let cause = EventCause { pod: Some(deletion(pod).object), queue: "q".into() };
+            let at = Timestamp::from_second(number.try_into().unwrap()).unwrap();
+            let reason = EventReason::PauseReversed;
+            EventRecord { reason, at, cause: Some(cause), ..deletion("there") }
+        };
+        leave(&writer, ["going", "gone", "there"].into_iter().enumerate().map(undone));
+        assert_eq!(lead(&writer, &taken, LONGEST).await, ["there"; 2]);
+        // an owner that is deleted itself is told by its own end
+        let cause = EventCause { pod: Some(deletion("there").object), queue: "q".into() };
+        leave(&writer, [EventRecord { cause: Some(cause), ..deletion("gone") }]);
+        assert_eq!(lead(&writer, &taken, LONGEST).await, ["gone"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_deleted_is_told_when_the_lead_comes_back_and_what_was_not_is_not() {
+        let taken = Taken::default();
+        let writer = writer(&taken);
+        let queue = &writer.handles.events;
+        queue.extend(["written", "gone", "gone-too"].map(deletion));
+        assert!(queue.written().is_some());
+        let [stopped, refused] = [queue.work.take().unwrap(), queue.work.take().unwrap()];
+        queue.extend(["there", "going", "other"].map(deletion));
+        queue.extend([EventRecord { action: "Pausing", ..deletion("owner") }]);
+        drop(stopped);
+        queue.tried(refused, &Err(ApiError::NotLeading));
+        queue.leave();
+        assert_eq!(queue.work.waiting(), 5, "those of deletions");
+        assert_eq!(lead(&writer, &taken, LONGEST).await, ["going", "gone", "gone-too", "other"]);
+        assert_eq!(queue.work.waiting(), 0);
+        leave(&writer, [deletion("gone")]);
+        tokio::time::advance(LONGEST * 2).await;
+        assert_eq!(lead(&writer, &taken, LONGEST).await, [""; 0], "too long ago");
+        assert_eq!(queue.work.waiting(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deletion_that_is_told_again_while_its_left_event_is_judged_is_told() {
+        let taken = Taken::default();
+        let writer = writer(&taken);
+        let queue = &writer.handles.events;
+        leave(&writer, [deletion("there")]);
+        let left = queue.work.take().unwrap();
+        queue.tell_first(Vec::new(), vec![deletion("there")]).await;
+        writer.write(left).await;
+        assert!(taken.lock().is_empty(), "it was not deleted then");
+        assert_eq!(lead(&writer, &taken, LONGEST).await, ["there"]);
     }
 }
