@@ -28,7 +28,7 @@ use tenure_types::{
 };
 use tokio::time::Instant;
 
-use kinds::{KindMap, KnownKinds};
+use kinds::{KindMap, instead_of};
 use owners::could_exist;
 
 /// The most Workloads of one job that are listed: there is one, but any user may create others.
@@ -58,7 +58,8 @@ impl From<WriteError> for ApiError {
 /// remembered, until one of its objects isn't found.
 pub struct ObjectClient {
     client: Client,
-    kinds: Mutex<KnownKinds>,
+    /// The resources of kinds by `apiVersion`, and by group for versions that aren't served.
+    kinds: Mutex<KindMap<kinds::Resource>>,
     /// The kinds that may not be read, in any version, and since when that is known.
     forbidden: Mutex<KindMap<Instant>>,
     /// The time at which the cluster was last found to have no Workloads of Kueue.
@@ -247,7 +248,7 @@ impl ObjectClient {
             let pods = (ApiResource::erase::<Pod>(&()), Scope::Namespaced);
             return work(self.api(namespace, &pods)).await;
         }
-        let remembered = self.kinds.lock().get(owner);
+        let remembered = self.kinds.lock().get(&owner.api_version, &owner.kind).cloned();
         let (known, is_remembered) = match remembered {
             Some(known) => (known, true),
             None => self.find(owner).await?,
@@ -256,7 +257,9 @@ impl ObjectClient {
             Err(ApiError::NotFound) if is_remembered => {}
             result => return result,
         }
-        self.kinds.lock().forget(owner);
+        for of in [&owner.api_version, &instead_of(owner)] {
+            self.kinds.lock().remove(of, &owner.kind);
+        }
         let (found, _) = self.find(owner).await?;
         if found.0 == known.0 {
             return Err(ApiError::NotFound);

@@ -49,7 +49,6 @@ const BETWEEN_COUNTS: Duration = Duration::from_secs(1);
 /// The controller of extensions.
 pub struct ExtensionController {
     pub handles: Arc<Handles>,
-    pub open: OpenExtensions,
     pub limit: WriteLimit,
 }
 
@@ -57,16 +56,16 @@ impl ExtensionController {
     /// Works whenever this keeper leads, until `shutdown`; then finishes what is in flight.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
         let lost = || {
-            self.open.release();
+            self.handles.extensions.queue.reset();
             self.handles.metrics.pending_extensions.set(0);
         };
         lead.work(shutdown, async || self.work(shutdown).await, lost).await;
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
-        let run = Run { queue: &self.open.queue, gate: None, end: shutdown, drains: false };
+        let run = Run { queue: &self.handles.extensions.queue, gate: None, end: shutdown, drains: false };
         let count = || {
-            let pending = self.open.pending().try_into().unwrap_or(i64::MAX);
+            let pending = self.handles.extensions.pending().try_into().unwrap_or(i64::MAX);
             self.handles.metrics.pending_extensions.set(pending);
         };
         let later = async || tokio::time::sleep(BETWEEN_COUNTS).await;
@@ -80,7 +79,7 @@ impl ExtensionController {
         let run = self.run_of(extension);
         let cost = begun.elapsed();
         let result = lease.watch(self.try_to_handle(extension, run)).await;
-        let Err(error) = result else { return self.open.give_back(lease, cost) };
+        let Err(error) = result else { return self.handles.extensions.give_back(lease, cost) };
         let of = |text: &Option<String>| text.clone().unwrap_or_default();
         let (namespace, name) = (of(&extension.metadata.namespace), of(&extension.metadata.name));
         let error = with_causes(&error);
@@ -92,7 +91,7 @@ impl ExtensionController {
         self.tell_owed(extension);
         let state = extension.state();
         if matches!(state, ExtensionState::Denied | ExtensionState::Expired) {
-            self.open.close(extension);
+            self.handles.extensions.close(extension);
             return Ok(());
         }
         let (decision, message) = self.decide(extension, &run).await?;
@@ -100,9 +99,13 @@ impl ExtensionController {
         let deny = |why| json!({"state": "Denied", "by": KEEPER, "at": at(now), "message": why});
         let status = match decision {
             Decision::Keep => return Ok(()),
-            Decision::Await(_) if extension.status.is_none() && self.open.has_too_many(extension) => deny(
-                format!("{MOST_PENDING} other requests for this workload wait for approval: no more may"),
-            ),
+            Decision::Await(_)
+                if extension.status.is_none() && self.handles.extensions.has_too_many(extension) =>
+            {
+                deny(format!(
+                    "{MOST_PENDING} other requests for this workload wait for approval: no more may"
+                ))
+            }
             Decision::Await(message) => json!({"state": "Pending", "message": message}),
             Decision::Grant(_) => return self.grant(extension, &run).await,
             Decision::Deny(why) => deny(why),
@@ -121,7 +124,7 @@ impl ExtensionController {
     /// Grants an extension. Of several for a workload, only one is granted at a time, since each is judged by what those before
     /// it were granted.
     async fn grant(&self, extension: &Extension, run: &RequestedRun) -> Result<(), ApiError> {
-        let Some(_turn) = self.open.take_turn(extension) else { return Ok(()) };
+        let Some(_turn) = self.handles.extensions.take_turn(extension) else { return Ok(()) };
         if !self.is_up_to_date(run).await? {
             return Ok(());
         }
@@ -151,14 +154,14 @@ impl ExtensionController {
         let ended =
             || extension::run_ended(&reference(&owner(target), extension.metadata.namespace.as_deref()));
         let (mut message, is_pending) = (ended(), extension.state() == ExtensionState::Pending);
-        if run == RequestedRun::Unknown || self.open.is_unverified(extension) {
+        if run == RequestedRun::Unknown || self.handles.extensions.is_unverified(extension) {
             match self.target(extension).await? {
                 TargetState::Missing => {
                     run = RequestedRun::Over;
                     message = extension::no_such_target(extension);
                 }
                 TargetState::Stopped if run == RequestedRun::Unknown => run = RequestedRun::Over,
-                TargetState::Stopped | TargetState::Live => self.open.verified(extension),
+                TargetState::Stopped | TargetState::Live => self.handles.extensions.verified(extension),
                 TargetState::Unreadable if run == RequestedRun::Unknown && is_pending => {
                     return Ok((Decision::Await(UNREADABLE.into()), message));
                 }
@@ -225,7 +228,8 @@ impl ExtensionController {
 
     /// Writes the event about the step that an extension shows, unless this keeper has.
     fn tell(&self, extension: &Extension) {
-        let is_untold = |event: &EventRecord| self.open.is_untold(extension, event.reason, event.at);
+        let is_untold =
+            |event: &EventRecord| self.handles.cluster.outbox.is_untold(event, self.handles.now());
         self.handles.events.extend(self.event(extension).filter(is_untold));
     }
 

@@ -70,7 +70,12 @@ impl EventOutbox {
 
     /// This keeper writes the events of an act at this time, so that they aren't missing.
     pub fn telling(&self, known: &PausedObject, at: Timestamp) {
-        self.0.lock().written.note(known, at, at);
+        self.0.lock().written.note(uid_of(known), at, at);
+    }
+
+    /// Notes that this keeper writes an event which follows from no journal. Returns false if that was noted before.
+    pub fn is_untold(&self, event: &EventRecord, now: Timestamp) -> bool {
+        self.0.lock().written.note(Uid::of(&event.name()), event.at, now)
     }
 
     /// An event on the object with this uid couldn't be written.
@@ -105,25 +110,24 @@ impl EventOutbox {
 impl Written {
     /// Returns the events of a recent act, and notes that they are written; none if they were noted before.
     fn missing(&mut self, known: &PausedObject, act: &JournalAct, now: Timestamp) -> Vec<EventRecord> {
-        let is_written =
-            self.all.contains(&(Uid::of(known.object.uid.as_deref().unwrap_or_default()), act.at()));
+        let is_written = self.all.contains(&(uid_of(known), act.at()));
         if is_written || !is_recent(act.at(), now) {
             return Vec::new();
         }
         let events = events_of(act, known);
         if !events.is_empty() {
-            self.note(known, act.at(), now);
+            self.note(uid_of(known), act.at(), now);
         }
         events
     }
 
-    /// Notes an act at this time.
-    fn note(&mut self, PausedObject { object, .. }: &PausedObject, at: Timestamp, now: Timestamp) {
+    /// Notes an act at this time. Returns false if it was noted before.
+    fn note(&mut self, object: Uid, at: Timestamp, now: Timestamp) -> bool {
         if self.all.len() >= self.sweep_at {
             self.all.retain(|(_, at)| is_recent(*at, now));
             self.sweep_at = self.all.len().saturating_mul(2).max(LEAST_SWEPT);
         }
-        self.all.insert((Uid::of(object.uid.as_deref().unwrap_or_default()), at));
+        self.all.insert((object, at))
     }
 
     fn forget(&mut self, object: Uid) {
@@ -132,6 +136,10 @@ impl Written {
             self.all.remove(&one);
         }
     }
+}
+
+fn uid_of(PausedObject { object, .. }: &PausedObject) -> Uid {
+    Uid::of(object.uid.as_deref().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -283,6 +291,23 @@ mod tests {
         let object = event.object;
         assert_eq!((object.kind.as_deref(), object.name.as_deref()), (Some("Job"), Some("train")));
         assert!(event.note.contains("its Workload w"), "{}", event.note);
+    }
+
+    #[test]
+    fn an_event_without_a_journal_is_told_once_unless_the_lead_is_lost() {
+        let (outbox, now) = (EventOutbox::default(), at("2026-01-01T00:00:00Z"));
+        let (object, request) = (known_as("a").object, known_as("request").object);
+        let event = |reason, at| EventRecord {
+            request: Some(request.clone()),
+            ..EventRecord::new(&object, reason, "Extending", String::new(), at)
+        };
+        let granted = event(EventReason::ExtensionGranted, now);
+        assert!(outbox.is_untold(&granted, now) && !outbox.is_untold(&granted, now));
+        assert!(outbox.is_untold(&event(EventReason::ExtensionDenied, now), now), "another step");
+        let later = event(EventReason::ExtensionGranted, at("2026-01-01T00:00:01Z"));
+        assert!(outbox.is_untold(&later, now), "a later decision");
+        outbox.interrupted();
+        assert!(outbox.is_untold(&granted, now));
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl Args {
     ) -> Handles {
         let namespace = self.t9k_system_namespace.clone();
         let messages = Messages::new(config.clone(), clock.clone(), metrics.clone());
-        let events = EventQueue::new(metrics.clone(), cluster.outbox.clone());
+        let events = EventQueue::new(metrics.clone(), cluster.outbox.clone(), messages.clone());
         Handles {
             objects: ObjectClient::new(client.clone()),
             queues: QueueReader::new(client.clone(), &cluster, self.runai_queue_version, namespace),
@@ -134,7 +134,7 @@ impl Args {
             clock,
             config,
             metrics,
-            events: events.with_messages(messages.clone()),
+            events,
             messages,
             usage: UsageBook::default(),
             told: ToldWorkloads::default(),

@@ -141,6 +141,7 @@ pub fn handles(client: Client, clock: ServerClock, config: Config) -> Handles {
     let cluster = ClusterState::new(Settings::default());
     let (_, config) = Configure::new(config, cluster.clone());
     let metrics = Metrics::register(&mut Registry::default());
+    let messages = Messages::new(config.clone(), clock.clone(), metrics.clone());
     let many = NonZeroU32::new(10_000).unwrap();
     Handles {
         objects: ObjectClient::new(client.clone()),
@@ -151,8 +152,8 @@ pub fn handles(client: Client, clock: ServerClock, config: Config) -> Handles {
             lead: Leadership::always(),
             max_staleness: Duration::MAX,
         },
-        events: EventQueue::new(metrics.clone(), cluster.outbox.clone()),
-        messages: Messages::new(config.clone(), clock.clone(), metrics.clone()),
+        events: EventQueue::new(metrics.clone(), cluster.outbox.clone(), messages.clone()),
+        messages,
         cluster,
         statuses: Statuses::default(),
         extensions: OpenExtensions::default(),

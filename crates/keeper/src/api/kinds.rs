@@ -47,31 +47,14 @@ impl<T> KindMap<T> {
     }
 }
 
-/// The resources of kinds, as far as they were asked for.
-#[derive(Debug, Default)]
-pub(super) struct KnownKinds {
-    /// By `apiVersion` and kind.
-    served: KindMap<Resource>,
-    /// By group and kind, for versions that aren't served.
-    instead: KindMap<Resource>,
-}
-
-impl KnownKinds {
-    /// The resource of the version that a reference has.
-    pub(super) fn get(&self, owner: &OwnerReference) -> Option<Resource> {
-        self.served.get(&owner.api_version, &owner.kind).cloned()
-    }
-
-    /// Forgets what is known of the kind of a reference.
-    pub(super) fn forget(&mut self, owner: &OwnerReference) {
-        self.served.remove(&owner.api_version, &owner.kind);
-        self.instead.remove(group_of(owner), &owner.kind);
-    }
-}
-
 /// The group of a reference; empty for that of the core.
 pub(super) fn group_of(owner: &OwnerReference) -> &str {
     owner.api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// The key of the resource for versions of a kind that aren't served. No `apiVersion` is like it.
+pub(super) fn instead_of(owner: &OwnerReference) -> String {
+    format!("{}/", group_of(owner))
 }
 
 impl ObjectClient {
@@ -80,23 +63,24 @@ impl ObjectClient {
     pub(super) async fn find(&self, owner: &OwnerReference) -> Result<(Resource, bool), ApiError> {
         let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
         let kind = GroupVersionKind::gvk(group, version, &owner.kind);
+        let instead = instead_of(owner);
         match call(pinned_kind(&self.client, &kind)).await {
             Err(ApiError::NotFound) => {}
             found => {
                 let (resource, capabilities) = found?;
                 let found = (resource, capabilities.scope);
-                self.kinds.lock().served.insert(&owner.api_version, &owner.kind, found.clone());
+                self.kinds.lock().insert(&owner.api_version, &owner.kind, found.clone());
                 return Ok((found, false));
             }
         }
-        let known = self.kinds.lock().instead.get(group, &owner.kind).cloned();
+        let known = self.kinds.lock().get(&instead, &owner.kind).cloned();
         if let Some(known) = known {
             return Ok((known, true));
         }
         let served = call(discovery::group(&self.client, group)).await?;
         let (resource, capabilities) = of_kind(&served, &owner.kind).ok_or(ApiError::NotFound)?;
         let found = (resource, capabilities.scope);
-        self.kinds.lock().instead.insert(group, &owner.kind, found.clone());
+        self.kinds.lock().insert(&instead, &owner.kind, found.clone());
         Ok((found, false))
     }
 }
@@ -171,8 +155,8 @@ mod tests {
             assert!(matches!(objects.look_up("ns", &owner, &labels).await, Err(ApiError::Forbidden(_))));
         }
         let kinds = objects.kinds.lock();
-        let known = [kinds.served.0.len(), kinds.instead.0.len(), objects.forbidden.lock().0.len()];
-        assert_eq!(known, [0, 1, 1]);
+        assert_eq!((kinds.0.len(), objects.forbidden.lock().0.len()), (1, 1));
+        assert!(kinds.get("apps/", "Deployment").is_some());
         assert_eq!(asked.lock().iter().filter(|path| *path == "/apis").count(), 1);
     }
 

@@ -61,7 +61,7 @@ pub struct EventQueue {
     /// The acts whose events may be missing.
     outbox: EventOutbox,
     /// The messages about these events, which wait for none of them.
-    messages: Option<Messages>,
+    messages: Messages,
 }
 
 /// An event that waits or is being written.
@@ -121,22 +121,17 @@ struct Outcomes {
 }
 
 impl EventQueue {
-    pub fn new(metrics: Metrics, outbox: EventOutbox) -> Self {
+    pub fn new(metrics: Metrics, outbox: EventOutbox, messages: Messages) -> Self {
         let (retry, spread, capacity) = (RETRY, Spread::Namespace, CAPACITY);
         let work = WorkQueue::new(Limits { retry, spread, capacity, ..Limits::default() });
-        Self { work, outcomes: Arc::default(), metrics, outbox, messages: None }
-    }
-
-    /// Has messages sent about all events.
-    pub fn with_messages(self, messages: Messages) -> Self {
-        Self { messages: Some(messages), ..self }
+        Self { work, outcomes: Arc::default(), metrics, outbox, messages }
     }
 
     /// Adds events. If too many wait, the oldest of the namespace with the most that can be repaired is dropped for each. It is
     /// owed again, as far as it follows from a record.
     pub fn extend(&self, events: impl IntoIterator<Item = EventRecord>) {
         for event in events {
-            self.messages.iter().for_each(|messages| messages.tell(&event));
+            self.messages.tell(&event);
             self.push(event);
         }
     }
@@ -144,7 +139,7 @@ impl EventQueue {
     /// Adds events that may be missing, by records that tenants can write as well.
     pub fn repair(&self, events: impl IntoIterator<Item = EventRecord>) {
         for event in events {
-            self.messages.iter().for_each(|messages| messages.tell_of_earlier(&event));
+            self.messages.tell_of_earlier(&event);
             self.push(event);
         }
     }
@@ -152,13 +147,11 @@ impl EventQueue {
     /// Adds events about what is about to be done, before the others of their namespace. Returns when each was tried, at
     /// once where events fail or such a wait was in vain, and in any case soon.
     pub async fn tell_first(&self, owed: Vec<EventRecord>, events: Vec<EventRecord>) {
-        if let Some(messages) = &self.messages {
-            for event in &owed {
-                messages.tell_of_earlier(event);
-            }
-            for event in &events {
-                messages.tell(event);
-            }
+        for event in &owed {
+            self.messages.tell_of_earlier(event);
+        }
+        for event in &events {
+            self.messages.tell(event);
         }
         let events: Vec<EventRecord> = owed.into_iter().chain(events).collect();
         let mut awaited = Vec::new();
@@ -238,7 +231,7 @@ impl EventQueue {
     /// Tells an event that was left: its object was deleted.
     pub fn tell_left(&self, event: &QueuedEvent) {
         *event.left.lock() = None;
-        self.messages.iter().for_each(|messages| messages.tell(&event.record));
+        self.messages.tell(&event.record);
     }
 
     /// Shows how many events wait.
@@ -327,13 +320,20 @@ mod tests {
     use futures::FutureExt;
     use prometheus_client::registry::Registry;
     use serde_json::json;
-    use tenure_policy::pause::PausedObject;
+    use tenure_index::Settings;
+    use tenure_policy::{config::Config, pause::PausedObject};
+    use tenure_service::clock::ServerClock;
     use tokio::time::advance;
 
     use super::{super::record::tests::event, *};
+    use crate::{cluster::ClusterState, config::Configure};
 
     fn queue() -> EventQueue {
-        EventQueue::new(Metrics::register(&mut Registry::default()), EventOutbox::default())
+        let metrics = Metrics::register(&mut Registry::default());
+        let cluster = ClusterState::new(Settings::default());
+        let (_, config) = Configure::new(Config::default(), cluster);
+        let messages = Messages::new(config, ServerClock::default(), metrics.clone());
+        EventQueue::new(metrics, EventOutbox::default(), messages)
     }
 
     fn events(namespace: &str, count: usize) -> impl Iterator<Item = EventRecord> {

@@ -9,11 +9,9 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
 use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 use tenure_index::Uid;
-use tenure_policy::reason::EventReason;
 use tenure_service::{
     watch::Store,
     work::{Lease, Work, WorkQueue},
@@ -67,7 +65,8 @@ pub struct OpenExtensions {
 
 #[derive(Debug, Default)]
 struct Opened {
-    by_namespace: HashMap<String, HashMap<Uid, Open>>,
+    /// True for those whose workload was found.
+    by_namespace: HashMap<String, HashMap<Uid, bool>>,
     /// The workloads to which time is being granted, with their namespaces.
     granting: HashSet<(String, Uid)>,
 }
@@ -85,16 +84,8 @@ impl Drop for GrantTurn {
     }
 }
 
-#[derive(Debug, Default)]
-struct Open {
-    /// The workload that it names was found.
-    is_verified: bool,
-    /// The events that this keeper has told: the reason and the time of each.
-    told: Vec<(EventReason, Timestamp)>,
-}
-
 impl Opened {
-    fn get(&mut self, extension: &Extension) -> Option<&mut Open> {
+    fn is_verified(&mut self, extension: &Extension) -> Option<&mut bool> {
         self.by_namespace.get_mut(namespace(extension))?.get_mut(&uid(extension))
     }
 }
@@ -144,14 +135,6 @@ impl OpenExtensions {
         lease.again(after.clamp(AGAIN_AFTER, AGAIN_AT_LATEST));
     }
 
-    /// Has all looked at again, and forgets what was told: the keeper has lost the lead, and its events with it.
-    pub fn release(&self) {
-        let mut opened = self.opened.lock();
-        opened.by_namespace.values_mut().flat_map(HashMap::values_mut).for_each(|open| open.told.clear());
-        drop(opened);
-        self.queue.reset();
-    }
-
     /// The number of extensions that wait for a decision.
     pub fn pending(&self) -> usize {
         let opened = self.opened.lock();
@@ -181,25 +164,14 @@ impl OpenExtensions {
 
     /// True if the workload of an extension hasn't been looked at.
     pub fn is_unverified(&self, extension: &Extension) -> bool {
-        !self.opened.lock().get(extension).is_some_and(|open| open.is_verified)
+        !self.opened.lock().is_verified(extension).is_some_and(|is_verified| *is_verified)
     }
 
     /// Notes that the workload of an extension was found.
     pub fn verified(&self, extension: &Extension) {
-        if let Some(open) = self.opened.lock().get(extension) {
-            open.is_verified = true;
+        if let Some(is_verified) = self.opened.lock().is_verified(extension) {
+            *is_verified = true;
         }
-    }
-
-    /// Returns true if this keeper has not told an event yet, and notes that it does.
-    pub fn is_untold(&self, extension: &Extension, reason: EventReason, at: Timestamp) -> bool {
-        let mut opened = self.opened.lock();
-        let Some(open) = opened.get(extension) else { return true };
-        let is_untold = !open.told.contains(&(reason, at));
-        if is_untold {
-            open.told.push((reason, at));
-        }
-        is_untold
     }
 }
 

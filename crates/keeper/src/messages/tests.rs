@@ -298,8 +298,8 @@ async fn a_receiver_that_hangs_holds_up_the_end_for_a_moment_and_what_it_loses_i
 #[tokio::test]
 async fn an_event_that_exists_already_or_is_refused_silences_no_message() {
     let (messages, _configure, registry) = messages(TWO);
-    let queue = EventQueue::new(Metrics::register(&mut Registry::default()), EventOutbox::default())
-        .with_messages(messages);
+    let metrics = Metrics::register(&mut Registry::default());
+    let queue = EventQueue::new(metrics, EventOutbox::default(), messages);
     for (time, result) in [
         ("2026-01-02T03:04:05Z", ApiError::Stale(String::new())),
         ("2026-01-02T03:04:06Z", ApiError::Forbidden(String::new())),

@@ -77,8 +77,7 @@ impl Args {
         let writer = Writer { client, version: self.runai_queue_version, limit };
         let (statuses, complaints) = (shared.statuses.clone(), Mutex::default());
         let labels = QueueLabels { handles: handles(), limit: shared.limit() };
-        let open = shared.extensions.clone();
-        let extensions = ExtensionController { handles: handles(), open, limit: shared.limit() };
+        let extensions = ExtensionController { handles: handles(), limit: shared.limit() };
         let longest = self.max_termination_grace;
         let terminations = Terminations { handles: handles(), limit: shared.limit(), longest };
         let returns = Requeuer { handles: handles(), limit: shared.limit() };
