@@ -1,7 +1,6 @@
 //! The ledger of what runs have used, while this keeper leads.
 
 mod count;
-mod metrics;
 mod record;
 mod session;
 
@@ -16,7 +15,6 @@ use tenure_types::usage::UsageEnd;
 use crate::cluster::ClusterState;
 
 pub use count::UsageCounter;
-pub use metrics::UsageMetrics;
 pub use record::RecordStore;
 
 /// The ledger; none while this keeper doesn't count. Clones share it.

@@ -185,7 +185,7 @@ mod tests {
         Workloads, label,
     };
     use crate::cluster::ClusterState;
-    use crate::ledger::{UsageBook, UsageMetrics};
+    use crate::ledger::UsageBook;
 
     /// All series but for the buckets of histograms.
     fn series(registry: &Registry) -> Vec<String> {
@@ -276,6 +276,12 @@ mod tests {
         clock
     }
 
+    async fn register(registry: &mut Registry, cluster: &ClusterState, metrics: &Metrics, usage: UsageBook) {
+        let (cluster, metrics, lead) = (cluster.clone(), metrics.clone(), Leadership::always());
+        let state = State { cluster, clock: clock().await, lead, metrics, usage };
+        registry.register_collector(Box::new(state));
+    }
+
     /// A pod of a queue with a ceiling of an hour.
     fn pod(uid: &str, created: &str, more: &Value) -> tenure_types::projection::Pod {
         let mut pod = json!({"metadata": {
@@ -303,7 +309,7 @@ mod tests {
         let cluster = ClusterState::new(Settings::default());
         let mut registry = Registry::with_prefix("tenure_keeper");
         let metrics = Metrics::register(&mut Registry::default());
-        State::register(&mut registry, cluster.clone(), clock().await, Leadership::always(), &metrics);
+        register(&mut registry, &cluster, &metrics, UsageBook::default()).await;
         let nothing = expected([
             "leader 1.0",
             "paused_owners 0.0",
@@ -363,7 +369,7 @@ mod tests {
         let cluster = ClusterState::new(Settings::default());
         let mut registry = Registry::with_prefix("tenure_keeper");
         let metrics = Metrics::register(&mut Registry::default());
-        State::register(&mut registry, cluster, clock().await, Leadership::always(), &metrics);
+        register(&mut registry, &cluster, &metrics, UsageBook::default()).await;
         let workloads = || {
             let all = series(&registry).into_iter();
             all.filter(|series| series.contains("workloads{")).collect::<Vec<_>>()
@@ -401,15 +407,13 @@ mod tests {
         });
         let mut registry = Registry::with_prefix("tenure_keeper");
         *metrics.workloads.lock() = vec![("demo".into(), report(1).workloads)];
-        let known = cluster.clone();
-        State::register(&mut registry, cluster, clock().await, Leadership::always(), &metrics);
         let book = UsageBook::default();
         let time = "2026-01-01T00:00:00Z";
         let used = json!({"family": "t9k", "queue": "demo", "used": {"cpu": {"cut": 1}}});
         let record = json!({"resourceVersion": "1", "at": time, "since": time, "queues": [used]});
         let record = serde_json::from_value(record).unwrap();
         book.open(UsageLedger::restore(record, UsageResources::default()));
-        UsageMetrics::register(&mut registry, book, known);
+        register(&mut registry, &cluster, &metrics, book).await;
         let freshness = Freshness::default();
         let _pods = freshness.watch("pods", true);
         registry.register_collector(Box::new(freshness));

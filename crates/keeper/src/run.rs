@@ -34,7 +34,7 @@ use crate::{
     extensions::OpenExtensions,
     gate::FreshnessGate,
     handles::Handles,
-    ledger::{UsageBook, UsageMetrics},
+    ledger::UsageBook,
     limit::write_limit,
     messages::Messages,
     metrics::{Metrics, State},
@@ -71,8 +71,15 @@ impl Args {
         let configured = reload.follow(move |config| configure.apply(config));
         let gate = FreshnessGate::new(&readiness, &lead, self.max_watch_staleness);
         let handles = Arc::new(self.handles(client, (cluster.clone(), clock, gate), config, metrics));
-        UsageMetrics::register(registry, handles.usage.clone(), cluster.clone());
-        State::register(registry, cluster.clone(), handles.clock.clone(), lead.clone(), &handles.metrics);
+        let Handles { clock, metrics, usage, .. } = &*handles;
+        let (clock, metrics, usage) = (clock.clone(), metrics.clone(), usage.clone());
+        registry.register_collector(Box::new(State {
+            cluster: cluster.clone(),
+            clock,
+            lead,
+            metrics,
+            usage,
+        }));
         let admin = self.admin.clone().serve(readiness.clone(), metrics_page).await?;
         let followed = self.follow(&handles, &readiness);
         let everything = async |shutdown: CancellationToken| {

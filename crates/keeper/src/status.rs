@@ -23,13 +23,14 @@ use tracing::{debug, error, warn};
 
 use crate::{
     handles::Handles,
+    limit::WriteLimit,
     metrics::{StatusResult, label},
     sleep,
 };
 use known::{StaleStatus, Write};
+use write::WriteError;
 
 pub use known::Statuses;
-pub use write::{WriteError, Writer};
 
 /// The least time between two counts: a busy cluster changes all the time.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
@@ -48,8 +49,9 @@ pub const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(49);
 /// Keeps the statuses of queues right.
 pub struct Reporter {
     pub handles: Arc<Handles>,
-    pub statuses: Statuses,
-    pub writer: Writer,
+    /// The version in which queues are read, and therefore written.
+    pub version: QueueVersion,
+    pub limit: WriteLimit,
     /// The problems that were logged since a write last succeeded.
     pub complaints: Mutex<HashSet<Complaint>>,
 }
@@ -80,7 +82,7 @@ impl Reporter {
             *self.handles.metrics.workloads.lock() = workloads.collect();
             let reports = tally.reports.into_iter();
             queue.replace(
-                self.statuses.report(reports.map(|(name, report)| (name, report.of(self.writer.version)))),
+                self.handles.statuses.report(reports.map(|(name, report)| (name, report.of(self.version)))),
             );
             until.set(tally.until);
             next.set(begun + BETWEEN_LOOKS.max(begun.elapsed().saturating_mul(PART_OF_TIME)));
@@ -105,20 +107,20 @@ impl Reporter {
     }
 
     async fn write(&self, queue: &WorkQueue<StaleStatus>, lease: Lease<StaleStatus>) {
-        let Some(write) = self.statuses.write(&lease.work) else { return lease.done() };
-        let result = self.writer.write(&write).await;
+        let Some(write) = self.handles.statuses.write(&lease.work) else { return lease.done() };
+        let result = self.put(&write).await;
         if matches!(result, Err(WriteError::Api(ApiError::NotLeading))) {
             return lease.again(BETWEEN_LOOKS);
         }
         self.handles.metrics.statuses.inc([&label(self.told(&write, &result))]);
         let status = result.ok();
         let has_failed = status.is_none();
-        self.statuses.written(&write, status);
+        self.handles.statuses.written(&write, status);
         if has_failed {
             return lease.failed();
         }
         // a count may have shown another report meanwhile
-        if self.statuses.write(&lease.work).is_some() {
+        if self.handles.statuses.write(&lease.work).is_some() {
             queue.push(StaleStatus::clone(&lease.work));
         }
         lease.done();
@@ -148,7 +150,7 @@ impl Reporter {
 
     fn complain(&self, write: &Write, error: &WriteError) {
         let (queue, why) = (&write.name, with_causes(error));
-        let resource = match self.writer.version {
+        let resource = match self.version {
             QueueVersion::V3alpha1 => "queues/status",
             QueueVersion::V2 => "queues",
         };

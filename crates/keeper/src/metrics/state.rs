@@ -1,4 +1,4 @@
-//! Gauges that are computed from the index when they are asked for.
+//! Metrics that are computed from the index and the ledger of usage when they are asked for.
 
 use std::{fmt, sync::atomic::Ordering::Relaxed};
 
@@ -6,36 +6,22 @@ use jiff::Timestamp;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, gauge::ConstGauge},
-    registry::Registry,
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
-use tenure_index::Counts;
 use tenure_policy::queue_status::Workloads;
 use tenure_service::{clock::ServerClock, leadership::Leadership};
 
 use super::{Metrics, SOON};
-use crate::cluster::ClusterState;
+use crate::{cluster::ClusterState, ledger::UsageBook};
 
-/// Gauges that are computed when they are scraped.
+/// Metrics that are computed when they are scraped.
 #[derive(Debug)]
 pub struct State {
-    cluster: ClusterState,
-    clock: ServerClock,
-    lead: Leadership,
-    metrics: Metrics,
-}
-
-impl State {
-    /// Makes it part of a registry.
-    pub fn register(
-        registry: &mut Registry,
-        cluster: ClusterState,
-        clock: ServerClock,
-        lead: Leadership,
-        metrics: &Metrics,
-    ) {
-        registry.register_collector(Box::new(Self { cluster, clock, lead, metrics: metrics.clone() }));
-    }
+    pub cluster: ClusterState,
+    pub clock: ServerClock,
+    pub lead: Leadership,
+    pub metrics: Metrics,
+    pub usage: UsageBook,
 }
 
 impl Collector for State {
@@ -44,39 +30,35 @@ impl Collector for State {
         self.metrics.retain_queues(|queue| self.cluster.with(|index| index.has_queue(queue)));
         let soon = now.checked_add(SOON).unwrap_or(Timestamp::MAX);
         let (counts, next) = self.cluster.with(|index| (index.counts(now, soon), index.next_expiry()));
-        let Counts {
-            under_ceiling,
-            overdue,
-            soon_overdue,
-            unready,
-            returning,
-            staying_paused,
-            past_end,
-            pods: _,
-        } = counts;
         let Metrics { in_flight, waiting_events, .. } = &self.metrics;
         let in_flight = in_flight.load(Relaxed).saturating_add(waiting_events.load(Relaxed));
         let mut gauge = |name, help, value: f64| {
             let gauge = ConstGauge::new(value);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
         };
-        gauge("pods_under_ceiling", "Pods that will expire if they run on", count(under_ceiling))?;
+        gauge("pods_under_ceiling", "Pods that will expire if they run on", count(counts.under_ceiling))?;
         let help = "Pods that expire within an hour if they run on, or have expired and wait for their turn";
-        gauge("pods_expiring_soon", help, count(soon_overdue))?;
+        gauge("pods_expiring_soon", help, count(counts.soon_overdue))?;
         let help =
             "Pods that are to end, notices that are not yet written, and events that wait to be written";
-        gauge("pending_writes", help, count(overdue.saturating_add(unready).saturating_add(in_flight)))?;
-        gauge("waiting_to_return", "Paused workloads that come back by themselves", count(returning))?;
-        gauge("paused_owners", "Owners that stay paused until a person resumes them", count(staying_paused))?;
+        let pending = counts.overdue.saturating_add(counts.unready).saturating_add(in_flight);
+        gauge("pending_writes", help, count(pending))?;
+        gauge("waiting_to_return", "Paused workloads that come back by themselves", count(counts.returning))?;
+        gauge(
+            "paused_owners",
+            "Owners that stay paused until a person resumes them",
+            count(counts.staying_paused),
+        )?;
         let help = "Pods past their ceiling that still terminate although their grace period is over: their node doesn't answer, or finalizers hold them";
-        gauge("terminating_past_end", help, count(past_end))?;
+        gauge("terminating_past_end", help, count(counts.past_end))?;
         gauge("leader", "Whether this keeper leads: 1 or 0", f64::from(u8::from(self.lead.holds())))?;
         let help =
             "When the next pod expires, or has expired, in seconds since the epoch; absent if none will";
         next.map_or(Ok(()), |next| {
             gauge("next_expiry_timestamp_seconds", help, next.as_duration().as_secs_f64())
         })?;
-        self.encode_workloads(&mut encoder)
+        self.encode_workloads(&mut encoder)?;
+        self.encode_usage(&mut encoder)
     }
 }
 
@@ -101,9 +83,49 @@ impl State {
         }
         Ok(())
     }
+
+    /// Shows the ledger of the keeper that leads: the counters go on where another keeper has left off.
+    fn encode_usage(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let shown = self.usage.with(|ledger| (ledger.totals().clone(), ledger.gaps()));
+        let Some((totals, gaps)) = shown else { return Ok(()) };
+        let help = "Times for which some runs may be missing in the counters of their use: no keeper had run for minutes";
+        let counter = ConstCounter::new(u64::from(gaps));
+        counter.encode(encoder.encode_descriptor("usage_gaps", help, None, counter.metric_type())?)?;
+        if totals.iter().next().is_none() {
+            return Ok(());
+        }
+        let help =
+            "Resources that runs had requested, times the seconds that they ran, by queue, resource and end";
+        let mut counters =
+            encoder.encode_descriptor("usage_resource_seconds", help, None, MetricType::Counter)?;
+        for ((family, queue), used) in totals.iter() {
+            if !queue.is_empty() && !self.cluster.with(|index| index.has_queue(queue)) {
+                continue;
+            }
+            for (resource, by_end) in used {
+                for (end, amount) in by_end {
+                    let labels = [
+                        ("family", family),
+                        ("queue", queue),
+                        ("resource", resource),
+                        ("end", end.name()),
+                        ("age", end.age()),
+                    ];
+                    let value = ConstCounter::new(seconds(*amount));
+                    value.encode(counters.encode_family(&labels)?)?;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 #[allow(clippy::cast_precision_loss, reason = "there are never so many")]
 fn count(number: usize) -> f64 {
     number as f64
+}
+
+#[allow(clippy::cast_precision_loss, reason = "sixteen digits are enough")]
+fn seconds(millionths: u128) -> f64 {
+    millionths as f64 / 1e6
 }

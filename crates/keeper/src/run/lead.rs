@@ -24,7 +24,7 @@ use crate::{
     pod_notices::PodNotices,
     returns::Requeuer,
     stamps::Stamps,
-    status::{BURST, Reporter, WRITES_PER_SECOND, Writer},
+    status::{BURST, Reporter, WRITES_PER_SECOND},
     terminations::Terminations,
 };
 
@@ -72,17 +72,16 @@ impl Args {
         }
         let (lead, handles, client) = (&shared.gate.lead, || Arc::clone(shared), shared.client.clone());
         let namespace = self.leader.namespace().unwrap_or_else(|| client.default_namespace().into());
-        let store = RecordStore::new(client.clone(), namespace, self.usage_config_map.clone());
-        let limit = write_limit(WRITES_PER_SECOND, BURST);
-        let writer = Writer { client, version: self.runai_queue_version, limit };
-        let (statuses, complaints) = (shared.statuses.clone(), Mutex::default());
+        let store = RecordStore::new(client, namespace, self.usage_config_map.clone());
         let labels = QueueLabels { handles: handles(), limit: shared.limit() };
         let extensions = ExtensionController { handles: handles(), limit: shared.limit() };
         let longest = self.max_termination_grace;
         let terminations = Terminations { handles: handles(), limit: shared.limit(), longest };
         let returns = Requeuer { handles: handles(), limit: shared.limit() };
         let pod_notices = PodNotices { handles: handles() };
-        let reporter = Reporter { handles: handles(), statuses, writer, complaints };
+        let (version, complaints) = (self.runai_queue_version, Mutex::default());
+        let limit = write_limit(WRITES_PER_SECOND, BURST);
+        let reporter = Reporter { handles: handles(), version, limit, complaints };
         let usage = UsageCounter { handles: handles(), store };
         tokio::join!(
             labels.run(lead, shutdown),

@@ -1,7 +1,7 @@
 //! Writes a queue's status by server-side apply, so that fields of other managers stay theirs.
 
 use kube::{
-    Api, Client,
+    Api,
     api::{Patch, PatchParams, ValidationDirective},
 };
 use serde_json::Value;
@@ -13,8 +13,7 @@ use tenure_types::{
 };
 use thiserror::Error;
 
-use super::known::Write;
-use crate::limit::WriteLimit;
+use super::{Reporter, known::Write};
 
 /// The field manager of statuses. Other writes have another one, because an apply removes the fields that its manager
 /// has applied before and now leaves out.
@@ -31,18 +30,10 @@ pub enum WriteError {
     Dropped,
 }
 
-/// Writes statuses.
-pub struct Writer {
-    pub client: Client,
-    /// In which queues are read, and therefore written.
-    pub version: QueueVersion,
-    pub limit: WriteLimit,
-}
-
-impl Writer {
+impl Reporter {
     /// Writes the status of a queue, and returns the status that it has then. The names of the children are left out if
     /// another field manager owns them.
-    pub async fn write(&self, write: &Write) -> Result<ObservedStatus, WriteError> {
+    pub(super) async fn put(&self, write: &Write) -> Result<ObservedStatus, WriteError> {
         let status = match self.apply(write, write.children, !write.children).await {
             Err(ApiError::Owned(fields)) => {
                 let children = write.children && !fields.iter().any(|field| field == CHILDREN);
@@ -80,7 +71,7 @@ impl Writer {
             ..how.clone()
         };
         self.limit.until_ready().await;
-        let client = self.client.clone();
+        let client = self.handles.client.clone();
         match self.version {
             QueueVersion::V3alpha1 => {
                 let queues: Api<RunaiQueueObject> = Api::all(client);
