@@ -229,7 +229,9 @@ impl Pauser {
             }
         }
         self.handles.cluster.outbox.telling(known, record.at);
-        told::caused_by(events, &work.cause());
+        for event in &mut *events {
+            event.cause = Some(work.cause());
+        }
         if self.handles.dry_run {
             told::of_dry_run(events, Some(work.batch.first.deadline));
         }

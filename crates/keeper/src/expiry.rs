@@ -190,7 +190,7 @@ impl ExpiryController {
         let error = with_causes(failure);
         let kind = failure.refused(is_late).filter(|_| group.task.ends_run());
         if let Some(kind) = kind {
-            self.handles.metrics.refused_pauses.inc([family_label(*family), queue, kind]);
+            self.handles.metrics.queues.refused_pauses.inc([family_label(*family), queue, kind]);
         }
         match group.task {
             Task::Evict => error!(%queue, %namespace, %pod, error, "Failed to make room: will try again"),
@@ -212,7 +212,11 @@ impl ExpiryController {
             Act::Pause(owner, pause) => {
                 if pause.reversals.count > 0 && !self.handles.dry_run {
                     let family = family_label(group.first.family);
-                    self.handles.metrics.reversed_pauses.inc([family, &group.first.queue, &owner.kind]);
+                    self.handles.metrics.queues.reversed_pauses.inc([
+                        family,
+                        &group.first.queue,
+                        &owner.kind,
+                    ]);
                 }
                 if group.task == Task::Evict {
                     self.record_eviction(group, owner, &pause.plan.until);
@@ -244,11 +248,11 @@ impl ExpiryController {
             info!(%queue, %namespace, owner, cause, "Dry run: would pause: not ready in time");
             return;
         }
-        metrics.evictions.inc([family, queue, cause]);
+        metrics.queues.evictions.inc([family, queue, cause]);
         if let ResumeCondition::Requeued(RequeueState { count, requeue_at: Some(at), .. }) = until {
             info!(%queue, %namespace, owner, cause, count, requeue_at = %at, "Paused: not ready in time");
         } else {
-            metrics.deactivations.inc([family, queue]);
+            metrics.queues.deactivations.inc([family, queue]);
             info!(%queue, %namespace, owner, cause, "Deactivated: not ready in time, and came back too often");
         }
     }
@@ -257,7 +261,7 @@ impl ExpiryController {
         let DuePod { family, queue, namespace, name: pod, cause, .. } = &group.first;
         let dry_run = self.handles.dry_run;
         if !dry_run {
-            self.handles.metrics.evictions.inc([family_label(*family), queue, cause.name()]);
+            self.handles.metrics.queues.evictions.inc([family_label(*family), queue, cause.name()]);
         }
         info!(%queue, %namespace, %pod, dry_run, "Deleted: not ready in time, and nothing that could come back");
     }
@@ -329,6 +333,6 @@ impl ExpiryController {
     /// Counts what was done about a pod whose ceiling is exceeded.
     fn expired(&self, group: &DueBatch, kind: &str, result: ExpiryResult) {
         let DuePod { family, queue, .. } = &group.first;
-        self.handles.metrics.expirations.inc([family_label(*family), queue, kind, &label(result)]);
+        self.handles.metrics.queues.expirations.inc([family_label(*family), queue, kind, &label(result)]);
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use tenure_index::Uid;
 use tenure_policy::{
@@ -23,7 +23,7 @@ use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Run},
+    work::{Lease, Run, Work},
 };
 use tenure_types::extension::{Extension, ExtensionState, ExtensionStatus, ExtensionTarget};
 use tokio_util::sync::CancellationToken;
@@ -80,9 +80,7 @@ impl ExtensionController {
         let cost = begun.elapsed();
         let result = lease.watch(self.try_to_handle(extension, run)).await;
         let Err(error) = result else { return self.handles.extensions.give_back(lease, cost) };
-        let of = |text: &Option<String>| text.clone().unwrap_or_default();
-        let (namespace, name) = (of(&extension.metadata.namespace), of(&extension.metadata.name));
-        let error = with_causes(&error);
+        let (namespace, name, error) = (lease.work.namespace(), extension.name_any(), with_causes(&error));
         warn!(%namespace, extension = %name, error, "Failed to decide about an extension: will try again");
         lease.failed();
     }
@@ -110,7 +108,10 @@ impl ExtensionController {
             Decision::Grant(_) => return self.grant(extension, &run).await,
             Decision::Deny(why) => deny(why),
             Decision::End if state == ExtensionState::Granted => {
-                let status = ExtensionStatus { state: Some(ExtensionState::Used), ..status_of(extension) };
+                let status = ExtensionStatus {
+                    state: Some(ExtensionState::Used),
+                    ..extension.status.clone().unwrap_or_default()
+                };
                 let used = Extension { status: Some(status), ..extension.clone() };
                 // nothing would show that its event is missing
                 self.handles.events.tell_first(Vec::new(), self.event(&used).into_iter().collect()).await;
@@ -190,9 +191,7 @@ impl ExtensionController {
             Err(ApiError::Stale(_) | ApiError::NotFound | ApiError::NotLeading) => return Ok(()),
             written => written?,
         };
-        let (namespace, name) = (&written.metadata.namespace, &written.metadata.name);
-        let (namespace, name) =
-            (namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default());
+        let (namespace, name) = (written.namespace().unwrap_or_default(), written.name_any());
         let (state, duration) = (written.state(), written.spec.duration.as_str());
         let status = written.status.as_ref();
         let message = status.and_then(|status| status.message.as_deref()).unwrap_or_default();
@@ -241,11 +240,6 @@ impl ExtensionController {
         let request = Some(extension.object_ref(&()));
         Some(EventRecord { request, ..EventRecord::new(&object, reason, "Extending", note, at) })
     }
-}
-
-/// The status of an extension, which may have none.
-fn status_of(extension: &Extension) -> ExtensionStatus {
-    extension.status.clone().unwrap_or_default()
 }
 
 /// The time of the step that an extension shows: of the request, or of the decision; none if it shows none.

@@ -7,7 +7,7 @@ mod queue;
 mod sender;
 
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashSet},
     hash::{BuildHasher, RandomState},
     sync::Arc,
 };
@@ -21,30 +21,28 @@ use queue::ReceiverQueue;
 
 pub use sender::MessageSender;
 
-/// The most acts that are remembered, so that none is told twice.
+/// The number of acts that are remembered at least, so that none is told twice.
 const REMEMBERED: usize = 10_000;
 
 /// The messages that wait, for each receiver of the configuration. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Messages(Arc<Outgoing>);
-
-#[derive(Debug)]
-struct Outgoing {
+pub struct Messages {
     config: Current,
     clock: ServerClock,
     metrics: Metrics,
-    queues: Mutex<BTreeMap<String, Arc<ReceiverQueue>>>,
+    queues: Arc<Mutex<BTreeMap<String, Arc<ReceiverQueue>>>>,
     /// The time from which on this keeper leads.
-    leads_since: Mutex<Option<Timestamp>>,
-    told: Mutex<Told>,
+    leads_since: Arc<Mutex<Option<Timestamp>>>,
+    told: Arc<Mutex<Told>>,
 }
 
 /// The acts that were told of late, by hashes of their ids: the event of an act may be tried several times.
 #[derive(Debug, Default)]
 struct Told {
     hasher: RandomState,
+    /// The latest, and as many before them.
     known: HashSet<u64>,
-    in_order: VecDeque<u64>,
+    before: HashSet<u64>,
 }
 
 impl Messages {
@@ -52,27 +50,21 @@ impl Messages {
         for receiver in &config.get().receivers {
             metrics.receiver(&receiver.name);
         }
-        let (queues, leads_since, told) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self(Arc::new(Outgoing { config, clock, metrics, queues, leads_since, told }))
-    }
-
-    /// Adds the message about an event for each receiver that wants it.
-    pub fn tell(&self, event: &EventRecord) {
-        self.0.tell(event);
+        let (queues, leads_since, told) = Default::default();
+        Self { config, clock, metrics, queues, leads_since, told }
     }
 
     /// Adds the message about an event that an earlier leader may not have told. What has happened since this keeper leads
     /// it has told by itself: a record that says otherwise is a tenant's.
     pub fn tell_of_earlier(&self, event: &EventRecord) {
-        let leads_since = *self.0.leads_since.lock();
+        let leads_since = *self.leads_since.lock();
         if leads_since.is_none_or(|since| event.at < since) {
             self.tell(event);
         }
     }
-}
 
-impl Outgoing {
-    fn tell(&self, event: &EventRecord) {
+    /// Adds the message about an event for each receiver that wants it.
+    pub fn tell(&self, event: &EventRecord) {
         let mut queues = self.queues.lock();
         // as it is under the lock: a receiver that goes at the same time takes its queue with it
         let config = self.config.get();
@@ -127,16 +119,10 @@ impl Told {
     /// Returns true the first time.
     fn is_new(&mut self, id: &str) -> bool {
         let id = self.hasher.hash_one(id);
-        if !self.known.insert(id) {
-            return false;
+        if self.known.len() >= REMEMBERED {
+            self.before = std::mem::take(&mut self.known);
         }
-        self.in_order.push_back(id);
-        if self.in_order.len() > REMEMBERED
-            && let Some(oldest) = self.in_order.pop_front()
-        {
-            self.known.remove(&oldest);
-        }
-        true
+        !self.before.contains(&id) && self.known.insert(id)
     }
 }
 

@@ -32,13 +32,8 @@ const OBJECT: [&str; 3] = ["family", "queue", "kind"];
 /// The metrics that the keeper counts, each with the help that [`Metrics::register`] gives it.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    pub expirations: Counters<4>,
-    pub refused_pauses: Counters<3>,
-    pub reversed_pauses: Counters<3>,
-    pub evictions: Counters<3>,
-    pub deactivations: Counters<2>,
-    pub returns: Counters<2>,
-    pub refused_returns: Counters<3>,
+    /// Counters that go with their queue.
+    pub queues: QueueCounters,
     pub stamps: Counters<2>,
     pub statuses: Counters<1>,
     pub ready: Histogram,
@@ -57,26 +52,22 @@ pub struct Metrics {
     pub workloads: Arc<Mutex<Vec<(String, Workloads)>>>,
 }
 
+/// Counters by queue, and by more.
+#[derive(Clone, Debug)]
+pub struct QueueCounters {
+    pub expirations: Counters<4>,
+    pub refused_pauses: Counters<3>,
+    pub reversed_pauses: Counters<3>,
+    pub evictions: Counters<3>,
+    pub deactivations: Counters<2>,
+    pub returns: Counters<2>,
+    pub refused_returns: Counters<3>,
+}
+
 impl Metrics {
     /// Makes the keeper's metrics part of a registry.
     pub fn register(registry: &mut Registry) -> Self {
-        let help = "What was done about expired pods, by queue, kind of what was paused or deleted, and result; a pod that runs on counts at each try";
-        let labels = ["family", "queue", "kind", "result"];
-        let expirations = Counters::register(registry, "expirations", help, labels);
-        let help =
-            "Pauses and deletions that the API server or an admission webhook refused, by queue and kind";
-        let refused_pauses = Counters::register(registry, "refused_pauses", help, OBJECT);
-        let help = "Pauses of what was paused before and has been set back, by queue and kind";
-        let reversed_pauses = Counters::register(registry, "reversed_pauses", help, OBJECT);
-        let help = "Workloads that made room because their pods were not ready in time, by queue and by whether they had been before";
-        let labels = ["family", "queue", "cause"];
-        let evictions = Counters::register(registry, "pods_ready_evictions", help, labels);
-        let help = "Workloads that were deactivated because they came back too often, by queue";
-        let deactivations = Counters::register(registry, "deactivations", help, QUEUE);
-        let help = "Paused workloads that came back by themselves, by queue";
-        let returns = Counters::register(registry, "returns", help, QUEUE);
-        let help = "Returns that the API server or an admission webhook refused, by queue and kind";
-        let refused_returns = Counters::register(registry, "refused_returns", help, OBJECT);
+        let queues = QueueCounters::register(registry);
         let help = "Start times that were to be written on PodGroups, by their API group and result";
         let stamps = Counters::register(registry, "stamps", help, ["group", "result"]);
         let help = "Statuses that were to be written on queues, by result";
@@ -106,13 +97,7 @@ impl Metrics {
         let waiting_messages = registered(registry, "waiting_messages", help, Family::default());
         let (in_flight, waiting_events, workloads) = Default::default();
         Self {
-            expirations,
-            refused_pauses,
-            reversed_pauses,
-            evictions,
-            deactivations,
-            returns,
-            refused_returns,
+            queues,
             stamps,
             statuses,
             ready,
@@ -147,9 +132,40 @@ impl Metrics {
         let gauge = self.waiting_messages.get_or_create_owned(&[("receiver", receiver.into())]);
         gauge.set(count.try_into().unwrap_or(i64::MAX));
     }
+}
+
+impl QueueCounters {
+    fn register(registry: &mut Registry) -> Self {
+        let help = "What was done about expired pods, by queue, kind of what was paused or deleted, and result; a pod that runs on counts at each try";
+        let labels = ["family", "queue", "kind", "result"];
+        let expirations = Counters::register(registry, "expirations", help, labels);
+        let help =
+            "Pauses and deletions that the API server or an admission webhook refused, by queue and kind";
+        let refused_pauses = Counters::register(registry, "refused_pauses", help, OBJECT);
+        let help = "Pauses of what was paused before and has been set back, by queue and kind";
+        let reversed_pauses = Counters::register(registry, "reversed_pauses", help, OBJECT);
+        let help = "Workloads that made room because their pods were not ready in time, by queue and by whether they had been before";
+        let labels = ["family", "queue", "cause"];
+        let evictions = Counters::register(registry, "pods_ready_evictions", help, labels);
+        let help = "Workloads that were deactivated because they came back too often, by queue";
+        let deactivations = Counters::register(registry, "deactivations", help, QUEUE);
+        let help = "Paused workloads that came back by themselves, by queue";
+        let returns = Counters::register(registry, "returns", help, QUEUE);
+        let help = "Returns that the API server or an admission webhook refused, by queue and kind";
+        let refused_returns = Counters::register(registry, "refused_returns", help, OBJECT);
+        Self {
+            expirations,
+            refused_pauses,
+            reversed_pauses,
+            evictions,
+            deactivations,
+            returns,
+            refused_returns,
+        }
+    }
 
     /// Forgets the counters of queues that don't exist.
-    fn retain_queues(&self, exists: impl Fn(&str) -> bool) {
+    fn retain(&self, exists: impl Fn(&str) -> bool) {
         self.expirations.retain(&exists);
         self.refused_pauses.retain(&exists);
         self.reversed_pauses.retain(&exists);
@@ -205,17 +221,17 @@ mod tests {
     fn count_each(metrics: &Metrics) {
         let (family, queue) = (family_label(Family::Runai), "demo");
         let paused = label(ExpiryResult::Paused);
-        metrics.expirations.inc([family, queue, "Deployment", &paused]);
-        metrics.expirations.inc([family, queue, "Deployment", &paused]);
-        metrics.expirations.inc([family, queue, "Pod", &label(ExpiryResult::Deleted)]);
-        metrics.refused_pauses.inc([family, queue, "Job"]);
-        metrics.reversed_pauses.inc([family, queue, "Deployment"]);
+        metrics.queues.expirations.inc([family, queue, "Deployment", &paused]);
+        metrics.queues.expirations.inc([family, queue, "Deployment", &paused]);
+        metrics.queues.expirations.inc([family, queue, "Pod", &label(ExpiryResult::Deleted)]);
+        metrics.queues.refused_pauses.inc([family, queue, "Job"]);
+        metrics.queues.reversed_pauses.inc([family, queue, "Deployment"]);
         metrics.stamps.inc(["scheduling.run.ai", &label(StampResult::Stamped)]);
         metrics.statuses.inc([&label(StatusResult::Written)]);
-        metrics.evictions.inc([family, queue, "WaitForStart"]);
-        metrics.deactivations.inc([family, queue]);
-        metrics.returns.inc([family_label(Family::Tensorstack), queue]);
-        metrics.refused_returns.inc([family, queue, "Job"]);
+        metrics.queues.evictions.inc([family, queue, "WaitForStart"]);
+        metrics.queues.deactivations.inc([family, queue]);
+        metrics.queues.returns.inc([family_label(Family::Tensorstack), queue]);
+        metrics.queues.refused_returns.inc([family, queue, "Job"]);
         metrics.ready.observe(2.5);
         metrics.lateness.observe(0.25);
         metrics.lateness.observe(0.5);

@@ -117,78 +117,53 @@ impl Requeuer {
 
     /// Resumes an owner, and has the events written.
     async fn bring_back(&self, lease: Lease<Returning>) {
+        let Handles { cluster, metrics, events, .. } = &*self.handles;
         let paused = &lease.work.0.paused;
-        let Some(resource) = self.handles.cluster.kind(paused.source) else { return lease.again(RETRY) };
+        let Some(resource) = cluster.kind(paused.source) else { return lease.again(RETRY) };
         let owner = refer(&resource.api_version, &resource.kind, &paused.name, &paused.uid);
         let result = self.resume(paused, &owner, &lease).await;
-        let is_refused = match &result {
-            Ok(attempt) => matches!(attempt, Attempt::Refused(..)),
-            Err(error) => is_refusal(error),
-        };
-        let is_foreign = matches!(result, Ok(Attempt::NotOurs));
-        self.handles.events.extend(self.record(paused, lease.failures, &owner, result));
-        if is_refused {
-            lease.failed_with(REFUSED);
-        } else if is_foreign {
-            lease.failed_with(FOREIGN);
-        } else {
-            lease.again(RETRY);
-        }
-    }
-
-    fn record(
-        &self,
-        paused: &Paused,
-        failures: u32,
-        owner: &OwnerReference,
-        result: Result<Attempt, ApiError>,
-    ) -> Vec<EventRecord> {
-        let Handles { cluster, metrics, .. } = &*self.handles;
-        let (queue, namespace, name) = (&paused.queue, &paused.namespace, describe(owner));
+        let (queue, namespace, name) = (&paused.queue, &paused.namespace, describe(&owner));
         // a record may name any queue: tenants can write it
         let exists = cluster.with(|index| index.has_queue(queue));
-        let counted = [family_label(paused.rules_of()), if exists { queue.as_str() } else { "" }];
+        let (family, counted) = (family_label(paused.rules_of()), if exists { queue.as_str() } else { "" });
         match result {
             Ok(Attempt::Done(told)) if told.back == Return::Deactivate => {
                 info!(%queue, %namespace, owner = name, "Doesn't come back: a person has deactivated it");
-                Vec::new()
             }
             Ok(Attempt::Done(told)) => {
-                let (count, early) = (told.state.count, told.returned.early);
+                let ReturnReport { known, record, state, back, returned } = *told;
+                let (count, early) = (state.count, returned.early);
                 info!(%queue, %namespace, owner = name, count, early, "Resumed");
-                if told.back != Return::Reactivate {
-                    metrics.returns.inc(counted);
+                if back != Return::Reactivate {
+                    metrics.queues.returns.inc([family, counted]);
                 }
-                let ReturnReport { known, record, state, returned, .. } = *told;
                 cluster.outbox.telling(&known, returned.at);
-                events_of(&JournalAct::Returned { record, state, returned }, &known)
+                events.extend(events_of(&JournalAct::Returned { record, state, returned }, &known));
             }
+            Ok(Attempt::NotNow) => debug!(%queue, %namespace, owner = name, "Doesn't come back now"),
+            Ok(Attempt::NotOurs) => return lease.failed_with(FOREIGN),
             Ok(Attempt::Refused(told, error)) => {
-                metrics.refused_returns.inc([counted[0], counted[1], &owner.kind]);
+                metrics.queues.refused_returns.inc([family, counted, &owner.kind]);
                 let error = with_causes(&error);
                 error!(%queue, %namespace, owner = name, error, "May not resume: will try again");
-                let is_told = told.back.comes_back() && failures.saturating_add(1) == TOLD_REFUSAL;
-                is_told.then(|| self.refused(&told, &error)).into_iter().collect()
-            }
-            Ok(Attempt::NotNow) => {
-                debug!(%queue, %namespace, owner = name, "Doesn't come back now");
-                Vec::new()
-            }
-            Ok(Attempt::NotOurs) => Vec::new(),
-            Err(failure) => {
-                if is_refusal(&failure) {
-                    metrics.refused_returns.inc([counted[0], counted[1], &owner.kind]);
+                if told.back.comes_back() && lease.failures.saturating_add(1) == TOLD_REFUSAL {
+                    let note = pause::return_refused(&told.record, &error, &told.known);
+                    let (object, reason) = (&told.known.object, EventReason::ReturnRefused);
+                    let now = self.handles.now();
+                    events.extend([EventRecord::new(object, reason, "Resuming", note, now)]);
                 }
-                error!(%queue, %namespace, owner = name, error = with_causes(&failure), "Failed to resume: will try again");
-                Vec::new()
+                return lease.failed_with(REFUSED);
+            }
+            Err(failure) => {
+                let error = with_causes(&failure);
+                error!(%queue, %namespace, owner = name, error, "Failed to resume: will try again");
+                if is_refusal(&failure) {
+                    metrics.queues.refused_returns.inc([family, counted, &owner.kind]);
+                    return lease.failed_with(REFUSED);
+                }
             }
         }
-    }
-
-    fn refused(&self, told: &ReturnReport, error: &str) -> EventRecord {
-        let note = pause::return_refused(&told.record, error, &told.known);
-        let (object, reason) = (&told.known.object, EventReason::ReturnRefused);
-        EventRecord::new(object, reason, "Resuming", note, self.handles.now())
+        lease.again(RETRY);
     }
 }
 

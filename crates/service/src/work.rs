@@ -119,6 +119,7 @@ impl<W: Work> WorkQueue<W> {
     }
 
     /// True if calls of a namespace have failed since one succeeded, or were slow of late.
+    #[cfg(test)]
     pub fn is_in_trouble(&self, namespace: &str) -> bool {
         let state = self.0.state.lock();
         state.shares.is_troubled(namespace, Instant::now()) || state.shares.is_failing(namespace)

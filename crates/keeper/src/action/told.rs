@@ -123,13 +123,6 @@ pub fn cause(batch: &DueBatch, pod: Option<&Pod>) -> EventCause {
     EventCause { pod, queue: batch.first.queue.clone() }
 }
 
-/// Notes the cause of events.
-pub fn caused_by(events: &mut [EventRecord], cause: &EventCause) {
-    for event in events {
-        event.cause = Some(cause.clone());
-    }
-}
-
 /// Leaves the first event, which says what a dry run would do, and when.
 pub fn of_dry_run(events: &mut Vec<EventRecord>, at: Option<Timestamp>) {
     events.truncate(1);

@@ -12,7 +12,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Messages, Outgoing,
+    Messages,
     post::{PostError, Poster},
     queue::{QueuedMessage, ReceiverQueue},
 };
@@ -41,40 +41,40 @@ struct Sending {
 impl MessageSender {
     /// Works whenever this keeper leads. Once `ended` says that no more messages come, sends the rest, for a while.
     pub async fn run(&self, lead: &Leadership, ended: &CancellationToken) {
-        let outgoing = &*self.0.0;
+        let Self(messages) = self;
         let tasks = Mutex::<Tasks>::default();
         let lost = || {
             *tasks.lock() = Tasks::default();
-            *outgoing.leads_since.lock() = None;
-            outgoing.drop_all("this keeper leads no longer");
+            *messages.leads_since.lock() = None;
+            messages.drop_all("this keeper leads no longer");
         };
         // what waits at the end is of the time when this keeper led, and is sent after it has given back the Lease
         let never = CancellationToken::new();
         tokio::select! {
-            () = lead.work(&never, async || work(outgoing, &tasks, ended).await, lost) => {}
+            () = lead.work(&never, async || work(messages, &tasks, ended).await, lost) => {}
             () = ended.cancelled() => {}
         }
         let mut set = std::mem::take(&mut tasks.lock().set);
         let all = async { while set.join_next().await.is_some() {} };
         drop(tokio::time::timeout(FOR_MESSAGES, all).await);
-        outgoing.drop_all("this keeper ends");
+        messages.drop_all("this keeper ends");
     }
 }
 
-async fn work(outgoing: &Outgoing, tasks: &Mutex<Tasks>, ended: &CancellationToken) {
-    *outgoing.leads_since.lock() = Some(outgoing.clock.now());
-    let mut config = outgoing.config.clone();
+async fn work(messages: &Messages, tasks: &Mutex<Tasks>, ended: &CancellationToken) {
+    *messages.leads_since.lock() = Some(messages.clock.now());
+    let mut config = messages.config.clone();
     loop {
-        tasks.lock().follow(outgoing, ended);
+        tasks.lock().follow(messages, ended);
         config.changed().await;
     }
 }
 
 impl Tasks {
     /// Starts the tasks of new receivers, and ends those of receivers that are gone.
-    fn follow(&mut self, outgoing: &Outgoing, ended: &CancellationToken) {
+    fn follow(&mut self, messages: &Messages, ended: &CancellationToken) {
         let Self { set, sending } = self;
-        let queues = outgoing.follow_config();
+        let queues = messages.follow_config();
         sending.retain(|_, of| {
             let is_left = queues.iter().any(|queue| Arc::ptr_eq(queue, &of.queue));
             if !is_left {
@@ -83,7 +83,7 @@ impl Tasks {
             is_left
         });
         for queue in queues {
-            let Some(settings) = settings(&outgoing.config, queue.receiver()) else { continue };
+            let Some(settings) = settings(&messages.config, queue.receiver()) else { continue };
             match sending.get_mut(queue.receiver()) {
                 Some(of) if of.settings == settings => {}
                 Some(of) => {
@@ -91,7 +91,7 @@ impl Tasks {
                     queue.reset();
                 }
                 None => {
-                    let task = set.spawn(send(Arc::clone(&queue), outgoing.config.clone(), ended.clone()));
+                    let task = set.spawn(send(Arc::clone(&queue), messages.config.clone(), ended.clone()));
                     sending.insert(queue.receiver().to_owned(), Sending { queue, settings, task });
                 }
             }

@@ -111,7 +111,7 @@ async fn each_receiver_gets_what_it_wants_and_one_that_goes_takes_its_messages_w
     }
     let waiting = [r#"waiting_messages{receiver="a"} 2"#, r#"waiting_messages{receiver="b"} 1"#];
     assert_eq!(counted(&registry), waiting);
-    let outgoing = &messages.0;
+    let outgoing = &messages;
     outgoing.follow_config();
     assert_eq!(counted(&registry), waiting);
     configure.apply(Config::parse("receivers: [{name: c, format: Slack, urlFile: /c}]").unwrap());
@@ -129,7 +129,7 @@ async fn each_receiver_gets_what_it_wants_and_one_that_goes_takes_its_messages_w
 async fn of_records_only_those_of_an_earlier_leader_are_told() {
     let (messages, _configure, registry) = messages(TWO);
     let since = "2026-01-02T03:00:00Z";
-    *messages.0.leads_since.lock() = Some(at(since));
+    *messages.leads_since.lock() = Some(at(since));
     messages.tell_of_earlier(&event(EventReason::RunEnded, since));
     assert_eq!(counted(&registry), [""; 0], "this keeper would have told it by itself");
     messages.tell_of_earlier(&event(EventReason::RunEnded, "2026-01-02T02:59:59Z"));

@@ -27,7 +27,7 @@ pub struct State {
 impl Collector for State {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let now = self.clock.now();
-        self.metrics.retain_queues(|queue| self.cluster.with(|index| index.has_queue(queue)));
+        self.metrics.queues.retain(|queue| self.cluster.with(|index| index.has_queue(queue)));
         let soon = now.checked_add(SOON).unwrap_or(Timestamp::MAX);
         let (counts, next) = self.cluster.with(|index| (index.counts(now, soon), index.next_expiry()));
         let Metrics { in_flight, waiting_events, .. } = &self.metrics;

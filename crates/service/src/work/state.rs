@@ -86,7 +86,6 @@ enum Phase {
 }
 
 #[derive(Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "they are facts, each for itself")]
 struct Entry<W: Work> {
     work: Arc<W>,
     group: Group,
@@ -94,8 +93,14 @@ struct Entry<W: Work> {
     phase: Phase,
     failures: u32,
     since: Option<Instant>,
-    /// False for work in flight that isn't to be tried again.
-    is_wanted: bool,
+    flags: Flags,
+}
+
+#[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "they are facts, each for itself")]
+struct Flags {
+    /// True for work in flight that isn't to be tried again.
+    is_removed: bool,
     /// True for work in flight that was added again meanwhile.
     is_renewed: bool,
     /// True for work that waits until it is added again.
@@ -152,35 +157,22 @@ impl<W: Work> State<W> {
         let first = if work.is_retry() { Place::Again(number) } else { Place::First(work.rank(), number) };
         let work = Arc::new(work);
         let Some(known) = self.entries.get_mut(&key) else {
-            let phase = Phase::Waits(now);
-            let (failures, since) = (0, None);
-            let (is_wanted, is_renewed, is_awaited, is_replaced) = (true, false, false, false);
-            let entry = Entry {
-                work,
-                group,
-                place: first,
-                phase,
-                failures,
-                since,
-                is_wanted,
-                is_renewed,
-                is_awaited,
-                is_replaced,
-            };
+            let (phase, flags) = (Phase::Waits(now), Flags::default());
+            let entry = Entry { work, group, place: first, phase, failures: 0, since: None, flags };
             self.entries.insert(key.clone(), entry);
             self.set(&key, Phase::Due);
             return;
         };
         let replaces = work.replaces(&known.work);
-        (known.work, known.is_wanted) = (work, true);
+        (known.work, known.flags.is_removed) = (work, false);
         if known.phase == Phase::InFlight {
-            known.is_renewed |= renews || replaces;
-            known.is_replaced |= replaces;
+            known.flags.is_renewed |= renews || replaces;
+            known.flags.is_replaced |= replaces;
         } else if replaces {
             (known.failures, known.since) = (0, None);
         }
         let phase = match known.phase {
-            Phase::Waits(_) if replaces || (renews && known.is_awaited) => Phase::Due,
+            Phase::Waits(_) if replaces || (renews && known.flags.is_awaited) => Phase::Due,
             phase => phase,
         };
         let place = match (&known.place, first) {
@@ -214,7 +206,7 @@ impl<W: Work> State<W> {
     pub(super) fn remove(&mut self, key: &W::Key) -> Option<Arc<W>> {
         let entry = self.entries.get_mut(key)?;
         if entry.phase == Phase::InFlight {
-            (entry.is_wanted, entry.is_renewed) = (false, false);
+            (entry.flags.is_removed, entry.flags.is_renewed) = (true, false);
             return Some(Arc::clone(&entry.work));
         }
         self.set(key, Phase::InFlight);
@@ -336,15 +328,13 @@ impl<W: Work> State<W> {
         self.shares.end(work.namespace(), succeeded, limits, now);
         let key = work.key();
         let Some(entry) = self.entries.get_mut(&key) else { return };
-        let is_over = matches!(end, End::Done | End::GivenUp) && !entry.is_renewed;
-        if is_over || !entry.is_wanted {
+        let Flags { is_removed, is_renewed, is_replaced, .. } = entry.flags;
+        if is_removed || (matches!(end, End::Done | End::GivenUp) && !is_renewed) {
             self.in_flight = self.in_flight.saturating_sub(1);
             self.entries.remove(&key);
             return;
         }
-        let is_renewed = std::mem::take(&mut entry.is_renewed);
-        let is_replaced = std::mem::take(&mut entry.is_replaced);
-        entry.is_awaited = matches!(end, End::UntilAdded(_));
+        entry.flags = Flags { is_awaited: matches!(end, End::UntilAdded(_)), ..Flags::default() };
         let wait = match end {
             _ if is_replaced => None,
             End::Again(after) | End::UntilAdded(after) if !is_renewed => Some(after),
