@@ -5,8 +5,7 @@ mod attempt;
 
 use std::{cell::Cell, sync::Arc, time::Duration};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use tenure_index::{DueReturn, Paused, Turn, Uid};
+use tenure_index::{DueReturn, Turn, Uid};
 use tenure_policy::{
     naming::describe,
     pause::{self, Return},
@@ -14,7 +13,6 @@ use tenure_policy::{
     usage::family_label,
 };
 use tenure_service::{
-    call::ApiError,
     leadership::Leadership,
     log::with_causes,
     work::{Lease, Run, Work, WorkQueue},
