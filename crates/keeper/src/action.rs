@@ -3,7 +3,9 @@
 //! The facts of a case are [gathered](gather), [judged](tenure_policy::judge), brought up to date, judged again, and then the act is
 //! written.
 
+mod announce;
 mod conflicts;
+mod delete;
 mod failure;
 mod gather;
 mod kept;
@@ -11,31 +13,27 @@ mod told;
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::api::DeleteParams;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_index::{BatchCoverage, DueBatch};
 use tenure_policy::{
     expiry::Scope,
-    judge::{Act, Case, Notice, NoticeChange, OwnerDeletion, PodDeletion, Question, RunState, Task, judge},
+    judge::{Act, Case, Question, RunState, Task, judge},
     kueue,
-    naming::{PausedObject, describe, of_pod, reference},
+    naming::{PausedObject, describe},
     pause::{self, OwnerObject, Pause, ResumeCondition},
 };
-use tenure_service::call::{ApiError, persist};
-use tenure_types::{
-    extension::Extension,
-    journal::{GivenNotice, JournalAct},
-    paused::PausedRecord,
-    projection::WholeObject,
-};
+use tenure_service::call::ApiError;
+use tenure_types::{journal::JournalAct, paused::PausedRecord, projection::WholeObject};
 use tracing::warn;
 
 pub use conflicts::Conflicts;
 pub use failure::{Failure, LATE_AFTER};
 pub use kept::{ExemptOwners, ListedExtensions};
 pub use told::events_of;
+
+use gather::Work;
 
 use crate::{api::WriteError, events::EventRecord, handles::Handles, ledger::EndingPods, limit::WriteLimit};
 
@@ -54,15 +52,6 @@ pub struct Pauser {
 pub struct Done {
     pub act: Act,
     pub events: Vec<EventRecord>,
-}
-
-/// A case that is being worked on.
-struct Work<'b> {
-    batch: &'b DueBatch,
-    case: Case,
-    state: RunState,
-    /// The granted extensions of the namespace, listed a moment ago.
-    granted: Option<Arc<Vec<Extension>>>,
 }
 
 impl Done {
@@ -235,156 +224,6 @@ impl Pauser {
         if self.handles.dry_run {
             told::of_dry_run(events, Some(work.batch.first.deadline));
         }
-    }
-
-    async fn delete_pod(&self, work: &mut Work<'_>, deletion: &PodDeletion) -> Result<Done, Failure> {
-        let act = Act::DeletePod(Box::new(deletion.clone()));
-        let Some((pod, metadata)) = work.pod().map(|pod| (of_pod(pod), pod.metadata.clone())) else {
-            return Ok(unread());
-        };
-        let mut events = told::of_pod_deletion(work.batch, &pod, deletion);
-        if self.handles.dry_run {
-            told::of_dry_run(&mut events, None);
-            return Ok(Done { act, events });
-        }
-        if let Some((owner, record, reversals)) = &deletion.undone {
-            let metadata = work.found().map(|found| found.metadata.clone()).unwrap_or_default();
-            let known = kueue::known(owner, &metadata);
-            events.push(told::not_paused_again(work.batch, &pod, record, reversals, &known));
-        }
-        let first = &work.batch.first;
-        if let alone @ (pause::Alone::Outlives(_) | pause::Alone::Undone(_)) = &deletion.alone {
-            let (namespace, pod) = (&first.namespace, &pod.name);
-            warn!(%namespace, pod, ?alone, "Its owner can't be stopped: deleting the pod");
-        }
-        let known = PausedObject { object: reference(&pod, Some(&first.namespace)), workload: None };
-        let act = self.tell_first(work, act, &pod, (&known, &metadata), events).await?;
-        if !act.is_done() {
-            return Ok(Done::silent(act));
-        }
-        let ending = self.handles.usage.ending(work.batch.task, [first.uid], self.handles.now());
-        match self.handles.objects.delete(&first.namespace, &pod, None, DeleteParams::default()).await {
-            Err(ApiError::NotFound | ApiError::Stale(_)) => {
-                return Ok(nothing("the pod is gone or another one", BatchCoverage::Gone));
-            }
-            // it may have been done all the same
-            Err(error) if error.is_open() => {
-                let rest = persist(async || self.pod(first).await).await.map_err(Failure::Delete)?;
-                if rest.is_some() {
-                    return Err(Failure::Delete(error));
-                }
-            }
-            result => result.map_err(Failure::Delete)?,
-        }
-        ending.succeeded();
-        Ok(Done::silent(act))
-    }
-
-    async fn delete_owner(&self, work: &mut Work<'_>, deletion: &OwnerDeletion) -> Result<Done, Failure> {
-        let (owner, act) = (&deletion.owner, Act::DeleteOwner(Box::new(deletion.clone())));
-        let Some(metadata) = work.found().map(|found| found.metadata.clone()) else { return Ok(unread()) };
-        let known = kueue::known(owner, &metadata);
-        let mut events = told::of_owner_deletion(work.batch, work.pod(), &known, deletion);
-        if self.handles.dry_run {
-            told::of_dry_run(&mut events, None);
-            return Ok(Done { act, events });
-        }
-        let act = self.tell_first(work, act, owner, (&known, &metadata), events).await?;
-        if !act.is_done() {
-            return Ok(Done::silent(act));
-        }
-        let (objects, namespace) = (&self.handles.objects, &work.batch.first.namespace);
-        let ending = self.ending_below(Task::Expire, &known);
-        let how = DeleteParams::background();
-        match objects.delete(namespace, owner, metadata.resource_version, how).await {
-            // it may have been done all the same; if that can't be read, the API server doesn't answer at all
-            Err(error) if error.is_open() => {
-                if persist(async || objects.live(namespace, owner).await).await?.is_some() {
-                    return Err(Failure::DeleteOwner { owner: owner.clone(), source: error });
-                }
-            }
-            result => result.map_err(|source| Failure::DeleteOwner { owner: owner.clone(), source })?,
-        }
-        ending.succeeded();
-        Ok(Done::silent(act))
-    }
-
-    /// Writes the events of the deletion of an object before the deletion, after those that its journal owes: the object takes its
-    /// journal with it. Where a dry run of the deletion fails, no event is written.
-    ///
-    /// The events take a while, so that the case is judged again. After a dry run that failed, no extensions are listed: the list
-    /// would come between the reading of an owner and the write.
-    async fn tell_first(
-        &self,
-        work: &mut Work<'_>,
-        act: Act,
-        object: &OwnerReference,
-        (known, metadata): (&PausedObject, &ObjectMeta),
-        events: Vec<EventRecord>,
-    ) -> Result<Act, Failure> {
-        let Handles { objects, cluster, .. } = &*self.handles;
-        if objects.would_delete(&work.batch.first.namespace, object).await.is_ok() {
-            let owed = cluster.outbox.owed_on(known, metadata, self.handles.now());
-            self.handles.events.tell_first(owed, events).await;
-            work.granted = self.granted(work).await?;
-        }
-        Ok(self.judge_again(work, &act))
-    }
-
-    /// Notes the end of a run on an owner, or on a pod that has no such owner.
-    async fn announce(&self, work: &Work<'_>, notice: &Notice) -> Result<Done, Failure> {
-        let Some(found) = work.found() else { return Ok(unread()) };
-        let (first, object) = (&work.batch.first, OwnerObject(&found.value));
-        let noticed = |at| {
-            JournalAct::Noticed(GivenNotice {
-                queue: first.queue.clone(),
-                end: notice.end,
-                at,
-                then: notice.then,
-            })
-        };
-        let act = notice.told.map(noticed);
-        let (patch, noted) = match notice.change {
-            NoticeChange::Keep => (None, None),
-            NoticeChange::Clear => (Some(pause::withdraw(object)), None),
-            NoticeChange::Set(noted) => (Some(pause::announce(object, noted)), Some(noted)),
-        };
-        if let Some(patch) = patch.filter(|_| !self.handles.dry_run) {
-            self.handles.announcements.until_ready().await;
-            let patch = pause::with_act(patch, &found.metadata, act.clone(), self.handles.now());
-            // its event must be written if it was applied nevertheless
-            let is_done = |found: &WholeObject| OwnerObject(&found.value).announcement() == noted;
-            let written = self.handles.objects.write(&first.namespace, &notice.object, &patch, is_done).await;
-            written.map_err(ApiError::from)?;
-        }
-        self.show_on_pods(work, notice);
-        let object = reference(&notice.object, found.metadata.namespace.as_deref());
-        let known = PausedObject { object, workload: None };
-        let mut events: Vec<EventRecord> = act.iter().flat_map(|act| events_of(act, &known)).collect();
-        if self.handles.dry_run {
-            // a dry run notes nothing: after a restart the time of the point tells that the event has been written
-            let now = self.handles.now().max(first.handed_out);
-            told::of_dry_run(&mut events, work.state.notice.last(notice.end, now).or(Some(notice.end)));
-        } else if let Some(at) = notice.told {
-            self.handles.cluster.outbox.telling(&known, at);
-        }
-        Ok(Done { act: Act::Announce(Box::new(notice.clone())), events })
-    }
-
-    /// Has the pods of an owner show the end that the owner was told, where that is turned on.
-    fn show_on_pods(&self, work: &Work<'_>, notice: &Notice) {
-        let is_pod = notice.object.api_version == "v1" && notice.object.kind == "Pod";
-        if !work.case.config.notice_on_pods || self.handles.dry_run || is_pod {
-            return;
-        }
-        let (end, is_news) = match notice.change {
-            NoticeChange::Keep if work.batch.task == Task::Withdraw => return,
-            NoticeChange::Keep => (Some(notice.end), false),
-            NoticeChange::Clear => (None, true),
-            NoticeChange::Set(_) => (Some(notice.end), true),
-        };
-        let owner = (work.batch.first.namespace.as_str(), tenure_index::Uid::of(&notice.object.uid));
-        self.handles.told.tell(owner, end, is_news, work.batch.pods());
     }
 
     /// Notes that the pods below an owner are being ended.

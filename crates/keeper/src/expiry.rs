@@ -1,7 +1,7 @@
 //! Hands due pods to the [`Pauser`], and turns its results into events, metrics and a line of log.
 
-mod outcome;
-mod own;
+mod owed;
+mod task;
 
 use std::{
     cell::Cell,
@@ -11,7 +11,7 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use tenure_index::{CeilingIndex, DueBatch, DueKey, DuePod, DueWork, Task, TaskSet};
+use tenure_index::{CeilingIndex, DueBatch, DuePod, Task, TaskSet};
 use tenure_policy::{
     judge::{Act, NoticeChange},
     naming::describe,
@@ -21,7 +21,7 @@ use tenure_policy::{
 use tenure_service::{
     leadership::Leadership,
     log::with_causes,
-    work::{Lease, Run, Work, WorkQueue},
+    work::{Lease, Run, WorkQueue},
 };
 use tenure_types::paused::RequeueState;
 use tokio_util::sync::CancellationToken;
@@ -33,17 +33,11 @@ use crate::{
     metrics::{ExpiryResult, label},
     sleep,
 };
-use outcome::outcome;
-use own::without_effect;
-
-/// The time between two looks for pauses whose event may not have been written.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
+use owed::tell_owed;
+use task::{PodTask, outcome};
 
 /// After a look for what is due, the rest is this many times as long.
 const REST: u32 = 10;
-
-/// The most acts at a time whose events may be missing: any user can write a journal.
-const AT_A_TIME: usize = 1_000;
 
 /// After so many tries, about a minute and a half, a pod that outlives the pause of its owner is worth a warning.
 const OUTLIVED: u8 = 5;
@@ -56,38 +50,6 @@ pub struct ExpiryController {
     pub ends: WorkQueue<PodTask>,
     /// Ends that are to be told.
     pub notices: WorkQueue<PodTask>,
-}
-
-/// A task about the pods that one act may serve.
-#[derive(Debug)]
-pub struct PodTask {
-    due: DueWork,
-}
-
-impl Work for PodTask {
-    type Key = DueKey;
-    /// Expiries come before evictions, each since when it is due.
-    type Rank = (Task, Timestamp);
-
-    fn key(&self) -> DueKey {
-        self.due.key.clone()
-    }
-
-    fn namespace(&self) -> &str {
-        &self.due.key.namespace
-    }
-
-    fn rank(&self) -> (Task, Timestamp) {
-        (self.due.task, self.due.since)
-    }
-
-    fn is_retry(&self) -> bool {
-        self.due.is_retry
-    }
-
-    fn replaces(&self, known: &Self) -> bool {
-        self.due.is_retry != known.due.is_retry
-    }
 }
 
 impl ExpiryController {
@@ -103,7 +65,7 @@ impl ExpiryController {
         let work = async || {
             let ends = self.work(TaskSet::Ends, &self.ends, shutdown);
             let notices = self.work(TaskSet::Notices, &self.notices, shutdown);
-            tokio::join!(ends, notices, shutdown.run_until_cancelled(self.tell_owed()));
+            tokio::join!(ends, notices, shutdown.run_until_cancelled(tell_owed(&self.handles)));
         };
         tokio::join!(lead.work(shutdown, work, lost), shutdown.run_until_cancelled(self.plan()));
     }
@@ -168,21 +130,6 @@ impl ExpiryController {
     fn count_in_flight(&self) {
         // pods whose end is in flight count as overdue
         self.handles.metrics.in_flight.store(self.notices.in_flight(), Relaxed);
-    }
-
-    /// Has events written that may have been lost, and those about own ceilings.
-    async fn tell_owed(&self) {
-        let Handles { cluster, events, dry_run, .. } = &*self.handles;
-        loop {
-            // what has no room stays owed: it would be dropped, or another in its place
-            if events.has_room() {
-                if !dry_run {
-                    events.repair(cluster.outbox.owed(self.handles.now(), AT_A_TIME));
-                }
-                events.extend(without_effect(cluster, self.handles.now()));
-            }
-            tokio::time::sleep(BETWEEN_LOOKS).await;
-        }
     }
 
     fn fail(&self, group: &DueBatch, failure: &Failure, is_late: bool) {

@@ -15,7 +15,7 @@ use tenure_service::{call::ApiError, log::with_causes};
 use tenure_types::{extension::Extension, projection::Pod};
 
 use super::{
-    Act, Case, Failure, OwnerObject, Pauser, Question, RunState, Task, WholeObject, Work, describe, judge,
+    Act, Case, Failure, OwnerObject, Pauser, Question, RunState, Task, WholeObject, describe, judge,
     kept::{LATE, PausableOwners},
     told, warn,
 };
@@ -27,6 +27,15 @@ const READING_TRIES: u8 = 3;
 
 /// The most pods exempt by priority that are looked at before an owner is paused. Any tenant may make more.
 const EXEMPT_PODS: usize = 64;
+
+/// A case that is being worked on.
+pub(super) struct Work<'b> {
+    pub batch: &'b DueBatch,
+    pub case: Case,
+    pub state: RunState,
+    /// The granted extensions of the namespace, listed a moment ago.
+    pub granted: Option<Arc<Vec<Extension>>>,
+}
 
 impl Work<'_> {
     /// The pod, as it was read.

@@ -1,12 +1,12 @@
 //! The events of acts.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use tenure_index::{DueBatch, Task};
 use tenure_policy::{
-    judge::{OwnerDeletion, PodDeletion},
+    judge::PodDeletion,
     naming::{PausedObject, of_pod, reference},
-    pause::{self, OwnerObject, Reversals, TOLD_REVERSALS},
+    pause::{self, OwnerObject, TOLD_REVERSALS},
     reason::EventReason,
 };
 use tenure_types::{
@@ -51,55 +51,32 @@ fn of_pause(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -
     paused.into_iter().chain(reversed).chain(in_words).filter(|_| is_ours).collect()
 }
 
-/// Returns the events of the deletion of a pod. They have the time of the deadline, which is the same for each keeper that
-/// tries.
-pub fn of_pod_deletion(batch: &DueBatch, pod: &OwnerReference, deletion: &PodDeletion) -> Vec<EventRecord> {
-    let PodDeletion { alone, ceiling, undone: _ } = deletion;
-    let (due, object) = (&batch.first, reference(pod, Some(&batch.first.namespace)));
-    let event = |reason, note| EventRecord {
-        cause: Some(EventCause { pod: Some(object.clone()), queue: due.queue.clone() }),
-        ..EventRecord::new(&object, reason, DELETING, note, due.deadline)
-    };
-    if batch.task == Task::Evict {
-        let note = pause::deleted_unready(&due.queue, alone);
-        return vec![event(EventReason::EvictedDueToPodsReadyTimeout, note)];
-    }
-    let in_words = pause::deleted_in_words(&due.queue, ceiling.as_ref(), alone);
-    let ended = event(EventReason::MaxDurationExceeded, pause::DELETED_MESSAGE.to_owned());
-    vec![ended, event(EventReason::RunEnded, in_words)]
-}
-
-/// Returns the events of the deletion of an owner in place of a pause.
-pub fn of_owner_deletion(
+/// Returns the events of a deletion. They have the time of the deadline, which is the same for each keeper that tries.
+pub fn of_deletion<const N: usize>(
     batch: &DueBatch,
-    pod: Option<&Pod>,
-    known: &PausedObject,
-    OwnerDeletion { owner, ceiling }: &OwnerDeletion,
+    object: &ObjectReference,
+    cause: &EventCause,
+    told: [(EventReason, String); N],
 ) -> Vec<EventRecord> {
-    let due = &batch.first;
-    let event = |reason, note| EventRecord {
-        cause: Some(cause(batch, pod)),
-        ..EventRecord::new(&known.object, reason, DELETING, note, due.deadline)
+    let event = |(reason, note)| EventRecord {
+        cause: Some(cause.clone()),
+        ..EventRecord::new(object, reason, DELETING, note, batch.first.deadline)
     };
-    let in_words = pause::owner_deleted_in_words(&due.queue, ceiling.as_ref(), &owner.kind, &owner.name);
-    let ended = event(EventReason::MaxDurationExceeded, pause::owner_deleted(&owner.kind));
-    vec![ended, event(EventReason::RunEnded, in_words)]
+    told.map(event).into()
 }
 
-/// The event on an owner that isn't paused another time.
-pub fn not_paused_again(
-    batch: &DueBatch,
-    pod: &OwnerReference,
-    record: &PausedRecord,
-    reversals: &Reversals,
-    known: &PausedObject,
-) -> EventRecord {
-    let (due, note) = (&batch.first, pause::undone(record, reversals, known));
-    let pod = Some(reference(pod, Some(&due.namespace)));
-    EventRecord {
-        cause: Some(EventCause { pod, queue: due.queue.clone() }),
-        ..EventRecord::new(&known.object, EventReason::PauseReversed, DELETING, note, due.deadline)
+/// Returns the events of the deletion of a pod.
+pub fn of_pod_deletion(batch: &DueBatch, pod: &Pod, deletion: &PodDeletion) -> Vec<EventRecord> {
+    let PodDeletion { alone, ceiling, undone: _ } = deletion;
+    let (queue, cause) = (&batch.first.queue, cause(batch, Some(pod)));
+    let object = reference(&of_pod(pod), Some(&batch.first.namespace));
+    if batch.task == Task::Evict {
+        let note = pause::deleted_unready(queue, alone);
+        return of_deletion(batch, &object, &cause, [(EventReason::EvictedDueToPodsReadyTimeout, note)]);
     }
+    let in_words = pause::deleted_in_words(queue, ceiling.as_ref(), alone);
+    let ended = (EventReason::MaxDurationExceeded, pause::DELETED_MESSAGE.to_owned());
+    of_deletion(batch, &object, &cause, [ended, (EventReason::RunEnded, in_words)])
 }
 
 /// The event on a `CronJob` that starts no further Job while this one is paused. None: the `CronJob` allows others.

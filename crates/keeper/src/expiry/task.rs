@@ -1,9 +1,43 @@
-//! The consequence of a try for its pods.
+//! Tasks about pods, and the consequence of a try.
 
-use tenure_index::{Outcome, Task};
+use jiff::Timestamp;
+use tenure_index::{DueKey, DueWork, Outcome, Task};
 use tenure_policy::judge::Act;
+use tenure_service::work::Work;
 
 use crate::action::Failure;
+
+/// A task about the pods that one act may serve.
+#[derive(Debug)]
+pub struct PodTask {
+    pub due: DueWork,
+}
+
+impl Work for PodTask {
+    type Key = DueKey;
+    /// Expiries come before evictions, each since when it is due.
+    type Rank = (Task, Timestamp);
+
+    fn key(&self) -> DueKey {
+        self.due.key.clone()
+    }
+
+    fn namespace(&self) -> &str {
+        &self.due.key.namespace
+    }
+
+    fn rank(&self) -> (Task, Timestamp) {
+        (self.due.task, self.due.since)
+    }
+
+    fn is_retry(&self) -> bool {
+        self.due.is_retry
+    }
+
+    fn replaces(&self, known: &Self) -> bool {
+        self.due.is_retry != known.due.is_retry
+    }
+}
 
 /// The outcome of a try, which may be late. A failure counts towards the tries after which the pod is deleted only if it shows
 /// that the owner can't be read or paused.
@@ -23,7 +57,6 @@ pub fn outcome(task: Task, (dry_run, is_late): (bool, bool), result: Result<&Act
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use serde_json::json;
     use tenure_policy::{

@@ -1,0 +1,73 @@
+//! Tells the end of runs.
+
+use tenure_index::Uid;
+use tenure_policy::{
+    judge::{Notice, NoticeChange},
+    naming::{PausedObject, reference},
+    pause,
+};
+use tenure_service::call::ApiError;
+use tenure_types::{
+    journal::{GivenNotice, JournalAct},
+    projection::WholeObject,
+};
+
+use super::{Act, Done, EventRecord, Failure, OwnerObject, Pauser, Task, Work, events_of, told, unread};
+
+impl Pauser {
+    /// Notes the end of a run on an owner, or on a pod that has no such owner.
+    pub(super) async fn announce(&self, work: &Work<'_>, notice: &Notice) -> Result<Done, Failure> {
+        let Some(found) = work.found() else { return Ok(unread()) };
+        let (first, object) = (&work.batch.first, OwnerObject(&found.value));
+        let noticed = |at| {
+            JournalAct::Noticed(GivenNotice {
+                queue: first.queue.clone(),
+                end: notice.end,
+                at,
+                then: notice.then,
+            })
+        };
+        let act = notice.told.map(noticed);
+        let (patch, noted) = match notice.change {
+            NoticeChange::Keep => (None, None),
+            NoticeChange::Clear => (Some(pause::withdraw(object)), None),
+            NoticeChange::Set(noted) => (Some(pause::announce(object, noted)), Some(noted)),
+        };
+        if let Some(patch) = patch.filter(|_| !self.handles.dry_run) {
+            self.handles.announcements.until_ready().await;
+            let patch = pause::with_act(patch, &found.metadata, act.clone(), self.handles.now());
+            // its event must be written if it was applied nevertheless
+            let is_done = |found: &WholeObject| OwnerObject(&found.value).announcement() == noted;
+            let written = self.handles.objects.write(&first.namespace, &notice.object, &patch, is_done).await;
+            written.map_err(ApiError::from)?;
+        }
+        self.show_on_pods(work, notice);
+        let object = reference(&notice.object, found.metadata.namespace.as_deref());
+        let known = PausedObject { object, workload: None };
+        let mut events: Vec<EventRecord> = act.iter().flat_map(|act| events_of(act, &known)).collect();
+        if self.handles.dry_run {
+            // a dry run notes nothing: after a restart the time of the point tells that the event has been written
+            let now = self.handles.now().max(first.handed_out);
+            told::of_dry_run(&mut events, work.state.notice.last(notice.end, now).or(Some(notice.end)));
+        } else if let Some(at) = notice.told {
+            self.handles.cluster.outbox.telling(&known, at);
+        }
+        Ok(Done { act: Act::Announce(Box::new(notice.clone())), events })
+    }
+
+    /// Has the pods of an owner show the end that the owner was told, where that is turned on.
+    fn show_on_pods(&self, work: &Work<'_>, notice: &Notice) {
+        let is_pod = notice.object.api_version == "v1" && notice.object.kind == "Pod";
+        if !work.case.config.notice_on_pods || self.handles.dry_run || is_pod {
+            return;
+        }
+        let (end, is_news) = match notice.change {
+            NoticeChange::Keep if work.batch.task == Task::Withdraw => return,
+            NoticeChange::Keep => (Some(notice.end), false),
+            NoticeChange::Clear => (None, true),
+            NoticeChange::Set(_) => (Some(notice.end), true),
+        };
+        let owner = (work.batch.first.namespace.as_str(), Uid::of(&notice.object.uid));
+        self.handles.told.tell(owner, end, is_news, work.batch.pods());
+    }
+}

@@ -1,0 +1,127 @@
+//! Deletes pods and owners, and tells that before.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::DeleteParams;
+use tenure_policy::{
+    judge::{OwnerDeletion, PodDeletion},
+    kueue,
+    naming::{PausedObject, of_pod, reference},
+    pause::{self, Alone},
+    reason::EventReason,
+};
+use tenure_service::call::{ApiError, persist};
+use tracing::warn;
+
+use super::{
+    Act, BatchCoverage, Done, EventRecord, Failure, Handles, Pauser, Task, Work, nothing, told, unread,
+};
+
+impl Pauser {
+    /// Deletes a pod, and tells it first.
+    pub(super) async fn delete_pod(
+        &self,
+        work: &mut Work<'_>,
+        deletion: &PodDeletion,
+    ) -> Result<Done, Failure> {
+        let act = Act::DeletePod(Box::new(deletion.clone()));
+        let Some(found) = work.pod().cloned() else { return Ok(unread()) };
+        let mut events = told::of_pod_deletion(work.batch, &found, deletion);
+        if self.handles.dry_run {
+            told::of_dry_run(&mut events, None);
+            return Ok(Done { act, events });
+        }
+        if let Some((owner, record, reversals)) = &deletion.undone {
+            let metadata = work.found().map(|found| found.metadata.clone()).unwrap_or_default();
+            let known = kueue::known(owner, &metadata);
+            let told = [(EventReason::PauseReversed, pause::undone(record, reversals, &known))];
+            events.extend(told::of_deletion(work.batch, &known.object, &work.cause(), told));
+        }
+        let (pod, metadata) = (of_pod(&found), found.metadata);
+        let first = &work.batch.first;
+        if let alone @ (Alone::Outlives(_) | Alone::Undone(_)) = &deletion.alone {
+            let (namespace, pod) = (&first.namespace, &pod.name);
+            warn!(%namespace, pod, ?alone, "Its owner can't be stopped: deleting the pod");
+        }
+        let known = PausedObject { object: reference(&pod, Some(&first.namespace)), workload: None };
+        let act = self.tell_first(work, act, &pod, (&known, &metadata), events).await?;
+        if !act.is_done() {
+            return Ok(Done::silent(act));
+        }
+        let ending = self.handles.usage.ending(work.batch.task, [first.uid], self.handles.now());
+        match self.handles.objects.delete(&first.namespace, &pod, None, DeleteParams::default()).await {
+            Err(ApiError::NotFound | ApiError::Stale(_)) => {
+                return Ok(nothing("the pod is gone or another one", BatchCoverage::Gone));
+            }
+            // it may have been done all the same
+            Err(error) if error.is_open() => {
+                let rest = persist(async || self.pod(first).await).await.map_err(Failure::Delete)?;
+                if rest.is_some() {
+                    return Err(Failure::Delete(error));
+                }
+            }
+            result => result.map_err(Failure::Delete)?,
+        }
+        ending.succeeded();
+        Ok(Done::silent(act))
+    }
+
+    /// Deletes an owner in place of a pause, and tells it first.
+    pub(super) async fn delete_owner(
+        &self,
+        work: &mut Work<'_>,
+        deletion: &OwnerDeletion,
+    ) -> Result<Done, Failure> {
+        let (owner, act) = (&deletion.owner, Act::DeleteOwner(Box::new(deletion.clone())));
+        let Some(metadata) = work.found().map(|found| found.metadata.clone()) else { return Ok(unread()) };
+        let known = kueue::known(owner, &metadata);
+        let (queue, ceiling) = (&work.batch.first.queue, deletion.ceiling.as_ref());
+        let in_words = pause::owner_deleted_in_words(queue, ceiling, &owner.kind, &owner.name);
+        let ended = (EventReason::MaxDurationExceeded, pause::owner_deleted(&owner.kind));
+        let told = [ended, (EventReason::RunEnded, in_words)];
+        let mut events = told::of_deletion(work.batch, &known.object, &work.cause(), told);
+        if self.handles.dry_run {
+            told::of_dry_run(&mut events, None);
+            return Ok(Done { act, events });
+        }
+        let act = self.tell_first(work, act, owner, (&known, &metadata), events).await?;
+        if !act.is_done() {
+            return Ok(Done::silent(act));
+        }
+        let (objects, namespace) = (&self.handles.objects, &work.batch.first.namespace);
+        let ending = self.ending_below(Task::Expire, &known);
+        let how = DeleteParams::background();
+        match objects.delete(namespace, owner, metadata.resource_version, how).await {
+            // it may have been done all the same; if that can't be read, the API server doesn't answer at all
+            Err(error) if error.is_open() => {
+                if persist(async || objects.live(namespace, owner).await).await?.is_some() {
+                    return Err(Failure::DeleteOwner { owner: owner.clone(), source: error });
+                }
+            }
+            result => result.map_err(|source| Failure::DeleteOwner { owner: owner.clone(), source })?,
+        }
+        ending.succeeded();
+        Ok(Done::silent(act))
+    }
+
+    /// Writes the events of the deletion of an object before the deletion, after those that its journal owes: the object takes its
+    /// journal with it. Where a dry run of the deletion fails, no event is written.
+    ///
+    /// The events take a while, so that the case is judged again. After a dry run that failed, no extensions are listed: the list
+    /// would come between the reading of an owner and the write.
+    async fn tell_first(
+        &self,
+        work: &mut Work<'_>,
+        act: Act,
+        object: &OwnerReference,
+        (known, metadata): (&PausedObject, &ObjectMeta),
+        events: Vec<EventRecord>,
+    ) -> Result<Act, Failure> {
+        let Handles { objects, cluster, .. } = &*self.handles;
+        if objects.would_delete(&work.batch.first.namespace, object).await.is_ok() {
+            let owed = cluster.outbox.owed_on(known, metadata, self.handles.now());
+            self.handles.events.tell_first(owed, events).await;
+            work.granted = self.granted(work).await?;
+        }
+        Ok(self.judge_again(work, &act))
+    }
+}
