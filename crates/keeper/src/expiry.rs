@@ -158,12 +158,8 @@ impl ExpiryController {
         match act {
             Act::Pause(owner, pause) => {
                 if pause.reversals.count > 0 && !self.handles.dry_run {
-                    let family = family_label(group.first.family);
-                    self.handles.metrics.queues.reversed_pauses.inc([
-                        family,
-                        &group.first.queue,
-                        &owner.kind,
-                    ]);
+                    let of = [family_label(group.first.family), &group.first.queue, &owner.kind];
+                    self.handles.metrics.queues.reversed_pauses.inc(of);
                 }
                 if group.task == Task::Evict {
                     self.record_eviction(group, owner, &pause.plan.until);

@@ -94,9 +94,8 @@ impl Messages {
     fn follow_config(&self) -> Vec<Arc<ReceiverQueue>> {
         let mut queues = self.queues.lock();
         let config = self.config.get();
-        let is_left = |name: &String| config.receivers.iter().any(|receiver| receiver.name == *name);
         queues.retain(|name, queue| {
-            let is_left = is_left(name);
+            let is_left = config.receivers.iter().any(|receiver| receiver.name == *name);
             if !is_left {
                 queue.drop_all("its receiver was taken out of the configuration");
                 self.metrics.forget_receiver(name);

@@ -150,30 +150,29 @@ impl Reporter {
 
     fn complain(&self, write: &Write, error: &WriteError) {
         let (queue, why) = (&write.name, with_causes(error));
-        let resource = match self.version {
-            QueueVersion::V3alpha1 => "queues/status",
-            QueueVersion::V2 => "queues",
-        };
-        let complaint = match error {
-            WriteError::Api(ApiError::Forbidden(_)) => Complaint::Forbidden,
-            WriteError::Dropped | WriteError::Api(ApiError::UnknownField(_)) => Complaint::Schema,
-            WriteError::Api(_) => {
-                warn!(%queue, error = why, "Failed to write the status: will try again");
-                return;
+        let is_new = |complaint| self.complaints.lock().insert(complaint);
+        match error {
+            WriteError::Api(ApiError::Forbidden(_)) => {
+                let resource = match self.version {
+                    QueueVersion::V3alpha1 => "queues/status",
+                    QueueVersion::V2 => "queues",
+                };
+                if is_new(Complaint::Forbidden) {
+                    error!(
+                        %queue, resource, error = why,
+                        "Not allowed to write the status of queues: grant patch of this resource in scheduling.run.ai to the keeper"
+                    );
+                }
             }
-        };
-        if !self.complaints.lock().insert(complaint) {
-            return;
-        }
-        match complaint {
-            Complaint::Forbidden => error!(
-                %queue, resource, error = why,
-                "Not allowed to write the status of queues: grant patch of this resource in scheduling.run.ai to the keeper"
-            ),
-            Complaint::Schema => error!(
-                %queue, error = why,
-                "The definition of queues.scheduling.run.ai lacks fields of the status: apply the one of this version's chart"
-            ),
+            WriteError::Dropped | WriteError::Api(ApiError::UnknownField(_)) => {
+                if is_new(Complaint::Schema) {
+                    error!(
+                        %queue, error = why,
+                        "The definition of queues.scheduling.run.ai lacks fields of the status: apply the one of this version's chart"
+                    );
+                }
+            }
+            WriteError::Api(_) => warn!(%queue, error = why, "Failed to write the status: will try again"),
         }
     }
 }
