@@ -33,12 +33,12 @@ pub struct Messages {
     queues: Arc<Mutex<BTreeMap<String, Arc<ReceiverQueue>>>>,
     /// The time from which on this keeper leads.
     leads_since: Arc<Mutex<Option<Timestamp>>>,
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<ToldIds>>,
 }
 
 /// The acts that were told of late, by hashes of their ids: the event of an act may be tried several times.
 #[derive(Debug, Default)]
-struct Told {
+struct ToldIds {
     hasher: RandomState,
     /// The latest, and as many before them.
     known: HashSet<u64>,
@@ -110,11 +110,11 @@ impl Messages {
         for queue in std::mem::take(&mut *self.queues.lock()).values() {
             queue.drop_all(why);
         }
-        *self.told.lock() = Told::default();
+        *self.told.lock() = ToldIds::default();
     }
 }
 
-impl Told {
+impl ToldIds {
     /// Returns true the first time.
     fn is_new(&mut self, id: &str) -> bool {
         let id = self.hasher.hash_one(id);

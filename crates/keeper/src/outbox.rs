@@ -28,18 +28,18 @@ const LEAST_SWEPT: usize = 64;
 
 /// The acts whose events may not have been written. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct EventOutbox(Arc<Mutex<Kept>>);
+pub struct EventOutbox(Arc<Mutex<OutboxState>>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct OutboxState {
     by_uid: HashMap<Uid, (PausedObject, Vec<JournalAct>)>,
     sweep_at: usize,
-    written: Written,
+    written: WrittenActs,
 }
 
 /// The acts whose events this keeper has written or is writing: the object that has the events, and the time.
 #[derive(Debug, Default)]
-struct Written {
+struct WrittenActs {
     all: BTreeSet<(Uid, Timestamp)>,
     sweep_at: usize,
 }
@@ -55,7 +55,7 @@ impl EventOutbox {
         let name = metadata.name.as_deref().unwrap_or_default();
         let owner = refer(&resource.api_version, &resource.kind, name, uid);
         let mut kept = self.0.lock();
-        let Kept { by_uid, sweep_at, .. } = &mut *kept;
+        let OutboxState { by_uid, sweep_at, .. } = &mut *kept;
         by_uid.insert(Uid::of(uid), (known(&owner, metadata), acts));
         if by_uid.len() > *sweep_at && now != Timestamp::MIN {
             by_uid.retain(|_, (_, acts)| acts.iter().any(|act| is_recent(act.at(), now)));
@@ -86,13 +86,13 @@ impl EventOutbox {
     /// This keeper leads no longer, and the events that it was writing were dropped: if it leads again, all of them may
     /// be missing.
     pub fn interrupted(&self) {
-        self.0.lock().written = Written::default();
+        self.0.lock().written = WrittenActs::default();
     }
 
     /// Returns the events of at most this many acts that may not have been written; those of each act only once.
     pub fn owed(&self, now: Timestamp, most: usize) -> Vec<EventRecord> {
         let mut kept = self.0.lock();
-        let Kept { by_uid, written, .. } = &mut *kept;
+        let OutboxState { by_uid, written, .. } = &mut *kept;
         by_uid.retain(|_, (_, acts)| acts.iter().any(|act| is_recent(act.at(), now)));
         let acts = by_uid.values().flat_map(|(known, acts)| acts.iter().map(move |act| (known, act)));
         let due = acts.filter(|(_, act)| now.duration_since(act.at()) >= OWED_AFTER);
@@ -107,7 +107,7 @@ impl EventOutbox {
     }
 }
 
-impl Written {
+impl WrittenActs {
     /// Returns the events of a recent act, and notes that they are written; none if they were noted before.
     fn missing(&mut self, known: &PausedObject, act: &JournalAct, now: Timestamp) -> Vec<EventRecord> {
         let is_written = self.all.contains(&(uid_of(known), act.at()));

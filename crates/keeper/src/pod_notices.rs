@@ -58,7 +58,7 @@ impl Work for PodToShow {
 }
 
 /// The result for one pod.
-enum Shown {
+enum ShowResult {
     /// It shows the end, or never will: its own refusal is not asked again before the next notice.
     Done,
     /// It is gone, or terminates.
@@ -97,15 +97,15 @@ impl PodNotices {
     async fn handle(&self, lease: Lease<PodToShow>) {
         let namespace = &lease.work.namespace;
         match self.show(&lease).await {
-            Ok(Shown::Done) => {
+            Ok(ShowResult::Done) => {
                 self.handles.told.shown(&lease.work);
                 lease.done();
             }
-            Ok(Shown::Gone) => {
+            Ok(ShowResult::Gone) => {
                 self.handles.told.gone(&lease.work);
                 lease.done();
             }
-            Ok(Shown::Again) | Err(ApiError::NotLeading) => lease.again(BETWEEN_LOOKS),
+            Ok(ShowResult::Again) | Err(ApiError::NotLeading) => lease.again(BETWEEN_LOOKS),
             Err(error) => {
                 lease.trouble();
                 let error = with_causes(&error);
@@ -119,34 +119,34 @@ impl PodNotices {
         }
     }
 
-    async fn show(&self, lease: &Lease<PodToShow>) -> Result<Shown, ApiError> {
+    async fn show(&self, lease: &Lease<PodToShow>) -> Result<ShowResult, ApiError> {
         let PodToShow { uid, namespace, name, end, .. } = &*lease.work;
         let pod = refer("v1", "Pod", name, &uid.text());
         let found = match lease.watch(self.handles.objects.get(namespace, &pod)).await {
-            Err(ApiError::NotFound) => return Ok(Shown::Gone),
+            Err(ApiError::NotFound) => return Ok(ShowResult::Gone),
             found => found?,
         };
         let metadata = &found.metadata;
         if metadata.uid.as_deref().map(Uid::of) != Some(*uid) || metadata.deletion_timestamp.is_some() {
-            return Ok(Shown::Gone);
+            return Ok(ShowResult::Gone);
         }
         if shown(metadata) == end.map(|end| end.to_string()).as_deref() {
-            return Ok(Shown::Done);
+            return Ok(ShowResult::Done);
         }
         let patch = pause::show_end(OwnerObject(&found.value), *end);
         self.handles.announcements.until_ready().await;
         if !self.handles.gate.is_open() || !self.handles.told.is_missing(&lease.work) {
-            return Ok(Shown::Again);
+            return Ok(ShowResult::Again);
         }
         match lease.watch(self.handles.objects.merge(namespace, &pod, &patch)).await {
-            Ok(_) => Ok(Shown::Done),
-            Err(ApiError::NotFound) => Ok(Shown::Gone),
-            Err(ApiError::Stale(_)) => Ok(Shown::Again),
+            Ok(_) => Ok(ShowResult::Done),
+            Err(ApiError::NotFound) => Ok(ShowResult::Gone),
+            Err(ApiError::Stale(_)) => Ok(ShowResult::Again),
             Err(error) if error.is_open() || matches!(error, ApiError::NotLeading) => Err(error),
             Err(error) => {
                 let error = with_causes(&error);
                 warn!(%namespace, pod = %name, error, "Not allowed to note the end of its run on a pod");
-                Ok(Shown::Done)
+                Ok(ShowResult::Done)
             }
         }
     }

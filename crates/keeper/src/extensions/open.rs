@@ -60,11 +60,11 @@ impl Work for OpenExtension {
 pub struct OpenExtensions {
     /// The extensions that are to be looked at.
     pub queue: WorkQueue<OpenExtension>,
-    opened: Arc<Mutex<Opened>>,
+    opened: Arc<Mutex<OpenState>>,
 }
 
 #[derive(Debug, Default)]
-struct Opened {
+struct OpenState {
     /// True for those whose workload was found.
     by_namespace: HashMap<String, HashMap<Uid, bool>>,
     /// The workloads to which time is being granted, with their namespaces.
@@ -84,7 +84,7 @@ impl Drop for GrantTurn {
     }
 }
 
-impl Opened {
+impl OpenState {
     fn is_verified(&mut self, extension: &Extension) -> Option<&mut bool> {
         self.by_namespace.get_mut(namespace(extension))?.get_mut(&uid(extension))
     }

@@ -12,15 +12,15 @@ use prometheus_client::{
 };
 use tenure_service::metrics::registered;
 
-type Labels<const N: usize> = [(&'static str, String); N];
+type CounterLabels<const N: usize> = [(&'static str, String); N];
 
 /// Counters by the values of their labels. Those of a queue are dropped with the queue, so that there are no more of them than
 /// queues.
 #[derive(Clone, Debug)]
 pub struct Counters<const N: usize> {
     names: [&'static str; N],
-    family: Family<Labels<N>, Counter<u64, AtomicU64>>,
-    known: Arc<Mutex<HashSet<Labels<N>>>>,
+    family: Family<CounterLabels<N>, Counter<u64, AtomicU64>>,
+    known: Arc<Mutex<HashSet<CounterLabels<N>>>>,
 }
 
 impl<const N: usize> Counters<N> {
