@@ -8,8 +8,9 @@ mod resource;
 mod slim;
 mod whole;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::{Deserialize, Deserializer};
+use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::Resource;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{Written, keys, runai, tensorstack};
@@ -21,7 +22,8 @@ pub use slim::{controller, metadata};
 pub use whole::WholeObject;
 
 /// A Node, reduced to its labels.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[resource(inherit = core::Node)]
 pub struct Node {
     /// The metadata, without the parts that no decision needs.
     #[serde(default, deserialize_with = "slim")]
@@ -29,7 +31,8 @@ pub struct Node {
 }
 
 /// A Namespace, reduced to its deletion timestamp.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[resource(inherit = core::Namespace)]
 pub struct Namespace {
     /// The metadata, without the parts that no decision needs.
     #[serde(default, deserialize_with = "slim")]
@@ -40,7 +43,8 @@ pub struct Namespace {
 ///
 /// Other programs write the status, the quotas and the fields of other versions, and none of these may make a ceiling
 /// unreadable. So of `spec` only the fields that decisions need are filled in.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[resource(inherit = runai::v3alpha1::Queue)]
 pub struct RunaiQueueObject {
     /// The metadata, without the parts that no decision needs.
     #[serde(default, deserialize_with = "slim")]
@@ -68,7 +72,8 @@ pub struct ObservedStatus {
 
 /// A queue in KAI-Scheduler's version, reduced to the fields that Tenure reads; see [`RunaiQueueObject`]. Its
 /// annotations are as much a part of it as its spec: see [`runai::SPEC_ANNOTATIONS`].
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[resource(inherit = runai::v2::Queue)]
 pub struct RunaiQueueV2Object {
     /// The metadata, without the parts that no decision needs.
     #[serde(default, deserialize_with = "slim")]
@@ -88,7 +93,8 @@ impl RunaiQueueV2Object {
 }
 
 /// A queue of the tensorstack family, reduced to the fields that Tenure reads; see [`RunaiQueueObject`].
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[resource(inherit = tensorstack::v1beta1::Queue)]
 pub struct TensorstackQueueObject {
     /// The metadata, without the parts that no decision needs.
     #[serde(default, deserialize_with = "slim")]
@@ -124,7 +130,6 @@ pub struct SubGroup {
     #[serde(default, deserialize_with = "count")]
     pub min_sub_group: Option<u32>,
     /// The parent subgroup. A subgroup that has children has no pods of its own.
-    #[serde(default)]
     pub parent: Option<String>,
 }
 
@@ -136,60 +141,37 @@ pub struct Owner {
     pub metadata: ObjectMeta,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// The fields of the `spec` of any queue that are read, as raw JSON.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct SlimSpec {
-    #[serde(default)]
     parent_queue: Value,
-    #[serde(default)]
     preempt_min_runtime: Value,
-    #[serde(default)]
     reclaim_min_runtime: Value,
-    #[serde(default)]
     max_duration: Value,
-    #[serde(default)]
     expiry_notice: Value,
-    #[serde(default)]
     max_duration_action: Value,
-    #[serde(default)]
     requeue_delay: Value,
-    #[serde(default)]
     on_reversal: Value,
-    #[serde(default)]
     over_ceiling: Value,
-    #[serde(default)]
     wait_for_pods_ready: Value,
-    #[serde(default)]
     extensions: Value,
 }
 
 fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alpha1::QueueSpec, D::Error> {
-    let SlimSpec {
-        parent_queue,
-        preempt_min_runtime,
-        reclaim_min_runtime,
-        max_duration,
-        expiry_notice,
-        max_duration_action,
-        requeue_delay,
-        on_reversal,
-        over_ceiling,
-        wait_for_pods_ready,
-        extensions,
-    } = SlimSpec::deserialize(deserializer)?;
+    let spec = SlimSpec::deserialize(deserializer)?;
     Ok(runai::v3alpha1::QueueSpec {
-        parent_queue: text(parent_queue),
-        preempt_min_runtime: text(preempt_min_runtime).map(Written::from),
-        reclaim_min_runtime: text(reclaim_min_runtime).map(Written::from),
-        max_duration: text(max_duration).map(Written::from),
-        expiry_notice: text(expiry_notice).map(Written::from),
-        // a value of the wrong shape was never admitted
-        max_duration_action: serde_json::from_value(max_duration_action).ok(),
-        requeue_delay: text(requeue_delay).map(Written::from),
-        on_reversal: serde_json::from_value(on_reversal).ok(),
-        over_ceiling: serde_json::from_value(over_ceiling).ok(),
-        wait_for_pods_ready: serde_json::from_value(wait_for_pods_ready).unwrap_or_default(),
-        extensions: serde_json::from_value(extensions).unwrap_or_default(),
+        parent_queue: text(spec.parent_queue),
+        preempt_min_runtime: written(spec.preempt_min_runtime),
+        reclaim_min_runtime: written(spec.reclaim_min_runtime),
+        max_duration: written(spec.max_duration),
+        expiry_notice: written(spec.expiry_notice),
+        max_duration_action: admitted(spec.max_duration_action),
+        requeue_delay: written(spec.requeue_delay),
+        on_reversal: admitted(spec.on_reversal),
+        over_ceiling: admitted(spec.over_ceiling),
+        wait_for_pods_ready: admitted(spec.wait_for_pods_ready),
+        extensions: admitted(spec.extensions),
         // no decision needs these
         display_name: None,
         priority: None,
@@ -198,12 +180,11 @@ fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alp
 }
 
 fn runai_v2_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v2::QueueSpec, D::Error> {
-    let SlimSpec { parent_queue, preempt_min_runtime, reclaim_min_runtime, .. } =
-        SlimSpec::deserialize(deserializer)?;
+    let spec = SlimSpec::deserialize(deserializer)?;
     Ok(runai::v2::QueueSpec {
-        parent_queue: text(parent_queue),
-        preempt_min_runtime: text(preempt_min_runtime).map(Written::from),
-        reclaim_min_runtime: text(reclaim_min_runtime).map(Written::from),
+        parent_queue: text(spec.parent_queue),
+        preempt_min_runtime: written(spec.preempt_min_runtime),
+        reclaim_min_runtime: written(spec.reclaim_min_runtime),
         // no decision needs these
         display_name: None,
         priority: None,
@@ -219,10 +200,10 @@ fn observed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObservedStatus
 fn tensorstack_spec<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<tensorstack::v1beta1::QueueSpec, D::Error> {
-    let SlimSpec { max_duration, expiry_notice, .. } = SlimSpec::deserialize(deserializer)?;
+    let spec = SlimSpec::deserialize(deserializer)?;
     Ok(tensorstack::v1beta1::QueueSpec {
-        max_duration: text(max_duration).map(Written::from),
-        expiry_notice: text(expiry_notice).map(Written::from),
+        max_duration: written(spec.max_duration),
+        expiry_notice: written(spec.expiry_notice),
         // no decision needs these
         priority: None,
         preemptible: None,
@@ -247,6 +228,15 @@ fn text(value: Value) -> Option<String> {
         Value::String(text) => Some(text),
         other => Some(other.to_string()),
     }
+}
+
+fn written<D>(value: Value) -> Option<Written<D>> {
+    text(value).map(Written::from)
+}
+
+/// Reads a block or a word. A value of the wrong shape was never admitted, and counts as absent.
+fn admitted<T: DeserializeOwned>(value: Value) -> Option<T> {
+    serde_json::from_value(value).unwrap_or_default()
 }
 
 #[cfg(test)]

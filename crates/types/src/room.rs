@@ -6,7 +6,8 @@ mod run;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::Resource;
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
 use crate::projection::{Pod, PodCondition, PodSpec, PodStatus, SchedulingGroup, slim};
@@ -17,7 +18,8 @@ pub use needs::{HostPort, Needs, Term};
 pub use run::RunRequests;
 
 /// A Pod with the fields that determine the room it takes.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[resource(inherit = core::Pod)]
 pub struct PodWithRoom {
     /// Without what no decision needs.
     #[serde(default, deserialize_with = "slim")]

@@ -12,7 +12,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use thiserror::Error;
 
 /// The fields of an object, each as it was written.
-pub(crate) type RawFields = BTreeMap<String, Box<RawValue>>;
+type RawFields = BTreeMap<String, Box<RawValue>>;
 
 /// The field of `metadata` that clients may fill with any time, and as deep as they like.
 pub(crate) const MANAGED_FIELDS: &str = "managedFields";
@@ -59,14 +59,22 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Tolerant<K> {
 }
 
 fn read<K: DeserializeOwned>(object: &RawValue) -> serde_json::Result<K> {
+    let (object, _) = split(object)?;
+    serde_json::from_str(&object)
+}
+
+/// Returns the text of an object without its `managedFields`, and these.
+pub(crate) fn split(object: &RawValue) -> serde_json::Result<(String, Option<Box<RawValue>>)> {
     let mut fields: RawFields = serde_json::from_str(object.get())?;
+    let mut managed = None;
     if let Some(metadata) = fields.get_mut("metadata") {
         let mut of: RawFields = serde_json::from_str(metadata.get())?;
-        if of.remove(MANAGED_FIELDS).is_some() {
+        managed = of.remove(MANAGED_FIELDS);
+        if managed.is_some() {
             *metadata = to_raw_value(&of)?;
         }
     }
-    serde_json::from_str(&serde_json::to_string(&fields)?)
+    Ok((serde_json::to_string(&fields)?, managed))
 }
 
 /// Reads the fields that tell an object from others, each by itself.

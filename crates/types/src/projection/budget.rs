@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::{
+    api::policy::v1 as policy,
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
+};
+use kube::Resource;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::slim;
 
 /// A `PodDisruptionBudget`, reduced to the fields that Tenure reads.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[resource(inherit = policy::PodDisruptionBudget)]
 #[serde(default)]
 pub struct PodDisruptionBudget {
     /// The metadata, without the parts that no decision needs.

@@ -1,13 +1,18 @@
 //! An Event, reduced to the fields that Tenure reads.
 
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::core::v1::{self as core, ObjectReference},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::Resource;
 use serde::{Deserialize, Deserializer};
 
 use super::slim;
 
 /// An Event, reduced to the fields that Tenure reads. Any user may create events, with any time.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[resource(inherit = core::Event)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Event {
     /// The metadata, without the parts that no decision needs.

@@ -1,13 +1,18 @@
 //! A Pod, reduced to the fields that Tenure reads.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::{
+    api::core::v1 as core,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+};
+use kube::Resource;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{controller, slim};
 use crate::keys;
 
 /// A Pod, reduced to the fields that Tenure reads.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, Resource)]
+#[resource(inherit = core::Pod)]
 pub struct Pod {
     /// The metadata, without the parts that no decision needs, above all `managedFields`.
     #[serde(default, deserialize_with = "slim")]
@@ -25,22 +30,16 @@ pub struct Pod {
 #[serde(rename_all = "camelCase")]
 pub struct PodSpec {
     /// The value of the priority class; absent means 0.
-    #[serde(default)]
     pub priority: Option<i32>,
     /// The scheduler that places the pod.
-    #[serde(default)]
     pub scheduler_name: Option<String>,
     /// The node that the pod is bound to.
-    #[serde(default)]
     pub node_name: Option<String>,
     /// The name of the `PriorityClass`, whose annotations hold the pod's toleration.
-    #[serde(default)]
     pub priority_class_name: Option<String>,
     /// `Never` if the pod waits rather than preempts others.
-    #[serde(default)]
     pub preemption_policy: Option<String>,
     /// The membership in a `PodGroup` of Kubernetes itself.
-    #[serde(default)]
     pub scheduling_group: Option<SchedulingGroup>,
 }
 
@@ -49,7 +48,6 @@ pub struct PodSpec {
 #[serde(rename_all = "camelCase")]
 pub struct SchedulingGroup {
     /// The name of the group, in the pod's namespace.
-    #[serde(default)]
     pub pod_group_name: Option<String>,
 }
 
@@ -58,13 +56,11 @@ pub struct SchedulingGroup {
 #[serde(rename_all = "camelCase")]
 pub struct PodStatus {
     /// Pending, Running, Succeeded, Failed or Unknown.
-    #[serde(default)]
     pub phase: Option<String>,
     /// All conditions; only `PodScheduled` matters.
     #[serde(default)]
     pub conditions: Vec<PodCondition>,
     /// The node on which the scheduler makes room for the pod.
-    #[serde(default)]
     pub nominated_node_name: Option<String>,
 }
 
@@ -78,7 +74,6 @@ pub struct PodCondition {
     /// True, False or Unknown.
     pub status: String,
     /// The reason, in one word.
-    #[serde(default)]
     pub reason: Option<String>,
     /// The time at which the status last changed. Any user who may write a pod's status can write a time that can't be
     /// read, which must not make the list of all pods fail.

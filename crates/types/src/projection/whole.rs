@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Value, value::RawValue};
 
 use super::slim;
-use crate::tolerant::{MANAGED_FIELDS, RawFields};
+use crate::tolerant::{MANAGED_FIELDS, split};
 
 /// An object of any kind, with all its fields.
 ///
@@ -40,27 +40,13 @@ impl Serialize for WholeObject {
 }
 
 fn read(object: &RawValue) -> serde_json::Result<WholeObject> {
-    let Slim { metadata } = serde_json::from_str(object.get())?;
-    let mut fields: RawFields = serde_json::from_str(object.get())?;
-    let mut of_metadata: RawFields = match fields.remove("metadata") {
-        Some(metadata) => serde_json::from_str(metadata.get())?,
-        None => return Ok(WholeObject { metadata, value: serde_json::from_str(object.get())? }),
-    };
-    let managed = of_metadata.remove(MANAGED_FIELDS).map(|managed| entries(&managed));
-    let mut whole = value(&of_metadata)?;
-    if let (Some(managed), Value::Object(of)) = (managed, &mut whole) {
-        of.insert(MANAGED_FIELDS.into(), managed);
-    }
-    let mut value = value(&fields)?;
-    if let Value::Object(of) = &mut value {
-        of.insert("metadata".into(), whole);
+    let (object, managed) = split(object)?;
+    let Slim { metadata } = serde_json::from_str(&object)?;
+    let mut value: Value = serde_json::from_str(&object)?;
+    if let (Some(managed), Some(of)) = (managed, value.get_mut("metadata").and_then(Value::as_object_mut)) {
+        of.insert(MANAGED_FIELDS.into(), entries(&managed));
     }
     Ok(WholeObject { metadata, value })
-}
-
-fn value(fields: &RawFields) -> serde_json::Result<Value> {
-    let fields = fields.iter().map(|(key, value)| Ok((key.clone(), serde_json::from_str(value.get())?)));
-    fields.collect::<serde_json::Result<_>>().map(Value::Object)
 }
 
 /// The entries of `managedFields` that can be read.
