@@ -34,18 +34,18 @@ pub struct PausedRecord {
     pub previous_value: Value,
     /// The number of times that a user or controller has set the field back since the record was first made. `kubectl
     /// tenure resume` doesn't count: it removes the record.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub reversals: u32,
     /// The number of these reversals that undid a pause for the ceiling and gave the owner another run of a full
     /// ceiling.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub full_reversals: u32,
     /// The last writer of the field before this pause, if this isn't the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reversed_by: Option<FieldManager>,
     /// True if the workload was to get a notice before the end of its run, and got none: the keeper didn't run then, or
     /// could not reach the API server.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub unannounced: bool,
     /// The last notice of the run, whose event may not have been written, in records of versions that kept no journal.
     #[serde(default, skip_serializing)]
@@ -93,14 +93,8 @@ pub struct RequeueState {
     pub priority: Option<i32>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-const fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-const fn is_false(truth: &bool) -> bool {
-    !*truth
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 #[cfg(test)]

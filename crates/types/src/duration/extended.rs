@@ -1,11 +1,12 @@
 use std::{fmt, str::FromStr};
 
 use jiff::SignedDuration;
-use schemars::{Schema, json_schema};
+use schemars::Schema;
 
 use super::{
     DurationError, GoDuration, Grammar, PointsGrammar,
     units::{DAY, WEEK, go_unit, magnitude},
+    written::{OUT_OF_RANGE, TOO_MANY, ZERO_AMONG_OTHERS, schema},
 };
 
 /// The grammar as a regular expression, for CEL.
@@ -85,8 +86,14 @@ impl fmt::Display for ExtendedDuration {
     }
 }
 
+/// True, in CEL, for a text that isn't of this grammar, or is in range. Of several durations, the sum counts.
+macro_rules! extended_in_range {
+    ($pattern:expr) => {
+        concat!("!self.matches('", $pattern, "') || ", extended_seconds!("self"), " <= 9223372036.854776")
+    };
+}
+
 impl Grammar for ExtendedDuration {
-    const NAME: &'static str = "ExtendedDuration";
     const EXPECTED: &'static str = "a duration such as 90m, 1h30m or 7d (units: w, d, h, m, s, ms, us, ns)";
 
     fn is_zero(&self) -> bool {
@@ -94,24 +101,12 @@ impl Grammar for ExtendedDuration {
     }
 
     fn schema() -> Schema {
-        json_schema!({
-            "type": "string",
-            "maxLength": 64,
-            "x-kubernetes-validations": [{
-                "rule": concat!("self.matches('", extended_pattern!(), "')"),
-                "message": format!("must be {}", Self::EXPECTED),
-            }, {
-                "rule": concat!(
-                    "!self.matches('", extended_pattern!(), "') || ", extended_seconds!("self"), " <= 9223372036.854776"
-                ),
-                "message": "is out of range: the longest duration is about 292 years",
-            }],
-        })
+        let matches = concat!("self.matches('", extended_pattern!(), "')");
+        schema(64, matches, Self::EXPECTED, &[(extended_in_range!(extended_pattern!()), OUT_OF_RANGE)])
     }
 }
 
 impl PointsGrammar for ExtendedDuration {
-    const POINTS_NAME: &'static str = "ExtendedDurations";
     const POINTS_EXPECTED: &'static str = "a duration such as 90m, 1h30m or 7d (units: w, d, h, m, s, ms, us, ns), or up to 8 of them, such as 1h,10m";
 
     fn nanoseconds(self) -> i64 {
@@ -119,24 +114,12 @@ impl PointsGrammar for ExtendedDuration {
     }
 
     fn points_schema() -> Schema {
-        json_schema!({
-            "type": "string",
-            "maxLength": 128,
-            "x-kubernetes-validations": [{
-                "rule": concat!("self.matches('", extended_pattern!(points), "')"),
-                "message": format!("must be {}", Self::POINTS_EXPECTED),
-            }, {
-                "rule": "self.split(',').size() <= 8",
-                "message": "there are more than 8 durations: leave some out",
-            }, {
-                "rule": "!self.contains(',') || !self.matches('(^|,) *[0.nuµμmshdw]+(,|$)')",
-                "message": "a duration of zero means none at all: leave it out beside others",
-            }, {
-                "rule": concat!(
-                    "!self.matches('", extended_pattern!(points), "') || ", extended_seconds!("self"), " <= 9223372036.854776"
-                ),
-                "message": "is out of range: the longest duration is about 292 years",
-            }],
-        })
+        let matches = concat!("self.matches('", extended_pattern!(points), "')");
+        let others = [
+            ("self.split(',').size() <= 8", TOO_MANY),
+            ("!self.contains(',') || !self.matches('(^|,) *[0.nuµμmshdw]+(,|$)')", ZERO_AMONG_OTHERS),
+            (extended_in_range!(extended_pattern!(points)), OUT_OF_RANGE),
+        ];
+        schema(128, matches, Self::POINTS_EXPECTED, &others)
     }
 }

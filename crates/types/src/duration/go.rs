@@ -80,7 +80,6 @@ fn decimal(f: &mut fmt::Formatter<'_>, nanoseconds: u64, unit: u64, symbol: &str
 }
 
 impl Grammar for GoDuration {
-    const NAME: &'static str = "GoDuration";
     const EXPECTED: &'static str = "a duration such as 90m or 1h30m (units: h, m, s, ms, us, ns)";
 
     fn is_zero(&self) -> bool {

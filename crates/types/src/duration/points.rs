@@ -15,8 +15,6 @@ pub struct Points<D>([D; MOST_POINTS]);
 
 /// A grammar of durations of which a field may have several.
 pub trait PointsGrammar: Grammar + Copy + Default + Ord + fmt::Display {
-    /// Name of the schema of several.
-    const POINTS_NAME: &'static str;
     /// The expected form of several, as messages continue "must be …".
     const POINTS_EXPECTED: &'static str;
 
@@ -77,7 +75,6 @@ impl<D: PointsGrammar> fmt::Display for Points<D> {
 }
 
 impl<D: PointsGrammar> Grammar for Points<D> {
-    const NAME: &'static str = D::POINTS_NAME;
     const EXPECTED: &'static str = D::POINTS_EXPECTED;
 
     fn is_zero(&self) -> bool {

@@ -1,11 +1,12 @@
 use std::{fmt, str::FromStr};
 
 use jiff::SignedDuration;
-use schemars::{Schema, json_schema};
+use schemars::Schema;
 
 use super::{
     DurationError, Grammar, PointsGrammar,
     units::{DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK, split},
+    written::{OUT_OF_RANGE, TOO_MANY, ZERO_AMONG_OTHERS, schema},
 };
 
 /// The grammar as a regular expression, for CEL. It matches the empty text, too.
@@ -44,11 +45,6 @@ const UNITS: [(&str, u64); 7] = [
 pub struct TensorstackDuration(i64);
 
 impl TensorstackDuration {
-    /// Returns the duration in nanoseconds; never negative.
-    pub const fn as_nanos(self) -> i64 {
-        self.0
-    }
-
     /// Converts for arithmetic with timestamps; never negative.
     pub const fn to_signed(self) -> SignedDuration {
         SignedDuration::from_nanos(self.0)
@@ -113,7 +109,6 @@ impl fmt::Display for TensorstackDuration {
 }
 
 impl Grammar for TensorstackDuration {
-    const NAME: &'static str = "TensorstackDuration";
     const EXPECTED: &'static str = "a duration of whole numbers such as 30s, 1h20m15s or 15d (units, in this order: y, w, d, h, m, s, ms)";
 
     fn is_zero(&self) -> bool {
@@ -121,22 +116,12 @@ impl Grammar for TensorstackDuration {
     }
 
     fn schema() -> Schema {
-        json_schema!({
-            "type": "string",
-            "maxLength": 64,
-            "x-kubernetes-validations": [{
-                "rule": concat!("self.matches('^", tensorstack_pattern!(), "$')"),
-                "message": format!("must be {}", Self::EXPECTED),
-            }, {
-                "rule": tensorstack_in_range!(),
-                "message": "is out of range: the longest duration is about 292 years",
-            }],
-        })
+        let matches = concat!("self.matches('^", tensorstack_pattern!(), "$')");
+        schema(64, matches, Self::EXPECTED, &[(tensorstack_in_range!(), OUT_OF_RANGE)])
     }
 }
 
 impl PointsGrammar for TensorstackDuration {
-    const POINTS_NAME: &'static str = "TensorstackDurations";
     const POINTS_EXPECTED: &'static str = "a duration of whole numbers such as 30s, 1h20m15s or 15d (units, in this order: y, w, d, h, m, s, ms), or up to 8 of them, such as 1h,10m";
 
     fn nanoseconds(self) -> i64 {
@@ -144,25 +129,14 @@ impl PointsGrammar for TensorstackDuration {
     }
 
     fn points_schema() -> Schema {
-        json_schema!({
-            "type": "string",
-            "maxLength": 128,
-            "x-kubernetes-validations": [{
-                "rule": concat!("self.matches('^", tensorstack_pattern!(), "(, *", tensorstack_pattern!(), ")*$')"),
-                "message": format!("must be {}", Self::POINTS_EXPECTED),
-            }, {
-                "rule": "!self.matches('(^|, *)(,|$)') || self == ''",
-                "message": "a duration is missing before or after a comma",
-            }, {
-                "rule": "self.split(',').size() <= 8",
-                "message": "there are more than 8 durations: leave some out",
-            }, {
-                "rule": "!self.contains(',') || !self.matches('(^|,) *[0ywdhms]+(,|$)')",
-                "message": "a duration of zero means none at all: leave it out beside others",
-            }, {
-                "rule": tensorstack_in_range!(),
-                "message": "is out of range: the longest duration is about 292 years",
-            }],
-        })
+        let matches =
+            concat!("self.matches('^", tensorstack_pattern!(), "(, *", tensorstack_pattern!(), ")*$')");
+        let others = [
+            ("!self.matches('(^|, *)(,|$)') || self == ''", "a duration is missing before or after a comma"),
+            ("self.split(',').size() <= 8", TOO_MANY),
+            ("!self.contains(',') || !self.matches('(^|,) *[0ywdhms]+(,|$)')", ZERO_AMONG_OTHERS),
+            (tensorstack_in_range!(), OUT_OF_RANGE),
+        ];
+        schema(128, matches, Self::POINTS_EXPECTED, &others)
     }
 }

@@ -1,14 +1,13 @@
 use std::{borrow::Cow, fmt, marker::PhantomData, str::FromStr};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Value, json};
 
 use super::DurationError;
 
 /// A duration grammar that a field of a custom resource may have.
 pub trait Grammar: FromStr<Err = DurationError> {
-    /// Name of the schema.
-    const NAME: &'static str;
     /// The expected form, as messages continue "must be …".
     const EXPECTED: &'static str;
 
@@ -78,10 +77,24 @@ impl<D: Grammar> JsonSchema for Written<D> {
     }
 
     fn schema_name() -> Cow<'static, str> {
-        D::NAME.into()
+        "Duration".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         D::schema()
     }
+}
+
+/// The messages of rules that two grammars have.
+pub(super) const OUT_OF_RANGE: &str = "is out of range: the longest duration is about 292 years";
+pub(super) const TOO_MANY: &str = "there are more than 8 durations: leave some out";
+pub(super) const ZERO_AMONG_OTHERS: &str = "a duration of zero means none at all: leave it out beside others";
+
+/// Returns the schema of a text that matches the first rule, in CEL, and has what is expected; further rules with their
+/// messages follow.
+pub(super) fn schema(longest: u32, rule: &str, expected: &str, others: &[(&str, &str)]) -> Schema {
+    let must = format!("must be {expected}");
+    let rules = [(rule, must.as_str())].into_iter().chain(others.iter().copied());
+    let rules: Value = rules.map(|(rule, message)| json!({"rule": rule, "message": message})).collect();
+    json_schema!({"type": "string", "maxLength": longest, "x-kubernetes-validations": rules})
 }

@@ -17,7 +17,7 @@ impl<'de> DeserializeSeed<'de> for Nodes<'_> {
     type Value = Vec<Offer<'de>>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_option(self)
+        deserializer.deserialize_any(self)
     }
 }
 
@@ -28,12 +28,8 @@ impl<'de> Visitor<'de> for Nodes<'_> {
         f.write_str("a map from the names of nodes to their victims")
     }
 
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
         Ok(Vec::new())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
@@ -60,7 +56,7 @@ impl<'de> DeserializeSeed<'de> for Victims<'_> {
     type Value = (Vec<Cow<'de, str>>, i64);
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_option(self)
+        deserializer.deserialize_any(self)
     }
 }
 
@@ -71,12 +67,8 @@ impl<'de> Visitor<'de> for Victims<'_> {
         f.write_str("victims: a map with Pods and NumPDBViolations")
     }
 
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
         Ok(Self::Value::default())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
@@ -112,7 +104,7 @@ impl<'de> DeserializeSeed<'de> for Uids<'_> {
     type Value = Vec<Cow<'de, str>>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_option(self)
+        deserializer.deserialize_any(self)
     }
 }
 
@@ -123,12 +115,8 @@ impl<'de> Visitor<'de> for Uids<'_> {
         f.write_str("a list of pods")
     }
 
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
         Ok(Vec::new())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_seq(self)
     }
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut pods: S) -> Result<Self::Value, S::Error> {

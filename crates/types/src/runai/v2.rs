@@ -3,7 +3,7 @@
 //! Its schema is KAI's, so that queues written for KAI work with Tenure unchanged: no field is required, and durations
 //! are any text. The fields that only v3alpha1 has are annotations here: see [`super::SPEC_ANNOTATIONS`].
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::CustomResource;
@@ -43,7 +43,7 @@ pub struct QueueSpec {
     pub parent_queue: Option<String>,
     /// Order among sibling queues: the higher is served first. Unset means 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Integer>")]
+    #[schemars(schema_with = "integer")]
     pub priority: Option<i64>,
     /// Floor: for how long after its start a workload of this queue can't be preempted by another workload of
     /// the same leaf queue. A duration such as 90m or 1h30m: days and weeks are v3alpha1's.
@@ -80,15 +80,15 @@ pub struct QueueResources {
 pub struct QueueResource {
     /// The amount that the queue is entitled to. -1 means without limit, unset means 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Number>")]
+    #[schemars(schema_with = "number")]
     pub quota: Option<f64>,
     /// The queue's weight in sharing what is left over. Unset means 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Number>")]
+    #[schemars(schema_with = "number")]
     pub over_quota_weight: Option<f64>,
     /// The most that the queue may use. -1 means without limit, unset means 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Number>")]
+    #[schemars(schema_with = "number")]
     pub limit: Option<f64>,
 }
 
@@ -117,25 +117,11 @@ pub struct QueueStatus {
 }
 
 /// The schema of a number as KAI has it: without a format, which would claim more.
-macro_rules! plain {
-    ($name:ident, $type:literal) => {
-        struct $name;
-
-        impl JsonSchema for $name {
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn schema_name() -> Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({"type": $type})
-            }
-        }
-    };
+fn integer(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["integer", "null"]})
 }
 
-plain!(Integer, "integer");
-plain!(Number, "number");
+/// The same of a number with a fraction.
+fn number(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["number", "null"]})
+}
