@@ -7,9 +7,9 @@ use std::{collections::BTreeMap, fmt::Display};
 use jiff::SignedDuration;
 use serde::de::DeserializeOwned;
 use tenure_types::{
-    ExtendedDuration, keys,
+    ExtendedDuration,
     runai::{
-        QueueVersion, SPEC_ANNOTATIONS, v2,
+        FLOOR_ANNOTATIONS, QueueVersion, SPEC_ANNOTATIONS, v2,
         v3alpha1::{self, MaxDurationAction, OnReversal},
     },
     tensorstack::v1beta1,
@@ -20,7 +20,7 @@ use crate::{
     floor::Floors,
     inheritance::{Broken, Effective, Inheritance},
     queue::{self, RunaiQueue, TensorstackQueue},
-    tree,
+    tree::{self, Inherited},
 };
 
 /// The findings about an object under review. It is admitted if there are no errors.
@@ -54,88 +54,79 @@ impl From<FieldError> for Findings {
     }
 }
 
-/// The parts of a queue of the run.ai family that a review needs.
-#[derive(Debug)]
-pub struct RunaiSubject<'a, S> {
+/// A queue of the run.ai family under review.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunaiSubject {
+    /// The version that it is written in.
+    pub version: QueueVersion,
     /// `metadata.name`; empty if it is to be generated.
-    pub name: &'a str,
-    /// `spec`.
-    pub spec: &'a S,
+    pub name: String,
     /// `metadata.annotations`.
-    pub annotations: &'a BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+    /// `spec`; of v2, with the fields that annotations stand for.
+    pub spec: v3alpha1::QueueSpec,
+    /// The queue, as decisions need it.
+    pub queue: RunaiQueue,
+    /// The errors that the queue has by itself.
+    errors: Vec<FieldError>,
 }
 
-/// Reviews a queue of the run.ai family against the known queues and the configured floors. The tree may hold an older
-/// version of the queue itself; the version under review counts.
-pub fn runai(queue: &RunaiSubject<'_, v3alpha1::QueueSpec>, queues: &Inheritance<'_>) -> Findings {
-    let &RunaiSubject { name, spec, annotations } = queue;
-    let mut findings = judge(QueueVersion::V3alpha1, name, spec, Vec::new(), queues);
-    findings.warnings.extend(leftovers(name, spec, annotations));
-    findings
-}
-
-/// Reviews a queue that is stored in KAI-Scheduler's version. An error names the annotation.
-pub fn runai_v2(queue: &RunaiSubject<'_, v2::QueueSpec>, queues: &Inheritance<'_>) -> Findings {
-    let &RunaiSubject { name, spec, annotations } = queue;
-    let mut errors = Vec::new();
-    let whole = queue::v2::as_v3alpha1(spec, annotations, &mut errors);
-    let mut findings = judge(QueueVersion::V2, name, &whole, errors, queues);
-    findings.warnings.extend(queue::v2::without_effect(spec, annotations));
-    findings
-}
-
-fn judge(
-    version: QueueVersion,
-    name: &str,
-    spec: &v3alpha1::QueueSpec,
-    mut errors: Vec<FieldError>,
-    queues: &Inheritance<'_>,
-) -> Findings {
-    let queue = RunaiQueue::read_as(version, spec, &mut errors);
-    let (mut warnings, mut missing_parent) = (Vec::new(), None);
-    match queues.above(name, &queue) {
-        Ok(above) => warnings.extend(runai_warnings(version, name, &queue, &above, queues.floors)),
-        Err(Broken::Missing(parent)) => {
-            warnings.push(missing(parent));
-            missing_parent = Some(parent.to_owned());
-        }
-        Err(Broken::CycleAbove(parent)) => warnings.push(format!(
-            "spec.parentQueue: the ancestors of queue {parent:?} form a cycle: no ceiling and only the default floors apply here until it is broken"
-        )),
-        Err(Broken::Cycle(chain)) => {
-            let parent = queue.parent.as_deref().unwrap_or_default();
-            errors.push(FieldError::invalid("spec.parentQueue", parent, cycle_detail(name, &chain)));
-        }
+impl RunaiSubject {
+    /// Reads a queue.
+    pub fn new(name: String, spec: v3alpha1::QueueSpec, annotations: BTreeMap<String, String>) -> Self {
+        let (queue, errors) = RunaiQueue::read(&spec);
+        Self { version: QueueVersion::V3alpha1, name, annotations, spec, queue, errors }
     }
-    Findings { errors, warnings, missing_parent }
+
+    /// Reads a queue that is stored in KAI-Scheduler's version. An error names the annotation.
+    pub fn new_v2(name: String, spec: &v2::QueueSpec, annotations: BTreeMap<String, String>) -> Self {
+        let (version, mut errors) = (QueueVersion::V2, Vec::new());
+        let spec = queue::v2::as_v3alpha1(spec, &annotations, &mut errors);
+        let queue = RunaiQueue::read_as(version, &spec, &mut errors);
+        Self { version, name, annotations, spec, queue, errors }
+    }
+
+    /// Reviews the queue against the known queues and the configured floors. The tree may hold an older version of the queue
+    /// itself; the version under review counts.
+    pub fn review(&self, queues: &Inheritance<'_>) -> Findings {
+        let Self { version, name, annotations, spec, queue, errors } = self;
+        let (mut errors, mut warnings, mut missing_parent) = (errors.clone(), Vec::new(), None);
+        match queues.above(name, queue) {
+            Ok(above) => warnings.extend(runai_warnings(*version, name, queue, &above, queues.floors)),
+            Err(Broken::Missing(parent)) => {
+                warnings.push(missing(parent));
+                missing_parent = Some(parent.to_owned());
+            }
+            Err(Broken::CycleAbove(parent)) => warnings.push(format!(
+                "spec.parentQueue: the ancestors of queue {parent:?} form a cycle: no ceiling and only the default floors apply here until it is broken"
+            )),
+            Err(Broken::Cycle(chain)) => {
+                let parent = queue.parent.as_deref().unwrap_or_default();
+                errors.push(FieldError::invalid("spec.parentQueue", parent, cycle_detail(name, &chain)));
+            }
+        }
+        warnings.extend(match version {
+            QueueVersion::V3alpha1 => leftovers(name, spec, annotations),
+            QueueVersion::V2 => queue::v2::without_effect(spec, annotations),
+        });
+        Findings { errors, warnings, missing_parent }
+    }
 }
 
 /// Annotations that mean something on a queue of v2, and nothing where there is a field.
 fn leftovers(name: &str, spec: &v3alpha1::QueueSpec, annotations: &BTreeMap<String, String>) -> Vec<String> {
     // in any layout of the JSON
-    let says_the_same = |key: &str| match key {
-        keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION => {
-            annotations.get(key).is_some_and(|text| is_json_of(text, spec.wait_for_pods_ready.as_ref()))
-        }
-        keys::QUEUE_EXTENSIONS_ANNOTATION => {
-            annotations.get(key).is_some_and(|text| is_json_of(text, spec.extensions.as_ref()))
-        }
+    let says_the_same = |field: &str, text: &str| match field {
+        "waitForPodsReady" => is_json_of(text, spec.wait_for_pods_ready.as_ref()),
+        "extensions" => is_json_of(text, spec.extensions.as_ref()),
         _ => false,
     };
-    let floors = [
-        ("preemptMinRuntime", keys::QUEUE_PREEMPT_MIN_RUNTIME_ANNOTATION),
-        ("reclaimMinRuntime", keys::QUEUE_RECLAIM_MIN_RUNTIME_ANNOTATION),
-    ];
-    let present = SPEC_ANNOTATIONS
-        .into_iter()
-        .chain(floors)
-        .filter(|(_, key)| annotations.contains_key(*key) && !says_the_same(key));
     let told = |(field, key)| {
-        format!(
+        annotations.get(key).filter(|text| !says_the_same(field, text)).map(|_| format!(
             "metadata.annotations[{key}]: has no effect in v3alpha1: set spec.{field}, and remove the annotation: kubectl annotate queues.v3alpha1.scheduling.run.ai {name} {key}-"
-        )
+        ))
     };
-    present.map(told).collect()
+    SPEC_ANNOTATIONS.into_iter().chain(FLOOR_ANNOTATIONS).filter_map(told).collect()
 }
 
 /// True if a text is the JSON of a field, which is set.
@@ -246,26 +237,27 @@ fn floor_warnings(
         Some(longest) if longest >= floor.to_signed() => "a time slice lasts until the floor ends",
         _ => "workloads end before the floor does",
     };
-    let of_path = [
-        ("preemptMinRuntime", effective.preempt, floors.preempt),
-        ("reclaimMinRuntime", effective.reclaim, floors.reclaim),
-    ];
-    let warning = |(field, floor, default)| match floor {
+    let warning = |field: Inherited| match field.pick(effective.preempt, effective.reclaim) {
         // both in the queue itself: that is an error, and said already
         Some((from, floor)) if floor > ceiling && (from, of) != (name, name) => Some(format!(
-            "spec.{field}: {floor} of queue {from:?} is longer than the effective maxDuration, {ceiling} of queue {of:?}: {}",
+            "spec.{}: {floor} of queue {from:?} is longer than the effective maxDuration, {ceiling} of queue {of:?}: {}",
+            field.name(),
             effect(floor)
         )),
-        None if default > ceiling => {
+        None => {
+            let default = field.pick(floors.preempt, floors.reclaim);
             let whose = if of == name { String::new() } else { format!(" of ancestor {of:?}") };
-            Some(format!(
-                "{ceiling_path}: {ceiling}{whose} is shorter than the default {field}, {default}: {}",
-                effect(default)
-            ))
+            (default > ceiling).then(|| {
+                format!(
+                    "{ceiling_path}: {ceiling}{whose} is shorter than the default {}, {default}: {}",
+                    field.name(),
+                    effect(default)
+                )
+            })
         }
-        Some(_) | None => None,
+        Some(_) => None,
     };
-    of_path.into_iter().filter_map(warning).collect()
+    Inherited::ALL.into_iter().filter_map(warning).collect()
 }
 
 #[cfg(test)]
@@ -290,10 +282,9 @@ mod tests {
         spec: Value,
         queues: &[(&str, Value)],
     ) -> (Vec<String>, Vec<String>) {
-        let spec = &serde_json::from_value(spec).unwrap();
-        let annotations = &BTreeMap::new();
+        let queue = RunaiSubject::new(name.into(), serde_json::from_value(spec).unwrap(), BTreeMap::new());
         let tree = tree(queues);
-        let findings = runai(&RunaiSubject { name, spec, annotations }, &Inheritance::new(&tree, floors));
+        let findings = queue.review(&Inheritance::new(&tree, floors));
         (findings.errors.iter().map(ToString::to_string).collect(), findings.warnings)
     }
 
@@ -471,11 +462,11 @@ mod tests {
 
     #[test]
     fn warns_of_an_annotation_that_only_v2_heeds_and_says_what_to_do() {
-        let annotations = &BTreeMap::from([("tenure.dev/max-duration".to_owned(), "1h".to_owned())]);
-        let queue = RunaiSubject { name: "a", spec: &v3alpha1::QueueSpec::default(), annotations };
+        let annotations = BTreeMap::from([("tenure.dev/max-duration".to_owned(), "1h".to_owned())]);
+        let queue = RunaiSubject::new("a".into(), v3alpha1::QueueSpec::default(), annotations);
         let expected = "metadata.annotations[tenure.dev/max-duration]: has no effect in v3alpha1: set spec.maxDuration, and remove the annotation: kubectl annotate queues.v3alpha1.scheduling.run.ai a tenure.dev/max-duration-";
         let (tree, floors) = (QueueTree::default(), Floors::default());
-        let findings = runai(&queue, &Inheritance::new(&tree, &floors));
+        let findings = queue.review(&Inheritance::new(&tree, &floors));
         assert_eq!(findings, Findings { warnings: vec![expected.to_owned()], ..Findings::default() });
     }
 
@@ -485,9 +476,9 @@ mod tests {
         let annotations = &BTreeMap::from([(annotated, "{ \"timeout\": \"5m\" }".to_owned())]);
         let (tree, floors) = (QueueTree::default(), Floors::default());
         let warnings = |spec: Value| {
-            let spec = &serde_json::from_value(spec).unwrap();
-            let queue = RunaiSubject { name: "a", spec, annotations };
-            runai(&queue, &Inheritance::new(&tree, &floors)).warnings
+            let spec = serde_json::from_value(spec).unwrap();
+            let queue = RunaiSubject::new("a".into(), spec, annotations.clone());
+            queue.review(&Inheritance::new(&tree, &floors)).warnings
         };
         let told =
             |warnings: &[String]| warnings.iter().any(|warning| warning.contains("remove the annotation"));
@@ -499,14 +490,14 @@ mod tests {
     #[test]
     fn a_queue_of_v2_is_reviewed_as_one_of_v3alpha1_and_its_annotations_are_named() {
         let found = |spec: Value, annotations: &[(&str, &str)], queues: &[(&str, Value)]| {
-            let annotations = &annotations
+            let annotations = annotations
                 .iter()
                 .map(|(key, text)| (format!("tenure.dev/{key}"), (*text).to_owned()))
                 .collect();
-            let spec = &serde_json::from_value(spec).unwrap();
-            let queue = RunaiSubject { name: "leaf", spec, annotations };
+            let spec = serde_json::from_value(spec).unwrap();
+            let queue = RunaiSubject::new_v2("leaf".into(), &spec, annotations);
             let (tree, floors) = (tree(queues), Floors::default());
-            let Findings { errors, warnings, .. } = runai_v2(&queue, &Inheritance::new(&tree, &floors));
+            let Findings { errors, warnings, .. } = queue.review(&Inheritance::new(&tree, &floors));
             [errors.iter().map(ToString::to_string).collect(), warnings].concat()
         };
         let root = [("root", json!({"maxDuration": "1h"}))];
@@ -551,10 +542,11 @@ mod tests {
         };
         let queues: Vec<_> = (0..50_000).map(queue).collect();
         let tree: QueueTree = queues.iter().map(|(name, spec)| (name, RunaiQueue::read(spec).0)).collect();
-        let (inheritance, annotations) = (Inheritance::new(&tree, &floors), BTreeMap::new());
+        let inheritance = Inheritance::new(&tree, &floors);
         let begun = std::time::Instant::now();
         for (name, spec) in &queues {
-            let found = runai(&RunaiSubject { name, spec, annotations: &annotations }, &inheritance);
+            let queue = RunaiSubject::new(name.clone(), spec.clone(), BTreeMap::new());
+            let found = queue.review(&inheritance);
             assert_eq!((found.errors.len(), found.warnings.len()), (0, 1), "{found:?}");
         }
         begun.elapsed()

@@ -22,7 +22,6 @@ use crate::{
     admission::Findings,
     ceiling,
     expiry::Family,
-    extension::Allowance,
     field::FieldError,
     floor::Floors,
     kueue::Queues,
@@ -32,7 +31,8 @@ use crate::{
 };
 
 use place::PodPlace;
-pub use read::{AskedTime, AskingOwner};
+use read::AskedTime;
+pub use read::AskingOwner;
 pub use shapes::{OwnerShape, is_cron_job};
 
 /// The most `PodGroup`s, and the most queues of T9k, that are looked up for an answer.
@@ -123,33 +123,22 @@ struct ToldCeiling<'q> {
     /// The queue that sets it.
     queue: &'q str,
     longest: SignedDuration,
-    over: OverCeiling,
-    slice_delay: Option<SignedDuration>,
-    allowance: Allowance,
+    /// The limits of the queue that was named.
+    limits: Limits,
 }
 
 impl<'q> KnownCeilings<'q> {
     fn of(&self, (family, queue): &'q FamilyQueue) -> Option<ToldCeiling<'q>> {
-        match family {
-            Family::Tensorstack => self.t9k.get(queue).map(|longest| ToldCeiling {
-                queue,
-                longest: *longest,
-                // their queues have no such field
-                over: OverCeiling::Warn,
-                slice_delay: None,
-                allowance: Allowance::default(),
-            }),
-            Family::Runai => self.of_runai(queue),
-        }
-    }
-
-    fn of_runai(&self, queue: &'q str) -> Option<ToldCeiling<'q>> {
-        let Limits { ceiling, slice_delay, extensions, .. } =
-            Limits::of(self.tree, self.floors, self.tree.find(queue)?).ok()?;
-        let path = ceiling::path(self.tree, queue).ok()?;
-        let over = path.iter().find_map(|(_, queue)| queue.over_ceiling).unwrap_or_default();
-        let (queue, _) = ceiling::least(&path)?;
-        Some(ToldCeiling { queue, longest: ceiling?, over, slice_delay, allowance: extensions })
+        let (queue, limits) = match family {
+            Family::Tensorstack => {
+                (queue.as_str(), Limits { ceiling: self.t9k.get(queue).copied(), ..Limits::default() })
+            }
+            Family::Runai => {
+                let (of, _) = ceiling::effective(self.tree, queue).ok()??;
+                (of, Limits::of(self.tree, self.floors, self.tree.find(queue)?).ok()?)
+            }
+        };
+        Some(ToldCeiling { queue, longest: limits.ceiling?, limits })
     }
 }
 
@@ -166,9 +155,9 @@ pub fn answer(
     if ceilings.is_empty() {
         return findings;
     }
-    for asked in &owner.asks {
+    for asked in owner.asks.values() {
         let exceeded = |over| {
-            let all = ceilings.iter().filter(|of| of.longest < asked.time && of.over == over);
+            let all = ceilings.iter().filter(|of| of.longest < asked.time && of.limits.over_ceiling == over);
             all.min_by_key(|of| of.longest)
         };
         if let Some(ceiling) = exceeded(OverCeiling::Refuse) {
@@ -177,7 +166,7 @@ pub fn answer(
             findings.warnings.push(warning(asked, ceiling, object));
         }
     }
-    findings.warnings.extend(owner.unreadable.iter().map(|error| format!("{error}: it has no effect")));
+    findings.warnings.extend(owner.unreadable.values().map(|error| format!("{error}: it has no effect")));
     findings
 }
 
@@ -207,15 +196,15 @@ fn most(asked: &AskedTime, ceiling: &ToldCeiling<'_>) -> String {
     if asked.in_seconds { ceiling.longest.as_secs().max(1).to_string() } else { for_people(ceiling.longest) }
 }
 
-fn ends(ToldCeiling { queue, longest, slice_delay, .. }: &ToldCeiling<'_>) -> String {
+fn ends(ToldCeiling { queue, longest, limits }: &ToldCeiling<'_>) -> String {
     let longest = for_people(*longest);
-    match slice_delay {
+    match limits.slice_delay {
         None => format!("Queue {queue} ends a run after {longest}"),
         Some(delay) if delay.is_zero() => {
             format!("Queue {queue} pauses a run after {longest}, and then starts the next one")
         }
         Some(delay) => {
-            let delay = for_people(*delay);
+            let delay = for_people(delay);
             format!("Queue {queue} pauses a run after {longest}, and starts the next one {delay} later")
         }
     }
@@ -223,10 +212,11 @@ fn ends(ToldCeiling { queue, longest, slice_delay, .. }: &ToldCeiling<'_>) -> St
 
 /// The way to more time, where the queues allow some.
 fn more(asked: &AskedTime, ceiling: &ToldCeiling<'_>, object: Option<&ObjectReference>) -> String {
-    if ceiling.allowance.is_none() {
+    let allowance = ceiling.limits.extensions;
+    if allowance.is_none() {
         return String::new();
     }
-    let time = written(asked.time.saturating_sub(ceiling.longest).min(ceiling.allowance.max_total));
+    let time = written(asked.time.saturating_sub(ceiling.longest).min(allowance.max_total));
     let command = match object {
         Some(object) => format!("{} {time}", command("extend", object)),
         None => format!("kubectl tenure extend job/NAME {time}"),

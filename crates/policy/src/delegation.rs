@@ -1,7 +1,7 @@
 //! Bounds of what administrators of a part of the tree may set: the longest floors of the queues there.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     fmt,
 };
 
@@ -107,26 +107,16 @@ impl Bounds {
             return Vec::new();
         }
         let path = change.path(tree);
-        let fields = [Inherited::Preempt, Inherited::Reclaim].into_iter();
-        fields.filter_map(|field| judge(field, &self.least(&path, field)?)).collect()
+        Inherited::ALL.into_iter().filter_map(|field| judge(field, &self.least(&path, field)?)).collect()
     }
 
     /// Returns the least bound that holds. If the queues above aren't known, each bound may hold.
     fn least<'t>(&'t self, path: &Path<'t>, field: Inherited) -> Option<Limit<'t>> {
         let holds = |name: &str| path.gap.is_some() || path.names.contains(name);
         let bounds = self.0.iter().filter(|(name, _)| holds(name));
-        let values = bounds.filter_map(|(name, bound)| Some((bound.of(field)?, name.as_str())));
+        let values = bounds
+            .filter_map(|(name, bound)| Some((field.pick(bound.preempt, bound.reclaim)?, name.as_str())));
         values.min().map(|(value, of)| Limit { value, of, gap: path.gap })
-    }
-}
-
-impl Bound {
-    /// The bound of a floor.
-    pub const fn of(&self, field: Inherited) -> Option<ExtendedDuration> {
-        match field {
-            Inherited::Preempt => self.preempt,
-            Inherited::Reclaim => self.reclaim,
-        }
     }
 }
 
@@ -171,11 +161,7 @@ impl Change<'_> {
     /// Returns the floor that a queue without one inherits.
     fn inherited<'t>(&self, field: Inherited, tree: &'t QueueTree, floors: &'t Floors) -> Floor<'t> {
         let parent = self.new.parent.as_deref().and_then(|parent| tree.find(parent));
-        let nearest = parent.and_then(|parent| tree.nearest(parent, field).ok().flatten());
-        let own = nearest
-            .and_then(|id| tree.get(id))
-            .and_then(|(name, queue)| Some(Floor { value: field.of(queue)?, from: Source::Queue(name) }));
-        own.unwrap_or_else(|| floors.longest_default(field))
+        Floor::of_queues(tree, parent, field).unwrap_or_else(|| floors.longest_default(field))
     }
 
     /// Returns the error for a floor that is too long, of a queue that comes below the bound together with this one.
@@ -186,30 +172,14 @@ impl Change<'_> {
         let floors = tree.queues().filter_map(|(name, queue)| Some((field.of(queue)?, name)));
         let mut too_long = floors.filter(|(floor, _)| *floor > limit.value).peekable();
         too_long.peek()?;
-        let below = self.below(tree);
-        let (floor, below) = too_long.filter(|(_, name)| below.contains(name)).max()?;
+        let below = tree.with_all_below([self.name]);
+        let is_below = |name: &str| name != self.name && below.contains(name);
+        let (floor, below) = too_long.filter(|(_, name)| is_below(name)).max()?;
         let detail = format!("queue {below:?} below it has {} {floor}: {limit}", field.name());
         Some(match self.old {
             Some(_) => FieldError::invalid("spec.parentQueue", self.new.parent.as_deref(), detail),
             None => FieldError::invalid("metadata.name", self.name, detail),
         })
-    }
-
-    /// The queues below this one, which the tree may not have yet.
-    fn below<'t>(&'t self, tree: &'t QueueTree) -> HashSet<&'t str> {
-        let mut children: HashMap<&str, Vec<&str>> = HashMap::new();
-        for (name, queue) in tree.queues() {
-            if let Some(parent) = queue.parent.as_deref() {
-                children.entry(parent).or_default().push(name);
-            }
-        }
-        let (mut below, mut next) = (HashSet::new(), vec![self.name]);
-        while let Some(parent) = next.pop() {
-            next.extend(children.remove(parent).unwrap_or_default());
-            below.insert(parent);
-        }
-        below.remove(self.name);
-        below
     }
 }
 

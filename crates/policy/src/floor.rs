@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use tenure_types::{ExtendedDuration, keys};
 
-use crate::{
-    queue::RunaiQueue,
-    tree::{Inherited, QueueId, QueueTree},
-};
+use crate::tree::{Inherited, QueueId, QueueTree};
 
 /// The configuration of floors, with the names of the `MinRuntime` plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,50 +138,33 @@ impl Floors {
         self.upward(tree, from, Inherited::Reclaim, pool)
     }
 
-    /// The longest floor that [`Self::reclaim`] returns for any preemptor.
-    pub fn longest_reclaim<'t>(
+    /// Returns the shortest and the longest floor that [`Self::reclaim`] returns for any preemptor.
+    pub fn reclaim_range<'t>(
         &'t self,
         tree: &'t QueueTree,
         victim: Option<QueueId>,
         pool: Option<&str>,
-    ) -> Floor<'t> {
-        let floors = self.reclaims(tree, victim, pool).into_iter();
-        floors.max_by_key(|floor| floor.value).unwrap_or_else(|| self.default_of(Inherited::Reclaim, pool))
-    }
-
-    /// The shortest floor that [`Self::reclaim`] returns for any preemptor.
-    pub fn shortest_reclaim<'t>(
-        &'t self,
-        tree: &'t QueueTree,
-        victim: Option<QueueId>,
-        pool: Option<&str>,
-    ) -> Floor<'t> {
-        let floors = self.reclaims(tree, victim, pool).into_iter();
-        floors.min_by_key(|floor| floor.value).unwrap_or_else(|| self.default_of(Inherited::Reclaim, pool))
-    }
-
-    /// All floors that [`Self::reclaim`] returns for some preemptor; none where it is the default for each.
-    fn reclaims<'t>(
-        &'t self,
-        tree: &'t QueueTree,
-        victim: Option<QueueId>,
-        pool: Option<&str>,
-    ) -> Vec<Floor<'t>> {
+    ) -> [Floor<'t>; 2] {
         // any queue on the way to the root may be the one below the lowest common ancestor
         let way = victim.and_then(|victim| tree.path(victim).ok()).unwrap_or_default();
-        let from = match self.method {
-            ReclaimResolveMethod::Lca => way.as_slice(),
-            ReclaimResolveMethod::Queue => way.get(..1).unwrap_or_default(),
+        let most = match self.method {
+            ReclaimResolveMethod::Lca => way.len(),
+            ReclaimResolveMethod::Queue => 1,
         };
-        from.iter().map(|from| self.upward(tree, Some(*from), Inherited::Reclaim, pool)).collect()
+        let from = || way.iter().take(most);
+        let floors = || from().map(|from| self.upward(tree, Some(*from), Inherited::Reclaim, pool));
+        let ends = [floors().min_by_key(|floor| floor.value), floors().max_by_key(|floor| floor.value)];
+        ends.map(|floor| floor.unwrap_or_else(|| self.default_of(Inherited::Reclaim, pool)))
     }
 
     /// The longest floor that workloads of a queue may have, against any preemptor and on any node.
     pub fn longest(&self, tree: &QueueTree, queue: Option<QueueId>) -> ExtendedDuration {
         let pools = self.node_pools.keys().map(|name| Some(name.as_str())).chain([None]);
-        let of_each =
-            pools.flat_map(|pool| [self.preempt(tree, queue, pool), self.longest_reclaim(tree, queue, pool)]);
-        of_each.map(|floor| floor.value).max().unwrap_or_default()
+        let of_each = pools.flat_map(|pool| {
+            let [_, reclaim] = self.reclaim_range(tree, queue, pool);
+            [self.preempt(tree, queue, pool).value, reclaim.value]
+        });
+        of_each.max().unwrap_or_default()
     }
 
     /// The longest that workloads have where no queue on the way to the root says any.
@@ -202,63 +182,24 @@ impl Floors {
         field: Inherited,
         pool: Option<&str>,
     ) -> Floor<'t> {
-        let queue = from.and_then(|from| tree.nearest(from, field).ok().flatten());
-        let own = queue.and_then(|queue| tree.get(queue));
-        match own.and_then(|(name, queue)| Some((name, field.of(queue)?))) {
-            Some((name, value)) => Floor { value, from: Source::Queue(name) },
-            None => self.default_of(field, pool),
-        }
+        Floor::of_queues(tree, from, field).unwrap_or_else(|| self.default_of(field, pool))
     }
 
     pub(crate) fn default_of(&self, field: Inherited, pool: Option<&str>) -> Floor<'_> {
         let pool = pool.and_then(|name| self.node_pools.get_key_value(name));
-        let of_pool = pool.and_then(|(name, pool)| match field {
-            Inherited::Preempt => Some((name, pool.preempt?)),
-            Inherited::Reclaim => Some((name, pool.reclaim?)),
-        });
-        match (of_pool, field) {
-            (Some((name, value)), _) => Floor { value, from: Source::NodePool(name) },
-            (None, Inherited::Preempt) => Floor { value: self.preempt, from: Source::Default },
-            (None, Inherited::Reclaim) => Floor { value: self.reclaim, from: Source::Default },
+        let of_pool = pool.and_then(|(name, pool)| Some((name, field.pick(pool.preempt, pool.reclaim)?)));
+        match of_pool {
+            Some((name, value)) => Floor { value, from: Source::NodePool(name) },
+            None => Floor { value: field.pick(self.preempt, self.reclaim), from: Source::Default },
         }
     }
 }
 
-/// The floors of a queue against any preemptor and on any node, worked out on the way from the root down to it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LongestFloors {
-    /// The nearest of its own, or of a queue above it.
-    preempt: Option<ExtendedDuration>,
-    reclaim: Option<ExtendedDuration>,
-    /// The longest on the way. Any queue on it may be the one below the lowest common ancestor.
-    longest_reclaim: Option<ExtendedDuration>,
-    /// The queue at the top has none: there the default counts.
-    has_default: Option<bool>,
-}
-
-impl LongestFloors {
-    /// The floors of a queue whose parent has these.
-    #[must_use]
-    pub(crate) fn below(self, queue: &RunaiQueue, floors: &Floors) -> Self {
-        let reclaim = queue.reclaim_floor.or(self.reclaim);
-        let longest_reclaim = match floors.method {
-            ReclaimResolveMethod::Lca => self.longest_reclaim.max(queue.reclaim_floor),
-            ReclaimResolveMethod::Queue => reclaim,
-        };
-        let has_default = match floors.method {
-            ReclaimResolveMethod::Lca => self.has_default.unwrap_or(queue.reclaim_floor.is_none()),
-            ReclaimResolveMethod::Queue => reclaim.is_none(),
-        };
-        let preempt = queue.preempt_floor.or(self.preempt);
-        Self { preempt, reclaim, longest_reclaim, has_default: Some(has_default) }
-    }
-
-    /// The longest of them.
-    pub(crate) fn longest(&self, floors: &Floors) -> ExtendedDuration {
-        let default = |field| floors.longest_default(field).value;
-        let preempt = self.preempt.unwrap_or_else(|| default(Inherited::Preempt));
-        let reclaim = self.has_default.unwrap_or(true).then(|| default(Inherited::Reclaim));
-        preempt.max(reclaim.max(self.longest_reclaim).unwrap_or_default())
+impl<'t> Floor<'t> {
+    /// Returns the nearest from a queue upward; none if no queue has one. A cycle that got stored has none, too.
+    pub(crate) fn of_queues(tree: &'t QueueTree, from: Option<QueueId>, field: Inherited) -> Option<Self> {
+        let (name, queue) = tree.get(tree.nearest(from?, field).ok()??)?;
+        Some(Self { value: field.of(queue)?, from: Source::Queue(name) })
     }
 }
 

@@ -6,13 +6,17 @@ use std::{
 };
 
 use jiff::SignedDuration;
-use tenure_types::{ExtendedDuration, Points, runai::v3alpha1::MaxDurationAction};
+use tenure_types::{
+    ExtendedDuration, Points,
+    runai::v3alpha1::{MaxDurationAction, OnReversal, OverCeiling},
+};
 
 use crate::{
-    floor::Floors,
-    limits::Slices,
+    extension::Allowance,
+    floor::{Floors, ReclaimResolveMethod},
     queue::RunaiQueue,
-    tree::{QueueId, QueueTree},
+    ready::PodsReady,
+    tree::{Cycle, Inherited, QueueId, QueueTree},
 };
 
 /// A duration, and the queue that has it.
@@ -34,17 +38,38 @@ pub struct Inheritance<'t> {
 pub(crate) struct Effective<'t> {
     /// The least `maxDuration`; that of the queue nearest to the leaf if several have it.
     pub ceiling: Option<Of<'t>>,
+    /// The longest run: the ceiling, or the time slice where workloads are requeued.
+    ///
+    /// With `maxDurationAction: Requeue` the queue's own `maxDuration` is a time slice, which lasts at least as long as the
+    /// longest floor of that queue. The slice is never longer than the ceiling or slice of the parent's workloads, which no
+    /// field of a child changes: so a child can shorten it, and never lengthen it.
+    longest_run: Option<ExtendedDuration>,
     /// The nearest `expiryNotice`.
     pub notice: Option<Points<ExtendedDuration>>,
     /// The nearest `preemptMinRuntime`.
     pub preempt: Option<Of<'t>>,
     /// The nearest `reclaimMinRuntime`.
     pub reclaim: Option<Of<'t>>,
+    /// The longest `reclaimMinRuntime`. Any queue on the way may be the one below the lowest common ancestor.
+    longest_reclaim: Option<ExtendedDuration>,
+    /// True if the queue at the top has no `reclaimMinRuntime`: there the default counts. None: there is no queue yet.
+    top_has_default: Option<bool>,
     /// The nearest `maxDurationAction`.
     pub action: Option<MaxDurationAction>,
+    /// The nearest `requeueDelay`.
+    pub requeue_delay: Option<ExtendedDuration>,
+    /// The nearest `onReversal`.
+    pub on_reversal: Option<OnReversal>,
+    /// The nearest `overCeiling`.
+    pub over_ceiling: Option<OverCeiling>,
+    /// The nearest `waitForPodsReady`.
+    pub pods_ready: Option<&'t PodsReady>,
+    /// The least of each value of `extensions`, of all queues that have a say.
+    pub extensions: Option<Allowance>,
     /// The nearest queue that has a ceiling and allows no extensions.
     pub without_extensions: Option<&'t str>,
-    slices: Slices,
+    /// True if the queue at the top names a parent that isn't there.
+    pub lacks_parent: bool,
 }
 
 /// Why there are no such values.
@@ -59,27 +84,76 @@ pub(crate) enum Broken<'t> {
 }
 
 impl<'t> Effective<'t> {
+    /// Resolves the values of a queue in a tree.
+    pub fn of(tree: &'t QueueTree, floors: &Floors, queue: QueueId) -> Result<Self, Cycle> {
+        let path = tree.path(queue)?.into_iter().rev().filter_map(|id| tree.get(id));
+        Ok(path.fold(Self::default(), |above, (name, queue)| above.below(name, queue, floors)))
+    }
+
     /// The values of a queue whose parent has these.
     #[must_use]
-    pub fn below(self, name: &'t str, queue: &RunaiQueue, floors: &Floors) -> Self {
-        let own = |value: Option<ExtendedDuration>| value.map(|value| (name, value));
-        let allows_none = queue.ceiling.is_some() && queue.extensions.is_none();
-        // of two that are equal the first is the least
-        let ceilings = own(queue.ceiling).into_iter().chain(self.ceiling);
-        Self {
-            ceiling: ceilings.min_by_key(|(_, ceiling)| *ceiling),
-            notice: queue.notice.or(self.notice),
-            preempt: own(queue.preempt_floor).or(self.preempt),
-            reclaim: own(queue.reclaim_floor).or(self.reclaim),
-            action: queue.action.or(self.action),
+    pub fn below(self, name: &'t str, queue: &'t RunaiQueue, floors: &Floors) -> Self {
+        // a field that is added must be resolved here
+        let RunaiQueue {
+            parent,
+            preempt_floor,
+            reclaim_floor,
+            ceiling,
+            notice,
+            action,
+            requeue_delay,
+            on_reversal,
+            over_ceiling,
+            pods_ready,
+            extensions,
+        } = queue;
+        let own = |value: &Option<ExtendedDuration>| value.map(|value| (name, value));
+        let allows_none = ceiling.is_some() && extensions.is_none();
+        let allowances = queue.allowance().into_iter().chain(self.extensions);
+        let mut here = Self {
+            // of two that are equal the first is the least
+            ceiling: own(ceiling).into_iter().chain(self.ceiling).min_by_key(|(_, ceiling)| *ceiling),
+            longest_run: None,
+            notice: notice.or(self.notice),
+            preempt: own(preempt_floor).or(self.preempt),
+            reclaim: own(reclaim_floor).or(self.reclaim),
+            longest_reclaim: self.longest_reclaim.max(*reclaim_floor),
+            top_has_default: self.top_has_default.or(Some(reclaim_floor.is_none())),
+            action: action.or(self.action),
+            requeue_delay: requeue_delay.or(self.requeue_delay),
+            on_reversal: on_reversal.or(self.on_reversal),
+            over_ceiling: over_ceiling.or(self.over_ceiling),
+            pods_ready: pods_ready.as_deref().or(self.pods_ready),
+            extensions: allowances.reduce(Allowance::least),
             without_extensions: allows_none.then_some(name).or(self.without_extensions),
-            slices: self.slices.below(queue, floors),
-        }
+            lacks_parent: self.top_has_default.map_or(parent.is_some(), |_| self.lacks_parent),
+        };
+        here.longest_run = match here.action.unwrap_or_default() {
+            MaxDurationAction::Pause => here.ceiling.map(|(_, ceiling)| ceiling),
+            MaxDurationAction::Requeue => {
+                let slice = ceiling.map(|own| own.max(here.longest_floor(floors)));
+                self.longest_run.into_iter().chain(slice).min()
+            }
+        };
+        here
+    }
+
+    /// The longest floor against any preemptor and on any node.
+    fn longest_floor(&self, floors: &Floors) -> ExtendedDuration {
+        let default = |field| floors.longest_default(field).value;
+        let value = |of: Option<Of<'_>>| of.map(|(_, value)| value);
+        let (reclaim, has_default) = match floors.method {
+            ReclaimResolveMethod::Lca => (self.longest_reclaim, self.top_has_default != Some(false)),
+            ReclaimResolveMethod::Queue => (value(self.reclaim), self.reclaim.is_none()),
+        };
+        let preempt = value(self.preempt).unwrap_or_else(|| default(Inherited::Preempt));
+        let by_default = has_default.then(|| default(Inherited::Reclaim));
+        preempt.max(by_default.max(reclaim).unwrap_or_default())
     }
 
     /// The longest run of a workload, which a floor may stretch where it is a time slice.
     pub fn longest_run(&self) -> Option<SignedDuration> {
-        self.slices.ceiling().map(ExtendedDuration::to_signed)
+        self.longest_run.map(ExtendedDuration::to_signed)
     }
 }
 

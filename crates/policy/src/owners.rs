@@ -91,52 +91,50 @@ pub fn is_subdomain(text: &str) -> bool {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnerTable(Vec<PauseRule>);
 
-/// Group, kinds, field.
-type Rows = [(&'static str, &'static [&'static str], &'static str)];
+/// Group, kinds, field, and the value that pauses.
+type Row = (&'static str, &'static [&'static str], &'static str, Value);
 
-const SCALED_TO_ZERO: &Rows = &[
-    ("apps", &["Deployment", "StatefulSet", "ReplicaSet"], "spec.replicas"),
-    ("tensorstack.dev", &["SimpleMLService"], "spec.replicas"),
-    ("leaderworkerset.x-k8s.io", &["LeaderWorkerSet"], "spec.replicas"),
-];
-
-const SWITCHED: &Rows = &[
-    (
-        "batch.tensorstack.dev",
-        &[
-            "MPIJob",
-            "ColossalAIJob",
-            "DeepSpeedJob",
-            "GenericJob",
-            "PyTorchTrainingJob",
-            "TensorFlowTrainingJob",
-            "XGBoostTrainingJob",
-        ],
-        "spec.runMode.pause.enabled",
-    ),
-    ("batch", &["Job"], "spec.suspend"),
-    ("jobset.x-k8s.io", &["JobSet"], "spec.suspend"),
-    ("ray.io", &["RayJob", "RayCluster"], "spec.suspend"),
-    ("trainer.kubeflow.org", &["TrainJob"], "spec.suspend"),
-    ("workload.codeflare.dev", &["AppWrapper"], "spec.suspend"),
-    ("sparkoperator.k8s.io", &["SparkApplication"], "spec.suspend"),
-    (
-        "kubeflow.org",
-        &["PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob"],
-        "spec.runPolicy.suspend",
-    ),
-];
-
-/// T9k's documentation writes `Tensorboard` for the kind that its clusters serve as `TensorBoard`.
-const MODES: &Rows =
-    &[("tensorstack.dev", &["Notebook", "TensorBoard", "Tensorboard", "MLService"], "spec.runMode")];
-
-/// Kinds that have a switch in place of the mode since January 2024, in the same version of their group.
-const SWITCHED_SINCE_2024: &Rows =
-    &[("tensorstack.dev", &["Notebook", "TensorBoard", "Tensorboard"], "spec.suspend")];
-
-/// The field that Kueue itself sets to stop a workload.
-const DEACTIVATED: &Rows = &[(kueue::GROUP, &[kueue::WORKLOAD], kueue::ACTIVE)];
+/// The built-in rules, in the order in which they are tried.
+fn rows() -> [Row; 14] {
+    let (zero, paused) = (json!(0), json!("paused"));
+    [
+        ("apps", &["Deployment", "StatefulSet", "ReplicaSet"], "spec.replicas", zero.clone()),
+        ("tensorstack.dev", &["SimpleMLService"], "spec.replicas", zero.clone()),
+        ("leaderworkerset.x-k8s.io", &["LeaderWorkerSet"], "spec.replicas", zero),
+        (
+            "batch.tensorstack.dev",
+            &[
+                "MPIJob",
+                "ColossalAIJob",
+                "DeepSpeedJob",
+                "GenericJob",
+                "PyTorchTrainingJob",
+                "TensorFlowTrainingJob",
+                "XGBoostTrainingJob",
+            ],
+            "spec.runMode.pause.enabled",
+            true.into(),
+        ),
+        ("batch", &["Job"], "spec.suspend", true.into()),
+        ("jobset.x-k8s.io", &["JobSet"], "spec.suspend", true.into()),
+        ("ray.io", &["RayJob", "RayCluster"], "spec.suspend", true.into()),
+        ("trainer.kubeflow.org", &["TrainJob"], "spec.suspend", true.into()),
+        ("workload.codeflare.dev", &["AppWrapper"], "spec.suspend", true.into()),
+        ("sparkoperator.k8s.io", &["SparkApplication"], "spec.suspend", true.into()),
+        (
+            "kubeflow.org",
+            &["PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob"],
+            "spec.runPolicy.suspend",
+            true.into(),
+        ),
+        // the field that Kueue itself sets to stop a workload
+        (kueue::GROUP, &[kueue::WORKLOAD], kueue::ACTIVE, false.into()),
+        // T9k's documentation writes Tensorboard for the kind that its clusters serve as TensorBoard
+        ("tensorstack.dev", &["Notebook", "TensorBoard", "Tensorboard", "MLService"], "spec.runMode", paused),
+        // these have a switch in place of the mode since January 2024, in the same version of their group
+        ("tensorstack.dev", &["Notebook", "TensorBoard", "Tensorboard"], "spec.suspend", true.into()),
+    ]
+}
 
 /// Kinds without a switch that stand between pods and kinds of the table: an `MLService` owns the first of these.
 const BETWEEN: [(&str, &str); 3] = [
@@ -147,25 +145,19 @@ const BETWEEN: [(&str, &str); 3] = [
 
 impl Default for OwnerTable {
     fn default() -> Self {
-        let rules = |rows: &'static Rows, value: Value| {
-            let row = move |group: &str, kind: &str, field: &str| PauseRule {
+        let rules = rows().into_iter().flat_map(|(group, kinds, field, value)| {
+            kinds.iter().map(move |kind| PauseRule {
                 group: group.into(),
-                kind: kind.into(),
+                kind: (*kind).into(),
                 field: field.into(),
+                value: value.clone(),
                 // Kueue holds back the pods of these, and never sets their number
                 decides_activation: value == 0,
-                value: value.clone(),
                 on_reversal: None,
                 on_expiry: OnExpiry::Pause,
-            };
-            rows.iter().flat_map(move |(group, kinds, field)| {
-                let row = row.clone();
-                kinds.iter().map(move |kind| row(group, kind, field))
             })
-        };
-        let modes = rules(MODES, json!("paused")).chain(rules(SWITCHED_SINCE_2024, json!(true)));
-        let switched = rules(SWITCHED, json!(true)).chain(rules(DEACTIVATED, json!(false)));
-        Self(rules(SCALED_TO_ZERO, json!(0)).chain(switched).chain(modes).collect())
+        });
+        Self(rules.collect())
     }
 }
 
@@ -187,7 +179,7 @@ impl OwnerTable {
 
     /// True if Kueue's Workloads are paused.
     pub fn has_workloads(&self) -> bool {
-        self.0.iter().any(|rule| rule.is_for(kueue::GROUP, kueue::WORKLOAD))
+        self.knows_kind(kueue::GROUP, kueue::WORKLOAD)
     }
 
     /// The rules for an owner, for any version of its API group, in the order in which they are to be tried.
@@ -207,7 +199,12 @@ impl OwnerTable {
 
     /// True if there is a rule for an owner.
     pub fn knows(&self, owner: &OwnerReference) -> bool {
-        self.rules(owner).next().is_some()
+        self.knows_kind(group_of(&owner.api_version), &owner.kind)
+    }
+
+    /// True if there is a rule for a kind.
+    pub fn knows_kind(&self, group: &str, kind: &str) -> bool {
+        self.0.iter().any(|rule| rule.is_for(group, kind))
     }
 
     /// Returns group and kind of each object that may be on the path from a pod to its topmost owner, and whether it

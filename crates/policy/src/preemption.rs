@@ -145,7 +145,7 @@ impl<'t> Rules<'t> {
     /// The same for an unknown preemptor: against the possible preemptor with the weakest claim. Its priority is just above
     /// the victim's, and its queue is one against which the victim's floor holds for longest.
     pub fn against_anybody(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {
-        let reclaim = self.floors.longest_reclaim(self.tree, victim.place.queue(), victim.pool);
+        let [_, reclaim] = self.floors.reclaim_range(self.tree, victim.place.queue(), victim.pool);
         let [within, across] = self.against_unknown(victim, priority, reclaim);
         if across.lasts() > within.lasts() { across } else { within }
     }
@@ -153,7 +153,7 @@ impl<'t> Rules<'t> {
     /// The same by the weaker of both floors: against a preemptor in the queue against which the victim's floor holds for
     /// shortest. The victim's toleration counts as in [`Self::against_anybody`].
     pub fn against_weaker_floor(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {
-        let reclaim = self.floors.shortest_reclaim(self.tree, victim.place.queue(), victim.pool);
+        let [reclaim, _] = self.floors.reclaim_range(self.tree, victim.place.queue(), victim.pool);
         let [within, across] = self.against_unknown(victim, priority, reclaim);
         if across.lasts() < within.lasts() { across } else { within }
     }

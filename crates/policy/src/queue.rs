@@ -6,18 +6,21 @@ pub mod v2;
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
 use tenure_types::{
     DurationError, ExtendedDuration, GoDuration, Grammar, Points, TensorstackDuration, Written,
     amount::Amount,
     runai::{
         self, QueueVersion,
-        v3alpha1::{self, MaxDurationAction, OnReversal, OverCeiling, QueueExtensions, QueueResource},
+        v3alpha1::{
+            self, MaxDurationAction, OnReversal, OverCeiling, QueueExtensions, QueueResource, QueueResources,
+        },
     },
     tensorstack::v1beta1::{self, Quota},
 };
 
-use crate::{extension::Allowance, field::FieldError, owners::is_subdomain, ready::PodsReady};
+use crate::{
+    extension::Allowance, field::FieldError, owners::is_subdomain, ready::PodsReady, tree::Inherited,
+};
 
 use ready::at_least;
 pub(crate) use ready::wait_for_pods_ready;
@@ -107,10 +110,10 @@ impl RunaiQueue {
         if let Some(wait) = &spec.wait_for_pods_ready {
             wait_for_pods_ready(&path("waitForPodsReady"), wait, errors);
         }
-        if let Some(resources) = &spec.resources {
-            resource("spec.resources.cpu", resources.cpu.as_ref(), errors);
-            resource("spec.resources.gpu", resources.gpu.as_ref(), errors);
-            resource("spec.resources.memory", resources.memory.as_ref(), errors);
+        if let Some(QueueResources { cpu, gpu, memory }) = &spec.resources {
+            for (name, of) in [("cpu", cpu), ("gpu", gpu), ("memory", memory)] {
+                errors.extend(of.iter().flat_map(|of| resource(name, of)));
+            }
         }
         queue
     }
@@ -119,14 +122,12 @@ impl RunaiQueue {
         let Some((ceiling, limit)) = self.ceiling.zip(spec.max_duration.as_ref()) else {
             return;
         };
-        for (field, floor, written) in [
-            ("spec.preemptMinRuntime", self.preempt_floor, spec.preempt_min_runtime.as_ref()),
-            ("spec.reclaimMinRuntime", self.reclaim_floor, spec.reclaim_min_runtime.as_ref()),
-        ] {
-            if let Some((_, written)) = floor.filter(|floor| *floor > ceiling).zip(written) {
+        for floor in Inherited::ALL {
+            let longer = floor.of(self).filter(|floor| *floor > ceiling);
+            if let Some((_, written)) = longer.zip(floor.written(spec)) {
                 let detail =
                     format!("must not be longer than the queue's own maxDuration, {}", limit.as_str());
-                errors.push(FieldError::invalid(field, written.as_str(), detail));
+                errors.push(FieldError::invalid(format!("spec.{}", floor.name()), written, detail));
             }
         }
     }
@@ -284,23 +285,25 @@ fn requests(quota: &Quota, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn resource(path: &str, resource: Option<&QueueResource>, errors: &mut Vec<FieldError>) {
-    let Some(resource) = resource else { return };
-    let limits = |value: &f64| *value == NO_LIMIT;
-    for (name, value, detail) in [
-        ("quota", resource.quota.filter(|value| !limits(value)), "must be at least 0, or -1 for no limit"),
-        ("overQuotaWeight", resource.over_quota_weight, "must be at least 0"),
-        ("limit", resource.limit.filter(|value| !limits(value)), "must be at least 0, or -1 for no limit"),
-    ] {
-        if let Some(value) = value.filter(|value| *value < 0.0) {
-            errors.push(FieldError::invalid(format!("{path}.{name}"), Value::from(value), detail));
-        }
-    }
+fn resource(of: &str, &QueueResource { quota, over_quota_weight, limit }: &QueueResource) -> Vec<FieldError> {
+    let unless_unlimited = |value: Option<f64>| value.filter(|value| *value != NO_LIMIT);
+    let error = |(name, value, detail): (_, Option<f64>, _)| {
+        let value = value.filter(|value| *value < 0.0)?;
+        Some(FieldError::invalid(format!("spec.resources.{of}.{name}"), value, detail))
+    };
+    [
+        ("quota", unless_unlimited(quota), "must be at least 0, or -1 for no limit"),
+        ("overQuotaWeight", over_quota_weight, "must be at least 0"),
+        ("limit", unless_unlimited(limit), "must be at least 0, or -1 for no limit"),
+    ]
+    .into_iter()
+    .filter_map(error)
+    .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
     use tenure_types::runai::v3alpha1::WaitForPodsReady;
 
     use super::*;

@@ -72,7 +72,7 @@ impl Known<'_, '_> {
             above.below(name, old, floors)
         });
         let after = self.queues.above(name, new).ok()?.below(name, new, floors);
-        let children = self.children();
+        let children = self.queues.tree.children();
         let (mut ended, mut queues) = (AtLeast::default(), BTreeSet::new());
         let mut shortest: Option<SignedDuration> = None;
         let mut next = vec![(name, before.unwrap_or_default(), after)];
@@ -142,12 +142,14 @@ impl Known<'_, '_> {
                 "{running} running {noun} queue {name:?}: without the queue {they} no ceiling, and only the default floors"
             ));
         }
-        let children = self.children().remove(name).unwrap_or_default();
+        let children = self.queues.tree.children().remove(name).unwrap_or_default();
         let children: BTreeSet<&str> = children.into_iter().filter(|child| *child != name).collect();
         if children.is_empty() {
             return warnings;
         }
-        let workloads = self.below(&children);
+        let below = self.queues.tree.with_all_below(children.iter().copied());
+        let workloads = below.into_iter().filter_map(|name| self.running.get(name));
+        let workloads = workloads.fold(0, |sum: u64, running| sum.saturating_add(running.workloads));
         let of_path = self.queues.tree.queue(name).and_then(|(name, queue)| {
             let above = self.queues.above(name, queue).ok()?;
             above.below(name, queue, self.queues.floors).ceiling
@@ -167,33 +169,6 @@ impl Known<'_, '_> {
         }
         warnings.push(warning);
         warnings
-    }
-
-    /// The running workloads of queues and of all that are below them.
-    fn below(&self, queues: &BTreeSet<&str>) -> u64 {
-        let children = self.children();
-        let (mut seen, mut next): (BTreeSet<&str>, Vec<&str>) =
-            (BTreeSet::new(), queues.iter().copied().collect());
-        let mut workloads = 0u64;
-        while let Some(name) = next.pop() {
-            if seen.insert(name) {
-                workloads =
-                    workloads.saturating_add(self.running.get(name).map_or(0, |running| running.workloads));
-                next.extend(children.get(name).into_iter().flatten());
-            }
-        }
-        workloads
-    }
-
-    /// The names of the queues whose parent each is.
-    fn children(&self) -> HashMap<&str, Vec<&str>> {
-        let mut children: HashMap<&str, Vec<&str>> = HashMap::new();
-        for (name, queue) in self.queues.tree.queues() {
-            if let Some(parent) = queue.parent.as_deref() {
-                children.entry(parent).or_default().push(name);
-            }
-        }
-        children
     }
 }
 

@@ -3,11 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
-use tenure_types::{keys, runai::SPEC_ANNOTATIONS};
+use tenure_types::{
+    keys,
+    runai::{FLOOR_ANNOTATIONS, SPEC_ANNOTATIONS},
+};
 
-use crate::field::FieldError;
+use crate::{
+    field::FieldError,
+    review::object::{Resource, value},
+};
 
 /// The completion of a write through v2.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,85 +23,59 @@ pub struct Kept {
     pub warnings: Vec<String>,
 }
 
-#[derive(Default, Deserialize)]
+/// A queue of v2, as far as it matters here.
+#[derive(Default)]
 struct Queue {
-    #[serde(default)]
-    metadata: Metadata,
-    #[serde(default)]
-    spec: Option<Spec>,
+    name: String,
+    annotations: BTreeMap<String, String>,
+    spec: Value,
 }
 
 impl Queue {
-    fn annotation(&self, key: &str) -> Option<&String> {
-        self.metadata.annotations.as_ref()?.get(key)
+    fn read(raw: &RawValue) -> Option<Self> {
+        let Resource { metadata, spec } = serde_json::from_str(raw.get()).ok()?;
+        let (name, annotations) = (metadata.name, metadata.annotations.unwrap_or_default());
+        Some(Self { name, annotations, spec: spec.and_then(value).unwrap_or_default() })
     }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Metadata {
-    name: String,
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-#[derive(Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Spec {
-    preempt_min_runtime: Value,
-    reclaim_min_runtime: Value,
 }
 
 /// Returns the annotations that a write of `new` over `old`, both of v2, would lose or set although v2 has no field for
 /// them. Changed values are kept: the client that changes them knows them. An object that can't be read is left to the
 /// API server. Without `old`, the object is created.
 pub fn kept(new: &RawValue, old: Option<&RawValue>) -> Kept {
-    let read = |raw: &RawValue| serde_json::from_str::<Queue>(raw.get()).ok();
-    let Some((new, old)) = read(new).zip(old.map_or_else(|| Some(Queue::default()), read)) else {
+    let old = old.map_or_else(|| Some(Queue::default()), Queue::read);
+    let Some((new, old)) = Queue::read(new).zip(old) else {
         return Kept::default();
     };
     let mut kept = Kept::default();
+    let mut keep = |key: &str, text: Option<&String>| kept.annotations.insert(key.into(), text.cloned());
+    let lost = |key| old.annotations.get(key).filter(|_| !new.annotations.contains_key(key));
     for (field, key) in SPEC_ANNOTATIONS {
-        if let Some(text) = old.annotation(key).filter(|_| new.annotation(key).is_none()) {
-            kept.annotations.insert(key.into(), Some(text.clone()));
-            kept.warnings.push(warning(field, text, &old.metadata.name));
+        if let Some(text) = lost(key) {
+            keep(key, Some(text));
+            kept.warnings.push(warning(field, text, &old.name));
         }
     }
-    let (old_spec, new_spec) = (old.spec.clone().unwrap_or_default(), new.spec.clone().unwrap_or_default());
-    let preempt = old_spec.preempt_min_runtime == new_spec.preempt_min_runtime;
-    let reclaim = old_spec.reclaim_min_runtime == new_spec.reclaim_min_runtime;
-    let others = [
-        kept_with_floor(keys::QUEUE_PREEMPT_MIN_RUNTIME_ANNOTATION, preempt, &new, &old),
-        kept_with_floor(keys::QUEUE_RECLAIM_MIN_RUNTIME_ANNOTATION, reclaim, &new, &old),
-        kept_as_it_is(&new, &old),
-        kept_if_lost(keys::QUEUE_FROM_V3ALPHA1_ANNOTATION, &new, &old),
-    ];
-    let others = others.into_iter().flatten();
-    kept.annotations.extend(others.map(|(key, text)| (key.to_owned(), text.cloned())));
-    kept
-}
-
-/// An annotation with the text that it must have, or without one if it must be absent.
-type Wanted<'q> = Option<(&'static str, Option<&'q String>)>;
-
-/// Keeps the annotation of a floor as long as the floor stays: it has no meaning beside another floor.
-fn kept_with_floor<'q>(key: &'static str, is_same: bool, new: &Queue, old: &'q Queue) -> Wanted<'q> {
-    if is_same {
-        return kept_if_lost(key, new, old);
+    // the annotation of a floor has no meaning beside another floor
+    for (field, key) in FLOOR_ANNOTATIONS {
+        let text = old.annotations.get(key);
+        if old.spec[field] == new.spec[field] {
+            if let Some(text) = lost(key) {
+                keep(key, Some(text));
+            }
+        } else if text.is_some() && text == new.annotations.get(key) {
+            keep(key, None);
+        }
     }
-    let is_left_over = old.annotation(key).is_some() && new.annotation(key) == old.annotation(key);
-    is_left_over.then_some((key, None))
-}
-
-/// Keeps the annotation of the status: writers of the object may not write its status, and the status subresource takes
-/// no annotations.
-fn kept_as_it_is<'q>(new: &Queue, old: &'q Queue) -> Wanted<'q> {
-    let key = keys::QUEUE_STATUS_ANNOTATION;
-    let text = old.annotation(key);
-    (new.annotation(key) != text).then_some((key, text))
-}
-
-fn kept_if_lost<'q>(key: &'static str, new: &Queue, old: &'q Queue) -> Wanted<'q> {
-    old.annotation(key).filter(|_| new.annotation(key).is_none()).map(|text| (key, Some(text)))
+    // writers of the object may not write its status, and the status subresource takes no annotations
+    let status = keys::QUEUE_STATUS_ANNOTATION;
+    if new.annotations.get(status) != old.annotations.get(status) {
+        keep(status, old.annotations.get(status));
+    }
+    if let Some(text) = lost(keys::QUEUE_FROM_V3ALPHA1_ANNOTATION) {
+        keep(keys::QUEUE_FROM_V3ALPHA1_ANNOTATION, Some(text));
+    }
+    kept
 }
 
 fn warning(field: &str, text: &str, name: &str) -> String {

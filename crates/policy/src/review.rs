@@ -1,14 +1,14 @@
 //! Reviews of objects by their kind. Admission and the command line both use it, so that a file is judged as it would be at
 //! admission.
 
-mod object;
+pub(crate) mod object;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, value::RawValue};
 use tenure_types::{
-    keys::QUEUE_FROM_V2_ANNOTATION,
-    runai::{QueueVersion, v2, v3alpha1},
+    keys,
+    runai::{QueueVersion, SPEC_ANNOTATIONS},
     tensorstack::v1beta1,
 };
 
@@ -22,7 +22,7 @@ use crate::{
     tree::Inherited,
 };
 
-use object::{PriorityClass, annotated_spec, carried_spec, decode, in_v2, resource, spec, text, tolerations};
+use object::{PriorityClass, decode, in_v2, reasons, resource};
 
 /// The largest JSON, in bytes, that is read as a tree of values: a tree takes twenty times the memory of its JSON.
 const LARGEST_VALUE: usize = 256 * 1024;
@@ -54,29 +54,11 @@ pub struct Context<'a> {
     pub bounds: &'a Bounds,
 }
 
-/// An object, as far as a review needs it.
+/// An object, as far as a review needs it. It is read once.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Subject {
-    /// A queue of the run.ai family.
-    RunaiQueue {
-        /// `metadata.name`; empty if it is to be generated.
-        name: String,
-        /// `spec`.
-        spec: Box<v3alpha1::QueueSpec>,
-        /// `metadata.annotations`.
-        annotations: BTreeMap<String, String>,
-        /// `spec` as v2 has it, where conversion by the table isn't all that counts.
-        in_v2: Option<Box<v2::QueueSpec>>,
-    },
-    /// The same in KAI-Scheduler's version.
-    RunaiQueueV2 {
-        /// `metadata.name`; empty if it is to be generated.
-        name: String,
-        /// `spec`.
-        spec: Box<v2::QueueSpec>,
-        /// `metadata.annotations`.
-        annotations: BTreeMap<String, String>,
-    },
+    /// A queue of the run.ai family, and the errors of its floors as clients of v2 will see them.
+    RunaiQueue(Box<RunaiSubject>, Vec<FieldError>),
     /// A queue of the tensorstack family.
     TensorstackQueue {
         /// `metadata.name`; empty if it is to be generated.
@@ -129,19 +111,15 @@ impl Reviewable {
         match self {
             Self::RunaiQueue => resource(object).map(|(metadata, spec)| {
                 let annotations = metadata.annotations.unwrap_or_default();
-                let is_carrier = annotations.contains_key(QUEUE_FROM_V2_ANNOTATION);
-                let in_v2 = is_carrier.then(|| in_v2(object)).flatten().map(Box::new);
-                Subject::RunaiQueue {
-                    name: or(name, metadata.name),
-                    spec: Box::new(spec),
-                    annotations,
-                    in_v2,
-                }
+                let is_carrier = annotations.contains_key(keys::QUEUE_FROM_V2_ANNOTATION);
+                let in_v2 = is_carrier.then(|| in_v2(object)).flatten();
+                let queue = RunaiSubject::new(or(name, metadata.name), spec, annotations);
+                Subject::RunaiQueue(queue.into(), in_v2.iter().flat_map(queue::v2::not_in_go).collect())
             }),
-            Self::RunaiQueueV2 => resource(object).map(|(metadata, spec)| Subject::RunaiQueueV2 {
-                name: or(name, metadata.name),
-                spec: Box::new(spec),
-                annotations: metadata.annotations.unwrap_or_default(),
+            Self::RunaiQueueV2 => resource(object).map(|(metadata, spec)| {
+                let annotations = metadata.annotations.unwrap_or_default();
+                let queue = RunaiSubject::new_v2(or(name, metadata.name), &spec, annotations);
+                Subject::RunaiQueue(queue.into(), Vec::new())
             }),
             Self::TensorstackQueue => resource(object).map(|(metadata, spec)| Subject::TensorstackQueue {
                 name: or(name, metadata.name),
@@ -159,13 +137,16 @@ impl Reviewable {
     /// True if a change from `old` to `new` leaves alone all that is a reason to refuse objects of this kind. False if
     /// it can't be told.
     pub fn is_unchanged(self, new: &RawValue, old: &RawValue) -> bool {
-        let part = match self {
-            Self::RunaiQueue => carried_spec,
-            Self::RunaiQueueV2 => annotated_spec,
-            Self::TensorstackQueue => spec,
-            Self::PriorityClass => tolerations,
+        let keys: &[&str] = match self {
+            // the v2 object that it carries may have written floors otherwise
+            Self::RunaiQueue => &[keys::QUEUE_FROM_V2_ANNOTATION],
+            Self::RunaiQueueV2 => &SPEC_ANNOTATIONS.map(|(_, key)| key),
+            Self::TensorstackQueue => &[],
+            Self::PriorityClass => {
+                &[keys::MINIMUM_PREEMPTABLE_PRIORITY_ANNOTATION, keys::TOLERATION_SECONDS_ANNOTATION]
+            }
         };
-        part(new).is_some_and(|new| part(old) == Some(new))
+        reasons(new, keys).is_some_and(|new| reasons(old, keys) == Some(new))
     }
 }
 
@@ -173,14 +154,10 @@ impl Subject {
     /// The errors of the object.
     pub fn review(&self, context: &Context<'_>) -> Findings {
         match self {
-            Self::RunaiQueue { name, spec, annotations, in_v2 } => {
-                let queue = RunaiSubject { name, spec: &**spec, annotations };
-                let mut findings = admission::runai(&queue, context.queues);
-                findings.errors.extend(in_v2.iter().flat_map(|spec| queue::v2::not_in_go(spec)));
+            Self::RunaiQueue(queue, errors_in_v2) => {
+                let mut findings = queue.review(context.queues);
+                findings.errors.extend_from_slice(errors_in_v2);
                 findings
-            }
-            Self::RunaiQueueV2 { name, spec, annotations } => {
-                admission::runai_v2(&RunaiSubject { name, spec: &**spec, annotations }, context.queues)
             }
             Self::TensorstackQueue { namespace, spec, .. } => {
                 admission::tensorstack(namespace, spec, context.t9k_system_namespace)
@@ -188,36 +165,28 @@ impl Subject {
             Self::PriorityClass { value, annotations } => priority_class::review(*value, annotations),
         }
     }
-}
 
-impl Subject {
     /// Returns the errors that only a creation has. A stored object may stay, and is changed without these.
     pub fn created(&self) -> Option<FieldError> {
         match self {
-            Self::RunaiQueue { name, .. }
-            | Self::RunaiQueueV2 { name, .. }
-            | Self::TensorstackQueue { name, .. } => queue::too_long(name),
+            Self::RunaiQueue(queue, _) => queue::too_long(&queue.name),
+            Self::TensorstackQueue { name, .. } => queue::too_long(name),
             Self::PriorityClass { .. } => None,
         }
     }
 
     /// Returns the warning of a change that ends runs, with their number as far as it is known. `old` is the object as it is stored.
     pub fn ended(&self, old: Option<&Self>, known: &Known<'_, '_>) -> Option<String> {
-        let (name, new) = self.runai_queue()?;
-        let old = old.and_then(Self::runai_queue).map(|(_, old)| old);
-        let field = match (self, &old) {
-            (_, Some(old)) if old.ceiling == new.ceiling && old.parent != new.parent => {
-                "spec.parentQueue".into()
-            }
-            (Self::RunaiQueueV2 { .. }, _) => QueueVersion::V2.path("maxDuration"),
-            _ => QueueVersion::V3alpha1.path("maxDuration"),
-        };
-        known.ended(&field, name, &new, old.as_ref())
+        let version = self.runai()?.version;
+        let Change { name, new, old } = self.change(old)?;
+        let is_moved = |old: &RunaiQueue| old.ceiling == new.ceiling && old.parent != new.parent;
+        let field = if old.is_some_and(is_moved) { "parentQueue" } else { "maxDuration" };
+        known.ended(&version.path(field), name, new, old)
     }
 
     /// Returns the warnings of a deletion.
     pub fn deleted(&self, known: &Known<'_, '_>) -> Vec<String> {
-        self.runai_queue().map_or_else(Vec::new, |(name, _)| known.deleted(name))
+        self.runai().map_or_else(Vec::new, |queue| known.deleted(&queue.name))
     }
 
     /// Returns the errors of floors that the object, or a change of it, sets beyond the bounds of its part of the tree.
@@ -225,46 +194,26 @@ impl Subject {
     /// object as it is stored.
     pub fn beyond_bounds(&self, old: Option<&Self>, context: &Context<'_>) -> Vec<FieldError> {
         let Context { queues: Inheritance { tree, floors, .. }, bounds, .. } = context;
-        let found =
-            self.change(old, |change| bounds.exceeded(change, |field| self.floor(field), tree, floors));
-        found.unwrap_or_default()
+        let written = |field: Inherited| field.written(&self.runai()?.spec);
+        let change = self.change(old);
+        change.map_or_else(Vec::new, |change| bounds.exceeded(&change, written, tree, floors))
     }
 
     /// Returns the errors of queues below this one, which are objects of their own.
     pub fn brought_beyond_bounds(&self, old: Option<&Self>, context: &Context<'_>) -> Vec<FieldError> {
-        self.change(old, |change| context.bounds.brought(change, context.queues.tree)).unwrap_or_default()
+        let change = self.change(old);
+        change.map_or_else(Vec::new, |change| context.bounds.brought(&change, context.queues.tree))
     }
 
-    fn change<R>(&self, old: Option<&Self>, judge: impl FnOnce(&Change<'_>) -> R) -> Option<R> {
-        let (name, new) = self.runai_queue()?;
-        let old = old.and_then(Self::runai_queue).map(|(_, old)| old);
-        Some(judge(&Change { name, new: &new, old: old.as_ref() }))
+    fn change<'s>(&'s self, old: Option<&'s Self>) -> Option<Change<'s>> {
+        let RunaiSubject { name, queue: new, .. } = self.runai()?;
+        Some(Change { name, new, old: old.and_then(Self::runai).map(|old| &old.queue) })
     }
 
-    fn runai_queue(&self) -> Option<(&str, RunaiQueue)> {
+    fn runai(&self) -> Option<&RunaiSubject> {
         match self {
-            Self::RunaiQueue { name, spec, .. } => Some((name, RunaiQueue::read(spec).0)),
-            Self::RunaiQueueV2 { name, spec, annotations } => {
-                Some((name, RunaiQueue::read_v2(spec, annotations).0))
-            }
+            Self::RunaiQueue(queue, _) => Some(queue),
             Self::TensorstackQueue { .. } | Self::PriorityClass { .. } => None,
-        }
-    }
-
-    /// A floor as it is written.
-    fn floor(&self, field: Inherited) -> Option<&str> {
-        let [preempt, reclaim] = match self {
-            Self::RunaiQueue { spec, .. } => {
-                [text(spec.preempt_min_runtime.as_ref()), text(spec.reclaim_min_runtime.as_ref())]
-            }
-            Self::RunaiQueueV2 { spec, .. } => {
-                [text(spec.preempt_min_runtime.as_ref()), text(spec.reclaim_min_runtime.as_ref())]
-            }
-            Self::TensorstackQueue { .. } | Self::PriorityClass { .. } => [None, None],
-        };
-        match field {
-            Inherited::Preempt => preempt,
-            Inherited::Reclaim => reclaim,
         }
     }
 }

@@ -6,6 +6,8 @@ mod troubles;
 
 use std::collections::{HashMap, HashSet};
 
+use tenure_types::{ExtendedDuration, Written, runai::v3alpha1::QueueSpec};
+
 use crate::queue::RunaiQueue;
 
 use memo::Memo;
@@ -169,6 +171,28 @@ impl QueueTree {
         self.nodes.iter().filter_map(|node| Some((&*node.name, node.queue.as_deref()?)))
     }
 
+    /// The names of the queues whose parent each is.
+    pub fn children(&self) -> HashMap<&str, Vec<&str>> {
+        let mut children: HashMap<&str, Vec<&str>> = HashMap::new();
+        for (name, queue) in self.queues() {
+            if let Some(parent) = queue.parent.as_deref() {
+                children.entry(parent).or_default().push(name);
+            }
+        }
+        children
+    }
+
+    /// These names, and those of all queues below them.
+    pub fn with_all_below<'t>(&'t self, names: impl IntoIterator<Item = &'t str>) -> HashSet<&'t str> {
+        let mut children = self.children();
+        let (mut all, mut next) = (HashSet::new(), Vec::from_iter(names));
+        while let Some(name) = next.pop() {
+            all.insert(name);
+            next.extend(children.remove(name).unwrap_or_default());
+        }
+        all
+    }
+
     fn node(&self, id: QueueId) -> Option<&Node> {
         self.nodes.get(usize::try_from(id.0).ok()?)
     }
@@ -237,34 +261,30 @@ impl QueueTree {
 }
 
 impl Inherited {
-    /// The name of the field.
-    pub const fn name(self) -> &'static str {
+    /// Both floors.
+    pub const ALL: [Self; 2] = [Self::Preempt, Self::Reclaim];
+
+    /// Returns the value of this floor.
+    pub fn pick<T>(self, preempt: T, reclaim: T) -> T {
         match self {
-            Self::Preempt => "preemptMinRuntime",
-            Self::Reclaim => "reclaimMinRuntime",
+            Self::Preempt => preempt,
+            Self::Reclaim => reclaim,
         }
+    }
+
+    /// The name of the field.
+    pub fn name(self) -> &'static str {
+        self.pick("preemptMinRuntime", "reclaimMinRuntime")
     }
 
     /// The queue's own.
-    pub fn of(self, queue: &RunaiQueue) -> Option<tenure_types::ExtendedDuration> {
-        match self {
-            Self::Preempt => queue.preempt_floor,
-            Self::Reclaim => queue.reclaim_floor,
-        }
+    pub fn of(self, queue: &RunaiQueue) -> Option<ExtendedDuration> {
+        self.pick(queue.preempt_floor, queue.reclaim_floor)
     }
 
-    const fn is_own(self, node: &Node) -> bool {
-        match self {
-            Self::Preempt => node.has_preempt,
-            Self::Reclaim => node.has_reclaim,
-        }
-    }
-
-    const fn memo(self, node: &Node) -> &Memo {
-        match self {
-            Self::Preempt => &node.nearest_preempt,
-            Self::Reclaim => &node.nearest_reclaim,
-        }
+    /// The queue's own, as it is written.
+    pub fn written(self, spec: &QueueSpec) -> Option<&str> {
+        self.pick(&spec.preempt_min_runtime, &spec.reclaim_min_runtime).as_ref().map(Written::as_str)
     }
 }
 

@@ -111,36 +111,8 @@ pub const VOLCANO_TASK_ANNOTATION: &str = "volcano.sh/task-spec";
 /// Pod label of the tensorstack family: the role within its `PodGroup`.
 pub const TENSORSTACK_ROLE_LABEL: &str = "scheduler.tensorstack.dev/role";
 
-/// Annotation on a Queue v2: `maxDuration`, which only v3alpha1 has as a field. The same holds for the annotations that
-/// follow.
-pub const QUEUE_MAX_DURATION_ANNOTATION: &str = MAX_DURATION_ANNOTATION;
-
-/// Annotation on a Queue v2: `expiryNotice`.
-pub const QUEUE_EXPIRY_NOTICE_ANNOTATION: &str = "tenure.dev/expiry-notice";
-
-/// Annotation on a Queue v2: `maxDurationAction`.
-pub const QUEUE_MAX_DURATION_ACTION_ANNOTATION: &str = "tenure.dev/max-duration-action";
-
-/// Annotation on a Queue v2: `requeueDelay`.
-pub const QUEUE_REQUEUE_DELAY_ANNOTATION: &str = "tenure.dev/requeue-delay";
-
-/// Annotation on a Queue v2: `onReversal`.
-pub const QUEUE_ON_REVERSAL_ANNOTATION: &str = "tenure.dev/on-reversal";
-
-/// Annotation on a Queue v2: `overCeiling`.
-pub const QUEUE_OVER_CEILING_ANNOTATION: &str = "tenure.dev/over-ceiling";
-
-/// Annotation on a Queue v2: `extensions`, as JSON.
-pub const QUEUE_EXTENSIONS_ANNOTATION: &str = "tenure.dev/extensions";
-
-/// Annotation on a Queue v2: `waitForPodsReady`, as JSON.
+/// Annotation on a Queue v2: `waitForPodsReady`, as JSON. For the others see [`crate::runai::SPEC_ANNOTATIONS`].
 pub const QUEUE_WAIT_FOR_PODS_READY_ANNOTATION: &str = "tenure.dev/wait-for-pods-ready";
-
-/// Annotation on a Queue v2: `preemptMinRuntime` as it is written in v3alpha1, if v2 can't express that text.
-pub const QUEUE_PREEMPT_MIN_RUNTIME_ANNOTATION: &str = "tenure.dev/preempt-min-runtime";
-
-/// Annotation on a Queue v2: `reclaimMinRuntime` as it is written in v3alpha1, if v2 can't express that text.
-pub const QUEUE_RECLAIM_MIN_RUNTIME_ANNOTATION: &str = "tenure.dev/reclaim-min-runtime";
 
 /// Annotation on a Queue v2: the fields of the status that only v3alpha1 has, as JSON.
 pub const QUEUE_STATUS_ANNOTATION: &str = "tenure.dev/status";

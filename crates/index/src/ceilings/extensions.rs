@@ -1,11 +1,7 @@
 //! Runs for which extensions are asked.
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_policy::{
-    ceiling::{least_extensions, path},
-    expiry::Family,
-    extension::GoingRun,
-};
+use tenure_policy::{ceiling::least_extensions, expiry::Family, extension::GoingRun};
 
 use super::Standing;
 use crate::{Uid, cluster::Objects};
@@ -24,8 +20,7 @@ pub fn going_run(
         _ => (Family::Tensorstack, standing.tensorstack.as_ref()?),
     };
     let limits = objects.limits(family, queue)?;
-    let path = path(objects.runai.tree(), queue).unwrap_or_default();
-    let limited_by = least_extensions(&path).map(str::to_owned);
+    let limited_by = least_extensions(objects.runai.tree(), queue).map(str::to_owned);
     let times = objects.grants.of(workload, namespace, since).map(|grant| grant.time);
     let times: Vec<SignedDuration> = times.collect();
     Some(GoingRun {

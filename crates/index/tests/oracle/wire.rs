@@ -293,16 +293,16 @@ pub fn runai_v2(of: &RunaiObj) -> RunaiQueueV2Object {
     RunaiQueueV2Object {
         metadata: ObjectMeta {
             annotations: texts([
-                (keys::QUEUE_MAX_DURATION_ANNOTATION, of.ceiling.map(go)),
-                (keys::QUEUE_EXPIRY_NOTICE_ANNOTATION, of.notice.map(|of| points(of, go))),
+                (keys::MAX_DURATION_ANNOTATION, of.ceiling.map(go)),
+                ("tenure.dev/expiry-notice", of.notice.map(|of| points(of, go))),
                 (
-                    keys::QUEUE_MAX_DURATION_ACTION_ANNOTATION,
+                    "tenure.dev/max-duration-action",
                     of.requeue.map(|requeue| if requeue { "Requeue" } else { "Pause" }.to_owned()),
                 ),
-                (keys::QUEUE_REQUEUE_DELAY_ANNOTATION, of.delay.map(go)),
+                ("tenure.dev/requeue-delay", of.delay.map(go)),
                 (keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION, wait),
                 (
-                    keys::QUEUE_EXTENSIONS_ANNOTATION,
+                    "tenure.dev/extensions",
                     of.extensions.map(|of| serde_json::to_string(&extensions(of)).unwrap()),
                 ),
             ]),

@@ -28,7 +28,7 @@ const DEADLINE: &str = "activeDeadlineSeconds";
 
 /// A field that asks for a time to run. Of each the longest is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum AskingField {
+pub(super) enum AskingField {
     Deadline,
     PodDeadline,
     Annotation,
@@ -66,11 +66,13 @@ enum Part<'p, 'b> {
 #[derive(Clone, Debug, Default)]
 pub struct AskingOwner {
     /// The times that it asks for, and did not ask for before: the longest of each field.
-    pub asks: Vec<AskedTime>,
-    /// Annotations that can't be read.
-    pub unreadable: Vec<FieldError>,
+    pub(super) asks: BTreeMap<AskingField, AskedTime>,
+    /// Annotations that can't be read: the first of each field.
+    pub(super) unreadable: BTreeMap<AskingField, FieldError>,
     /// The templates of its pods, or its own labels if these name nothing.
     pub(super) places: BTreeSet<PodPlace>,
+    /// True if a pod of it is never touched.
+    has_exempt: bool,
     /// The queue of T9k that its controller is told.
     pub(super) t9k_queue: Option<String>,
 }
@@ -87,21 +89,14 @@ impl AskingOwner {
                 }
             });
         }
-        let mut reading = Reading { known, ..Reading::default() };
-        parts(shape, new, &mut |part| reading.take(part));
-        let Reading { asks, unreadable, places, has_exempt, .. } = reading;
-        let mut owner = Self {
-            asks: asks.into_values().collect(),
-            unreadable: unreadable.into_values().collect(),
-            places,
-            t9k_queue: None,
-        };
+        let mut owner = Self::default();
+        parts(shape, new, &mut |part| owner.take(part, &known));
         let asks_nothing = owner.asks.is_empty() && owner.unreadable.is_empty();
         if asks_nothing || is_controlled_or_going(new) {
             return None;
         }
         walk(new, shape.t9k_queue, &mut |_, name| owner.t9k_queue = text(name).and_then(bounded));
-        if owner.places.is_empty() && !has_exempt {
+        if owner.places.is_empty() && !owner.has_exempt {
             walk(new, shape.owner, &mut |_, metadata| {
                 let [labels, annotations] = fields(metadata, ["labels", "annotations"]);
                 owner.places.extend(PodPlace::read(labels, annotations));
@@ -109,20 +104,8 @@ impl AskingOwner {
         }
         Some(owner)
     }
-}
 
-/// The state of a pass over a new object.
-#[derive(Default)]
-struct Reading {
-    known: HashSet<u64>,
-    asks: BTreeMap<AskingField, AskedTime>,
-    unreadable: BTreeMap<AskingField, FieldError>,
-    places: BTreeSet<PodPlace>,
-    has_exempt: bool,
-}
-
-impl Reading {
-    fn take(&mut self, part: Part<'_, '_>) {
+    fn take(&mut self, part: Part<'_, '_>, known: &HashSet<u64>) {
         match part {
             Part::ExemptPod => self.has_exempt = true,
             Part::Pod { labels, annotations } => {
@@ -131,7 +114,7 @@ impl Reading {
                 }
             }
             Part::Ask(field, place, asked) => {
-                if !self.known.contains(&identity(field, &asked)) {
+                if !known.contains(&identity(field, &asked)) {
                     self.ask(field, place, asked);
                 }
             }

@@ -1,7 +1,6 @@
 //! Where the kinds of owners have their pod templates, and the fields by which they ask for a time to run.
 
-use crate::{kueue, naming::group_of, owners::OwnerTable};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use crate::{kueue, owners::OwnerTable};
 
 /// A path, as [`super::raw::walk`] takes it.
 pub type KeyPath = &'static [&'static str];
@@ -125,30 +124,12 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-const BATCH: &str = "batch";
-const CRON_JOB: &str = "CronJob";
-
 impl OwnerShape {
     /// Returns the shape of a kind whose creation is answered: those that Tenure pauses, and `CronJob`s for their Jobs. None
     /// for other kinds, and for Kueue's Workloads, which no user creates.
     pub fn of(group: &str, kind: &str, table: &OwnerTable) -> Option<&'static Self> {
-        let is_paused = |kind: &str| {
-            let reference = OwnerReference {
-                api_version: format!("{group}/v1"),
-                kind: kind.to_owned(),
-                ..OwnerReference::default()
-            };
-            // the core group has no name
-            let reference = if group.is_empty() {
-                OwnerReference { api_version: "v1".into(), ..reference }
-            } else {
-                reference
-            };
-            debug_assert_eq!(group_of(&reference.api_version), group);
-            table.knows(&reference)
-        };
         let paused = if is_cron_job(group, kind) { "Job" } else { kind };
-        if !is_paused(paused) || (group == kueue::GROUP && kind == kueue::WORKLOAD) {
+        if !table.knows_kind(group, paused) || (group, kind) == (kueue::GROUP, kueue::WORKLOAD) {
             return None;
         }
         let of_row = |(of, kinds, _): &&Row| *of == group && (kinds.is_empty() || kinds.contains(&kind));
@@ -158,7 +139,7 @@ impl OwnerShape {
 
 /// True for the kind whose Jobs are paused, one by one.
 pub fn is_cron_job(group: &str, kind: &str) -> bool {
-    (group, kind) == (BATCH, CRON_JOB)
+    (group, kind) == ("batch", "CronJob")
 }
 
 #[cfg(test)]

@@ -282,7 +282,10 @@ fn ten_thousand_templates_are_read_in_little_memory() {
     let jobset = json!({"metadata": {}, "spec": {"replicatedJobs": jobs}});
     let owner = read("jobset.x-k8s.io/JobSet", &jobset, None).unwrap();
     assert_eq!((owner.asks.len(), owner.places.len()), (1, 64));
-    assert_eq!(owner.asks[0].field, "spec.replicatedJobs[9999].template.spec.activeDeadlineSeconds");
+    assert_eq!(
+        owner.asks.values().next().unwrap().field,
+        "spec.replicatedJobs[9999].template.spec.activeDeadlineSeconds"
+    );
 }
 
 #[test]
@@ -291,7 +294,7 @@ fn a_change_is_answered_for_what_it_asks_that_was_not_asked_before() {
     let changed = |change: &dyn Fn(&mut Value)| {
         let mut new = old.clone();
         change(&mut new);
-        read("batch/Job", &new, Some(&old)).map(|owner| owner.asks[0].value.clone())
+        read("batch/Job", &new, Some(&old)).map(|owner| owner.asks.values().next().unwrap().value.clone())
     };
     assert_eq!(changed(&|_| {}), None);
     assert_eq!(changed(&|new| new["metadata"]["labels"] = json!({"a": "b"})), None);

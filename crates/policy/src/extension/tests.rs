@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{ceiling::least_extensions, queue::RunaiQueue};
+use crate::{ceiling::least_extensions, queue::RunaiQueue, tree::QueueTree};
 
 fn hours(hours: i64) -> SignedDuration {
     SignedDuration::from_hours(hours)
@@ -32,7 +32,9 @@ fn the_least_allowance_of_each_queue_on_the_path_counts() {
 fn a_queue_with_a_ceiling_and_without_an_allowance_allows_none() {
     let (wide, none) = (queue("1h", Some(allowance(2, 8, None))), queue("9h", None));
     assert!(least(&[&wide, &none]).is_none() && least(&[&none, &wide]).is_none());
-    assert_eq!(least_extensions(&[("leaf", &wide), ("root", &none)]), Some("root"));
+    let leaf = RunaiQueue { parent: Some("root".into()), ..wide };
+    let tree = QueueTree::from_iter([("leaf", leaf), ("root", none)]);
+    assert_eq!(least_extensions(&tree, "leaf"), Some("root"));
     assert!(allowance(1, 1, Some(0)).is_none() && !allowance(0, 1, None).is_none());
 }
 

@@ -390,9 +390,8 @@ fn the_longest_and_the_shortest_floor_against_reclaim_are_those_against_some_pre
                 let others = NAMES[..queues.len()].iter().map(|name| tree.find(name));
                 let against: Vec<_> =
                     others.chain([None]).map(|of| floors.reclaim(&tree, of, victim, None).value).collect();
-                let longest = floors.longest_reclaim(&tree, victim, None).value;
+                let [shortest, longest] = floors.reclaim_range(&tree, victim, None).map(|floor| floor.value);
                 assert_eq!(Some(&longest), against.iter().max(), "{method} {victim:?} {queues:?}");
-                let shortest = floors.shortest_reclaim(&tree, victim, None).value;
                 assert_eq!(Some(&shortest), against.iter().min(), "{method} {victim:?} {queues:?}");
             }
         }

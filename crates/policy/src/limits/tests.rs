@@ -1,8 +1,12 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use tenure_types::ExtendedDuration;
 
 use super::*;
-use crate::floor::{NodePool, ReclaimResolveMethod};
+use crate::{
+    floor::{NodePool, ReclaimResolveMethod},
+    queue::RunaiQueue,
+};
 
 /// Queues in a row: the first is the root, and each is the parent of the next.
 fn tree(row: &[Value]) -> QueueTree {

@@ -8,24 +8,18 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 use serde_path_to_error::{Path, Segment};
-use tenure_types::{
-    Grammar, Written,
-    keys::{
-        MINIMUM_PREEMPTABLE_PRIORITY_ANNOTATION, QUEUE_FROM_V2_ANNOTATION, TOLERATION_SECONDS_ANNOTATION,
-    },
-    runai::{QueueVersion, SPEC_ANNOTATIONS, conversion::convert, v2},
-};
+use tenure_types::runai::{QueueVersion, conversion::convert, v2};
 
 use super::{LARGEST_VALUE, OBJECT};
 use crate::field::FieldError;
 
 /// The parts of a custom resource that a review needs.
 #[derive(Deserialize)]
-struct Resource<'b> {
+pub(crate) struct Resource<'b> {
     #[serde(default)]
-    metadata: Metadata,
+    pub metadata: Metadata,
     #[serde(borrow, default, deserialize_with = "present")]
-    spec: Option<&'b RawValue>,
+    pub spec: Option<&'b RawValue>,
 }
 
 /// Reads a field so that null differs from an absent field.
@@ -35,7 +29,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Metadata {
+pub(crate) struct Metadata {
     pub name: String,
     pub namespace: String,
     pub annotations: Option<BTreeMap<String, String>>,
@@ -55,10 +49,6 @@ pub(super) struct Annotated {
     pub annotations: Option<BTreeMap<String, String>>,
 }
 
-pub(super) fn text<D: Grammar>(written: Option<&Written<D>>) -> Option<&str> {
-    written.map(Written::as_str)
-}
-
 pub(super) fn resource<S: DeserializeOwned + Default>(
     object: &RawValue,
 ) -> Result<(Metadata, S), FieldError> {
@@ -73,30 +63,12 @@ pub(super) fn in_v2(object: &RawValue) -> Option<v2::QueueSpec> {
     resource(&object).ok().map(|(_, spec)| spec)
 }
 
-pub(super) fn spec(object: &RawValue) -> Option<Value> {
-    let Resource { spec, .. } = serde_json::from_str(object.get()).ok()?;
-    spec.map_or(Some(Value::Null), value)
-}
-
-/// Returns the spec together with the v2 object that an annotation carries, whose floors may have been written
-/// otherwise.
-pub(super) fn carried_spec(object: &RawValue) -> Option<Value> {
-    Some(Value::Array(vec![spec(object)?, annotations(object, &[QUEUE_FROM_V2_ANNOTATION])?]))
-}
-
-pub(super) fn annotated_spec(object: &RawValue) -> Option<Value> {
-    let keys = SPEC_ANNOTATIONS.map(|(_, key)| key);
-    Some(Value::Array(vec![spec(object)?, annotations(object, &keys)?]))
-}
-
-pub(super) fn tolerations(object: &RawValue) -> Option<Value> {
-    annotations(object, &[MINIMUM_PREEMPTABLE_PRIORITY_ANNOTATION, TOLERATION_SECONDS_ANNOTATION])
-}
-
-pub(super) fn annotations(object: &RawValue, keys: &[&str]) -> Option<Value> {
-    let Resource { metadata, .. } = serde_json::from_str(object.get()).ok()?;
+/// Returns the parts of an object that can be a reason to refuse it: its spec, and the annotations with these keys.
+pub(super) fn reasons(object: &RawValue, keys: &[&str]) -> Option<(Value, Vec<Option<String>>)> {
+    let Resource { metadata, spec } = serde_json::from_str(object.get()).ok()?;
     let annotations = metadata.annotations.unwrap_or_default();
-    Some(keys.iter().map(|key| annotations.get(*key).cloned()).collect())
+    let annotations = keys.iter().map(|key| annotations.get(*key).cloned()).collect();
+    Some((spec.map_or(Some(Value::Null), value)?, annotations))
 }
 
 /// Decodes the object at `root`, and names the field if it doesn't.
@@ -123,11 +95,11 @@ pub(super) fn decode<'b, T: Deserialize<'b>>(root: &str, raw: &'b RawValue) -> R
 }
 
 /// None if it can't be told, being nested too deep or so large that looking would cost more than it tells.
-pub(super) fn value(raw: &RawValue) -> Option<Value> {
+pub(crate) fn value(raw: &RawValue) -> Option<Value> {
     (raw.get().len() <= LARGEST_VALUE).then(|| serde_json::from_str(raw.get()).ok()).flatten()
 }
 
-pub(super) fn value_at(raw: &RawValue, path: &Path) -> Option<Value> {
+fn value_at(raw: &RawValue, path: &Path) -> Option<Value> {
     let object = value(raw)?;
     let found = path.iter().try_fold(&object, |value, segment| match segment {
         Segment::Map { key } => value.get(key),

@@ -1,6 +1,6 @@
 //! The way from a queue to the root.
 
-use super::{Cycle, Inherited, NO_QUEUE, QueueId, QueueTree};
+use super::{Cycle, Inherited, NO_QUEUE, Node, QueueId, QueueTree, memo::Memo};
 
 impl QueueTree {
     /// The number of queues on the way to the root, the queue itself included.
@@ -65,8 +65,8 @@ impl QueueTree {
 
     /// The nearest queue on the way to the root that has a floor of its own.
     pub fn nearest(&self, leaf: QueueId, field: Inherited) -> Result<Option<QueueId>, Cycle> {
-        let known = |id| self.node(id).and_then(|node| field.memo(node).get(self.generation));
-        let own = |id| self.node(id).is_some_and(|node| field.is_own(node));
+        let known = |id| self.node(id).and_then(|node| memo(field, node).get(self.generation));
+        let own = |id| self.node(id).is_some_and(|node| field.pick(node.has_preempt, node.has_reclaim));
         let found = if let Some(found) = known(leaf) {
             found
         } else {
@@ -75,7 +75,7 @@ impl QueueTree {
             let found = way.find_map(|id| known(id).or_else(|| own(id).then_some(id.0))).unwrap_or(NO_QUEUE);
             let mut below = std::iter::successors(Some(leaf), |id| self.parent(*id));
             while let Some(id) = below.next().filter(|id| known(*id).is_none()) {
-                self.remember(id, |node| field.memo(node), found);
+                self.remember(id, |node| memo(field, node), found);
                 if id.0 == found {
                     break;
                 }
@@ -108,4 +108,8 @@ impl QueueTree {
         }
         Ok(below)
     }
+}
+
+fn memo(field: Inherited, node: &Node) -> &Memo {
+    field.pick(&node.nearest_preempt, &node.nearest_reclaim)
 }

@@ -5,4 +5,4 @@ pub mod v2;
 pub mod v3alpha1;
 mod version;
 
-pub use version::{JSON_ANNOTATIONS, QueueVersion, SPEC_ANNOTATIONS, UnknownQueueVersion};
+pub use version::{FLOOR_ANNOTATIONS, JSON_FIELDS, QueueVersion, SPEC_ANNOTATIONS, UnknownQueueVersion};

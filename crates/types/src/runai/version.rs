@@ -21,19 +21,24 @@ pub struct UnknownQueueVersion;
 
 /// The fields of a v3alpha1 spec that v2 doesn't have, and the annotations that hold them there.
 pub const SPEC_ANNOTATIONS: [(&str, &str); 8] = [
-    ("maxDuration", keys::QUEUE_MAX_DURATION_ANNOTATION),
-    ("expiryNotice", keys::QUEUE_EXPIRY_NOTICE_ANNOTATION),
-    ("maxDurationAction", keys::QUEUE_MAX_DURATION_ACTION_ANNOTATION),
-    ("requeueDelay", keys::QUEUE_REQUEUE_DELAY_ANNOTATION),
-    ("onReversal", keys::QUEUE_ON_REVERSAL_ANNOTATION),
-    ("overCeiling", keys::QUEUE_OVER_CEILING_ANNOTATION),
+    ("maxDuration", keys::MAX_DURATION_ANNOTATION),
+    ("expiryNotice", "tenure.dev/expiry-notice"),
+    ("maxDurationAction", "tenure.dev/max-duration-action"),
+    ("requeueDelay", "tenure.dev/requeue-delay"),
+    ("onReversal", "tenure.dev/on-reversal"),
+    ("overCeiling", "tenure.dev/over-ceiling"),
     ("waitForPodsReady", keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION),
-    ("extensions", keys::QUEUE_EXTENSIONS_ANNOTATION),
+    ("extensions", "tenure.dev/extensions"),
 ];
 
-/// The annotations among [`SPEC_ANNOTATIONS`] that hold JSON. The others hold the text of the field.
-pub const JSON_ANNOTATIONS: [&str; 2] =
-    [keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION, keys::QUEUE_EXTENSIONS_ANNOTATION];
+/// The fields among [`SPEC_ANNOTATIONS`] whose annotation holds JSON. The others hold the text of the field.
+pub const JSON_FIELDS: [&str; 2] = ["waitForPodsReady", "extensions"];
+
+/// The floors, and the annotations that hold them in v2 as they are written in v3alpha1, if v2 can't express that text.
+pub const FLOOR_ANNOTATIONS: [(&str, &str); 2] = [
+    ("preemptMinRuntime", "tenure.dev/preempt-min-runtime"),
+    ("reclaimMinRuntime", "tenure.dev/reclaim-min-runtime"),
+];
 
 impl QueueVersion {
     /// Returns the name as in an apiVersion.

@@ -93,7 +93,7 @@ fn an_annotated_floor_counts_only_as_another_way_to_write_the_field() {
     let spec = |floor: &str| serde_json::from_value(json!({"preemptMinRuntime": floor})).unwrap();
     let annotated = |text: &str| annotations(&[("preempt-min-runtime", text)]);
     assert_eq!(without_effect(&spec("48h0m0s"), &annotated("2d")), [""; 0]);
-    let none = v2::QueueSpec::default();
+    let none = v3alpha1::QueueSpec::default();
     for (spec, text) in [(&spec("10m"), "2d"), (&none, "2d"), (&none, "soon")] {
         let warnings = without_effect(spec, &annotated(text));
         let expected = format!(

@@ -6,12 +6,12 @@ use serde_json::value::RawValue;
 
 use super::{
     json::{Json, Key, write_map},
-    touched::{FLOORS, STATUS, Slot, Touched},
+    touched::{STATUS, Slot, Touched},
 };
 use crate::{
     ExtendedDuration, GoDuration,
     keys::QUEUE_STATUS_ANNOTATION,
-    runai::{JSON_ANNOTATIONS, QueueVersion, SPEC_ANNOTATIONS},
+    runai::{FLOOR_ANNOTATIONS, JSON_FIELDS, QueueVersion, SPEC_ANNOTATIONS},
 };
 
 /// Returns the simple image of an object in the other version.
@@ -29,7 +29,7 @@ fn to_v3alpha1(queue: &mut Touched) {
     for (field, annotation) in SPEC_ANNOTATIONS {
         annotation_to_field(queue, field, annotation);
     }
-    for (field, annotation) in FLOORS {
+    for (field, annotation) in FLOOR_ANNOTATIONS {
         floor_as_written(queue, field, annotation);
     }
     annotation_to_status(queue);
@@ -42,7 +42,7 @@ fn to_v2(queue: &mut Touched) {
     for (field, annotation) in SPEC_ANNOTATIONS {
         field_to_annotation(queue, field, annotation);
     }
-    for (field, annotation) in FLOORS {
+    for (field, annotation) in FLOOR_ANNOTATIONS {
         floor_in_go(queue, field, annotation);
     }
     status_to_annotation(queue);
@@ -50,7 +50,7 @@ fn to_v2(queue: &mut Touched) {
 
 fn annotation_to_field(queue: &mut Touched, field: &'static str, annotation: &str) {
     let Some(Json::Text(text)) = queue.annotations.get(annotation).cloned() else { return };
-    if !JSON_ANNOTATIONS.contains(&annotation) {
+    if !JSON_FIELDS.contains(&field) {
         queue.spec.set(field, Json::Text(text));
         queue.annotations.remove(annotation);
     } else if let Some(map) = Json::map(&text) {
@@ -63,7 +63,7 @@ fn annotation_to_field(queue: &mut Touched, field: &'static str, annotation: &st
 }
 
 fn field_to_annotation(queue: &mut Touched, field: &str, annotation: &'static str) {
-    let is_json = JSON_ANNOTATIONS.contains(&annotation);
+    let is_json = JSON_FIELDS.contains(&field);
     let text = match queue.spec.get(field) {
         Some(Json::Text(text)) if !is_json => text.clone(),
         Some(Json::Map(map)) if is_json => {

@@ -6,13 +6,10 @@ use super::{
     json::{Json, Key, write_map},
     object::{Fields, Node},
 };
-use crate::{keys, runai::SPEC_ANNOTATIONS};
-
-/// The fields that both versions have but that one can't write as the other does, and their annotations.
-pub(super) const FLOORS: [(&str, &str); 2] = [
-    ("preemptMinRuntime", keys::QUEUE_PREEMPT_MIN_RUNTIME_ANNOTATION),
-    ("reclaimMinRuntime", keys::QUEUE_RECLAIM_MIN_RUNTIME_ANNOTATION),
-];
+use crate::{
+    keys,
+    runai::{FLOOR_ANNOTATIONS, SPEC_ANNOTATIONS},
+};
 
 /// The fields of the status that only v3alpha1 has, in order.
 pub(super) const STATUS: [&str; 2] = ["nextExpiry", "workloads"];
@@ -129,7 +126,7 @@ impl Touched {
             && self
                 .spec
                 .keys()
-                .all(|field| FLOORS.iter().any(|(floor, _)| *floor == field) && as_in_go(field))
+                .all(|field| FLOOR_ANNOTATIONS.iter().any(|(floor, _)| *floor == field) && as_in_go(field))
     }
 
     /// True if no annotation is touched, and the map is present or absent accordingly.
@@ -168,14 +165,14 @@ impl Touched {
 
 fn annotation(key: &str) -> Option<&'static str> {
     let known = key.starts_with("tenure.dev/").then(|| {
-        let fields = SPEC_ANNOTATIONS.into_iter().chain(FLOORS).map(|(_, annotation)| annotation);
+        let fields = SPEC_ANNOTATIONS.into_iter().chain(FLOOR_ANNOTATIONS).map(|(_, annotation)| annotation);
         fields.chain(ANNOTATIONS).find(|known| *known == key)
     });
     known.flatten()
 }
 
 fn of_spec(key: &str) -> Option<&'static str> {
-    SPEC_ANNOTATIONS.into_iter().chain(FLOORS).map(|(field, _)| field).find(|known| *known == key)
+    SPEC_ANNOTATIONS.into_iter().chain(FLOOR_ANNOTATIONS).map(|(field, _)| field).find(|known| *known == key)
 }
 
 fn of_status(key: &str) -> Option<&'static str> {
