@@ -9,6 +9,7 @@ use std::{
 
 use serde_json::Value;
 use tenure_policy::{owners::OwnerTable, reason::EventReason};
+use tenure_types::runai::{FLOOR_ANNOTATIONS, SPEC_ANNOTATIONS};
 
 /// Set to write `docs/values.md` instead of comparing it.
 const WRITE: &str = "TENURE_WRITE_DOCS";
@@ -106,7 +107,8 @@ fn every_label_and_annotation_is_on_its_page() {
     let source = read("crates/types/src/keys.rs");
     let texts = source.split(": &str =").skip(1).filter_map(|rest| rest.split('"').nth(1));
     // the queue of PodGroups that name none is no key
-    let keys: BTreeSet<&str> = texts.filter(|text| *text != "default").collect();
+    let of_queues = SPEC_ANNOTATIONS.into_iter().chain(FLOOR_ANNOTATIONS).map(|(_, key)| key);
+    let keys: BTreeSet<&str> = texts.filter(|text| *text != "default").chain(of_queues).collect();
     assert!(keys.len() > 30, "{keys:?}");
     let page = read("docs/labels-and-annotations.md");
     let cells = page.lines().filter_map(|line| line.strip_prefix('|')?.split('|').next());

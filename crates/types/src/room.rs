@@ -48,19 +48,19 @@ struct Spec {
     priority_class_name: Option<String>,
     preemption_policy: Option<String>,
     scheduling_group: Option<SchedulingGroup>,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "or_empty")]
     containers: Vec<Container>,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "or_empty")]
     init_containers: Vec<Container>,
     resources: Option<Resources>,
-    #[serde(deserialize_with = "map")]
+    #[serde(deserialize_with = "or_empty")]
     overhead: Amounts,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "or_empty")]
     volumes: Vec<Volume>,
     affinity: Option<Affinity>,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "or_empty")]
     topology_spread_constraints: Vec<SpreadConstraint>,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "or_empty")]
     resource_claims: Vec<IgnoredAny>,
 }
 
@@ -69,7 +69,7 @@ struct Spec {
 struct Container {
     name: String,
     resources: Resources,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "or_empty")]
     ports: Vec<ContainerPort>,
     restart_policy: Option<String>,
 }
@@ -78,16 +78,16 @@ struct Container {
 #[serde(rename_all = "camelCase", default)]
 struct Status {
     phase: Option<String>,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "or_empty")]
     conditions: Vec<PodCondition>,
     nominated_node_name: Option<String>,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "or_empty")]
     container_statuses: Vec<ContainerStatus>,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "or_empty")]
     init_container_statuses: Vec<ContainerStatus>,
     /// The resources of the pod as a whole.
     resources: Option<Resources>,
-    #[serde(deserialize_with = "map")]
+    #[serde(deserialize_with = "or_empty")]
     allocated_resources: Amounts,
 }
 
@@ -96,7 +96,7 @@ struct Status {
 struct ContainerStatus {
     name: String,
     resources: Option<Resources>,
-    #[serde(deserialize_with = "map")]
+    #[serde(deserialize_with = "or_empty")]
     allocated_resources: Amounts,
     state: ContainerState,
 }
@@ -117,16 +117,14 @@ struct Terminated {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Resources {
-    #[serde(deserialize_with = "map")]
+    #[serde(deserialize_with = "or_empty")]
     requests: Amounts,
 }
 
-/// Go writes an empty list as null.
-fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
-}
-
-fn map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Amounts, D::Error> {
+/// Go writes an empty list or map as null.
+fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 

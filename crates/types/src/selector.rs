@@ -35,18 +35,19 @@ pub struct UnreadableSelector(String);
 
 /// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Requirement {
-    In(Box<str>, Box<[Box<str>]>),
-    NotIn(Box<str>, Box<[Box<str>]>),
-    Exists(Box<str>),
-    DoesNotExist(Box<str>),
+struct Requirement {
+    key: Box<str>,
+    /// One of which the label must have. None: any.
+    values: Option<Box<[Box<str>]>>,
+    /// True if the label must not be so.
+    is_negated: bool,
 }
 
 impl Selector {
     /// Reads a selector; none if it has an unknown operator.
     pub fn read(selector: &LabelSelector) -> Option<Self> {
         let equal = |(key, value): (&String, &String)| {
-            Some(Requirement::In(key.as_str().into(), Box::new([value.as_str().into()])))
+            Some(Requirement::one_of(key.as_str().into(), [value.as_str().into()]))
         };
         let labels = selector.match_labels.iter().flatten().map(equal);
         let expressions = selector.match_expressions.iter().flatten().map(Requirement::read);
@@ -65,12 +66,10 @@ impl Selector {
 
     /// Returns the approximate size in bytes.
     pub fn bytes(&self) -> usize {
-        let bytes = |of: &Requirement| match of {
-            Requirement::In(key, values) | Requirement::NotIn(key, values) => {
-                let values = values.iter().map(|value| value.len().saturating_add(size_of::<Box<str>>()));
-                values.fold(key.len(), usize::saturating_add)
-            }
-            Requirement::Exists(key) | Requirement::DoesNotExist(key) => key.len(),
+        let bytes = |of: &Requirement| {
+            let values = of.values.iter().flatten();
+            let values = values.map(|value| value.len().saturating_add(size_of::<Box<str>>()));
+            values.fold(of.key.len(), usize::saturating_add)
         };
         let all = self.0.iter().map(|of| bytes(of).saturating_add(size_of::<Requirement>()));
         all.fold(0, usize::saturating_add)
@@ -101,48 +100,56 @@ impl FromStr for Selector {
 }
 
 impl Requirement {
+    fn one_of(key: Box<str>, values: impl Into<Box<[Box<str>]>>) -> Self {
+        Self { key, values: Some(values.into()), is_negated: false }
+    }
+
+    const fn exists(key: Box<str>) -> Self {
+        Self { key, values: None, is_negated: false }
+    }
+
+    fn not(self) -> Self {
+        Self { is_negated: true, ..self }
+    }
+
     fn parse(text: &str) -> Option<Self> {
         if let Some(key) = text.strip_prefix('!') {
-            return Some(Self::DoesNotExist(key_of(key)?));
+            return Some(Self::exists(key_of(key)?).not());
         }
         if let Some(of) = text.strip_suffix(')') {
             let (before, values) = of.split_once('(')?;
             let values: Option<Box<[_]>> = values.split(',').map(value_of).collect();
             let (key, operator) = before.trim_end().rsplit_once(char::is_whitespace)?;
+            let one_of = Self::one_of(key_of(key)?, values?);
             return match operator {
-                "in" => Some(Self::In(key_of(key)?, values?)),
-                "notin" => Some(Self::NotIn(key_of(key)?, values?)),
+                "in" => Some(one_of),
+                "notin" => Some(one_of.not()),
                 _ => None,
             };
         }
-        let Some((key, value)) = text.split_once('=') else { return Some(Self::Exists(key_of(text)?)) };
+        let Some((key, value)) = text.split_once('=') else { return Some(Self::exists(key_of(text)?)) };
         if let Some(key) = key.strip_suffix('!') {
-            return Some(Self::NotIn(key_of(key)?, Box::new([value_of(value)?])));
+            return Some(Self::one_of(key_of(key)?, [value_of(value)?]).not());
         }
         let value = value.strip_prefix('=').unwrap_or(value);
-        Some(Self::In(key_of(key)?, Box::new([value_of(value)?])))
+        Some(Self::one_of(key_of(key)?, [value_of(value)?]))
     }
 
     fn read(expression: &LabelSelectorRequirement) -> Option<Self> {
         let key = expression.key.as_str().into();
-        let values = || expression.values.iter().flatten().map(|value| value.as_str().into()).collect();
+        let values = expression.values.iter().flatten().map(|value| value.as_str().into());
         Some(match expression.operator.as_str() {
-            "In" => Self::In(key, values()),
-            "NotIn" => Self::NotIn(key, values()),
-            "Exists" => Self::Exists(key),
-            "DoesNotExist" => Self::DoesNotExist(key),
+            "In" => Self::one_of(key, Vec::from_iter(values)),
+            "NotIn" => Self::one_of(key, Vec::from_iter(values)).not(),
+            "Exists" => Self::exists(key),
+            "DoesNotExist" => Self::exists(key).not(),
             _ => return None,
         })
     }
 
     fn holds(&self, labels: &dyn Labels) -> bool {
-        let is_one = |values: &[Box<str>], of: &str| values.iter().any(|value| **value == *of);
-        match self {
-            Self::In(key, values) => labels.label(key).is_some_and(|of| is_one(values, of)),
-            Self::NotIn(key, values) => labels.label(key).is_none_or(|of| !is_one(values, of)),
-            Self::Exists(key) => labels.label(key).is_some(),
-            Self::DoesNotExist(key) => labels.label(key).is_none(),
-        }
+        let is_one = |of: &str| self.values.as_ref().is_none_or(|all| all.iter().any(|value| **value == *of));
+        labels.label(&self.key).is_some_and(is_one) != self.is_negated
     }
 }
 

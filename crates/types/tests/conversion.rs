@@ -1,11 +1,27 @@
 //! Conversion of each field of a Queue between v2 and v3alpha1.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed helper is a failed test")]
 
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{
+    Value, json,
+    value::{RawValue, to_raw_value},
+};
 use tenure_types::runai::{
     QueueVersion,
-    conversion::{convert, to_v2, to_v3alpha1},
+    conversion::{ConversionError, convert},
 };
+
+fn converted(queue: &Value, to: QueueVersion) -> Result<Value, ConversionError> {
+    let queue = to_raw_value(queue).unwrap();
+    convert(&queue, to).map(|converted| serde_json::to_value(converted).unwrap())
+}
+
+fn to_v2(queue: &Value) -> Result<Value, ConversionError> {
+    converted(queue, QueueVersion::V2)
+}
+
+fn to_v3alpha1(queue: &Value) -> Result<Value, ConversionError> {
+    converted(queue, QueueVersion::V3alpha1)
+}
 
 /// A Queue of a version, with these fields beside apiVersion, kind and name.
 fn queue(version: &str, fields: &Value) -> Value {

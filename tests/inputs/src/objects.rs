@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::to_raw_value};
 use tenure_index::{PlacementIndex, UsageLedger};
 use tenure_policy::{
     config::{Config, ConfigFile},
@@ -15,7 +15,7 @@ use tenure_types::{
     ExtendedDuration,
     extension::Extension,
     room::PodWithRoom,
-    runai::conversion::{to_v2, to_v3alpha1},
+    runai::{QueueVersion, conversion::convert},
     usage::UsageRecord,
 };
 
@@ -54,14 +54,19 @@ pub fn pod(input: &[u8]) -> Outcome {
 /// A Queue of either version is the same after it was converted to the other version and back.
 pub fn round_trip(input: &[u8]) -> Outcome {
     let queue: Value = serde_json::from_slice(input).map_err(|error| error.to_string())?;
-    let v2 = to_v2(&queue).map_err(|error| error.to_string())?;
-    let v3alpha1 = to_v3alpha1(&queue).map_err(|error| error.to_string())?;
+    let converted = |queue: &Value, to| {
+        let raw = to_raw_value(queue).map_err(|error| error.to_string())?;
+        let converted = convert(&raw, to).map_err(|error| error.to_string())?;
+        serde_json::to_value(converted).map_err(|error| error.to_string())
+    };
+    let v2 = converted(&queue, QueueVersion::V2)?;
+    let v3alpha1 = converted(&queue, QueueVersion::V3alpha1)?;
     let (there, back) = if queue["apiVersion"] == json!("scheduling.run.ai/v2") {
         assert_eq!(v2, queue, "of its own version");
-        (v3alpha1.clone(), to_v2(&v3alpha1))
+        (v3alpha1.clone(), converted(&v3alpha1, QueueVersion::V2))
     } else {
         assert_eq!(v3alpha1, queue, "of its own version");
-        (v2.clone(), to_v3alpha1(&v2))
+        (v2.clone(), converted(&v2, QueueVersion::V3alpha1))
     };
     assert_eq!(back.expect("what was converted converts back"), queue, "by way of {there}");
     Ok(there["apiVersion"].as_str().unwrap_or_default().to_owned())

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{Spec, list};
+use super::{Spec, or_empty};
 use crate::selector::{Labels, Selector};
 
 /// The needs of a pod that may involve other pods of its node. Preferences aren't included.
@@ -86,7 +86,7 @@ pub(super) struct Affinity {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Terms {
-    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "list")]
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "or_empty")]
     required: Vec<WrittenTerm>,
 }
 
@@ -94,7 +94,7 @@ struct Terms {
 #[serde(rename_all = "camelCase", default)]
 struct WrittenTerm {
     label_selector: Option<LabelSelector>,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "or_empty")]
     namespaces: Vec<String>,
     namespace_selector: Option<IgnoredAny>,
 }

@@ -10,7 +10,7 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::v3alpha1::QueueCondition;
+use super::v3alpha1::{QueueCondition, QueueResources};
 use crate::duration::{GoDuration, Written};
 
 /// The desired state of a queue.
@@ -57,21 +57,7 @@ pub struct QueueSpec {
     pub reclaim_min_runtime: Option<Written<GoDuration>>,
     /// The resources that the queue may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resources: Option<QueueResources>,
-}
-
-/// The resources that a queue may use.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-pub struct QueueResources {
-    /// Processors, in thousandths of a core.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<QueueResource>,
-    /// GPUs; fractions are allowed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu: Option<QueueResource>,
-    /// Memory, in megabytes (1,000,000 bytes).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<QueueResource>,
+    pub resources: Option<QueueResources<QueueResource>>,
 }
 
 /// The share of one resource that a queue may use.

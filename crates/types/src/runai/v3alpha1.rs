@@ -304,16 +304,16 @@ pub enum RequeuingTimestamp {
 
 /// The resources that a queue may use, as in KAI's Queue v2.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-pub struct QueueResources {
+pub struct QueueResources<R = QueueResource> {
     /// Processors, in thousandths of a core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<QueueResource>,
+    pub cpu: Option<R>,
     /// GPUs; fractions are allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu: Option<QueueResource>,
+    pub gpu: Option<R>,
     /// Memory, in megabytes (1,000,000 bytes).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<QueueResource>,
+    pub memory: Option<R>,
 }
 
 /// The share of one resource that a queue may use.

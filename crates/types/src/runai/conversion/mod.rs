@@ -21,7 +21,7 @@ mod simple;
 mod touched;
 
 use serde::{Serialize, Serializer};
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
 pub use self::error::ConversionError;
 use self::{json::Json, object::Fields};
@@ -54,26 +54,6 @@ pub fn convert(object: &RawValue, to: QueueVersion) -> Result<Converted<'_>, Con
         }
     }
     Ok(Converted(queue))
-}
-
-/// Converts a Queue of either version to v2.
-pub fn to_v2(object: &Value) -> Result<Value, ConversionError> {
-    of_value(object, QueueVersion::V2)
-}
-
-/// Converts a Queue of either version to v3alpha1.
-pub fn to_v3alpha1(object: &Value) -> Result<Value, ConversionError> {
-    of_value(object, QueueVersion::V3alpha1)
-}
-
-fn of_value(object: &Value, to: QueueVersion) -> Result<Value, ConversionError> {
-    let failed = |error| {
-        let name = object.pointer("/metadata/name").and_then(Value::as_str);
-        ConversionError::json(name.unwrap_or_default(), error)
-    };
-    let text = object.to_string();
-    let converted = convert(serde_json::from_str(&text).map_err(failed)?, to)?;
-    serde_json::to_value(converted).map_err(failed)
 }
 
 fn api_version(version: QueueVersion) -> String {

@@ -2,7 +2,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use serde::{
     Deserializer, Serialize, Serializer,
-    de::{DeserializeSeed, Error, MapAccess, Visitor},
+    de::{DeserializeSeed, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
@@ -104,6 +104,7 @@ impl<'b> Fields<'b> {
 pub(super) fn read(object: &RawValue) -> Result<Fields<'_>, ConversionError> {
     let mut text = serde_json::Deserializer::from_str(object.get());
     let queue = QUEUE.deserialize(&mut text).map_err(|error| diagnosis(object, error))?;
+    let Node::Fields(queue) = queue else { return Err(ConversionError::NotAMap) };
     let Some(Node::Fields(metadata)) = queue.get("metadata") else {
         return Err(queue.invalid("metadata", MUST_BE_A_MAP));
     };
@@ -144,57 +145,36 @@ fn map(raw: &RawValue) -> Option<BTreeMap<String, &RawValue>> {
     serde_json::from_str(raw.get()).ok()
 }
 
+/// A map, or null in its place.
 impl<'de> DeserializeSeed<'de> for Opened {
-    type Value = Fields<'de>;
+    type Value = Node<'de>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Fields<'de>, D::Error> {
-        deserializer.deserialize_map(self)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node<'de>, D::Error> {
+        deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Opened {
-    type Value = Fields<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a map")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
-        let mut fields = Vec::with_capacity(8);
-        while let Some(Key(key)) = map.next_key()? {
-            let node = match self.0.iter().find(|(known, _)| *known == key) {
-                Some((_, opened)) => map.next_value_seed(OrNull(*opened))?,
-                None => Node::Raw(map.next_value()?),
-            };
-            fields.push((key, node));
-        }
-        Ok(Fields(fields))
-    }
-}
-
-struct OrNull(Opened);
-
-impl<'de> DeserializeSeed<'de> for OrNull {
-    type Value = Node<'de>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node<'de>, D::Error> {
-        deserializer.deserialize_option(self)
-    }
-}
-
-impl<'de> Visitor<'de> for OrNull {
     type Value = Node<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map or null")
     }
 
-    fn visit_none<E: Error>(self) -> Result<Node<'de>, E> {
+    fn visit_unit<E>(self) -> Result<Node<'de>, E> {
         Ok(Node::Null)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node<'de>, D::Error> {
-        self.0.deserialize(deserializer).map(Node::Fields)
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node<'de>, A::Error> {
+        let mut fields = Vec::with_capacity(8);
+        while let Some(Key(key)) = map.next_key()? {
+            let node = match self.0.iter().find(|(known, _)| *known == key) {
+                Some((_, opened)) => map.next_value_seed(*opened)?,
+                None => Node::Raw(map.next_value()?),
+            };
+            fields.push((key, node));
+        }
+        Ok(Node::Fields(Fields(fields)))
     }
 }
 

@@ -1,33 +1,18 @@
 //! The status of a queue.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::{apimachinery::pkg::api::resource::Quantity, jiff::Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::runai::v2;
 
 /// The observed state of a queue, as schedulers and Tenure report it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueStatus {
-    /// Conditions, such as `Orphan` and `OverQuota`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub conditions: Option<Vec<QueueCondition>>,
-    /// Names of the child queues.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub child_queues: Option<Vec<String>>,
-    /// Amounts allocated to workloads of the queue, by resource name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
-    pub allocated: Option<BTreeMap<String, Quantity>>,
-    /// Amounts allocated to workloads that can't be preempted, by resource name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
-    pub allocated_non_preemptible: Option<BTreeMap<String, Quantity>>,
-    /// Amounts that workloads of the queue request, by resource name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
-    pub requested: Option<BTreeMap<String, Quantity>>,
+    /// The fields that v2 has, too.
+    #[serde(flatten)]
+    pub of_schedulers: v2::QueueStatus,
     /// The number of workloads that name this queue, by state. A workload is the topmost owner that can be paused, with all
     /// its pods; of pods that have none, it is their pod group, or the pod by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
