@@ -47,10 +47,8 @@ pub struct KaiDefaults {
     floors: Floors,
     /// The node pool that it schedules; none for all nodes, and for nodes without a pool.
     pool: Option<String>,
-    /// The paths of its preempt and its reclaim floor, set or not.
-    paths: [String; 2],
-    /// The path that precedes the names of the plugin's arguments.
-    arguments: String,
+    /// The paths of [`Setting::ALL`], set or not.
+    paths: [String; 3],
     /// Values that KAI reads as another value than the written one.
     pub issues: Vec<String>,
 }
@@ -89,10 +87,9 @@ impl KaiDefaults {
         let kai =
             read.ok_or_else(|| format!("{path}: must be a configuration of KAI-Scheduler, with tiers"))?;
         let Kai { floors, set: _, problems, notes: _ } = kai;
-        let arguments = format!("{path}: {PLUGIN}.arguments");
         let issues = problems.iter().map(|problem| format!("{path}: {problem}")).collect();
-        let paths = [PREEMPT, RECLAIM].map(|name| format!("{arguments}.{name}"));
-        Ok(Self { floors, pool: None, paths, arguments, issues })
+        let paths = Setting::ALL.map(|setting| format!("{path}: {PLUGIN}.arguments.{}", setting.name()));
+        Ok(Self { floors, pool: None, paths, issues })
     }
 
     /// Reads the `spec` of a `SchedulingShard`, from which KAI's operator writes the file of a scheduler. A value of
@@ -100,88 +97,74 @@ impl KaiDefaults {
     pub fn of_shard(spec: &Value) -> Self {
         let text = |path: &str| spec.pointer(path).and_then(Value::as_str);
         let pool = text("/partitionLabelValue").filter(|pool| !pool.is_empty()).map(str::to_owned);
-        let mut shard = Self {
-            floors: Floors::default(),
-            pool,
-            paths: ["spec.minRuntime.preemptMinRuntime", "spec.minRuntime.reclaimMinRuntime"]
-                .map(str::to_owned),
-            arguments: format!("spec.plugins.{PLUGIN}.arguments"),
-            issues: Vec::new(),
-        };
         let plugin = spec.pointer(&format!("/plugins/{PLUGIN}"));
-        let own = [text("/minRuntime/preemptMinRuntime"), text("/minRuntime/reclaimMinRuntime")];
         let arguments = plugin.and_then(|plugin| plugin.get("arguments")).and_then(Value::as_object);
-        let [preempt, reclaim] = match arguments {
-            Some(arguments) => {
-                for (path, _) in shard.paths.iter().zip(own).filter(|(_, own)| own.is_some()) {
-                    shard
-                        .issues
-                        .push(format!("{path}: KAI ignores it: {} are all that count", shard.arguments));
-                }
-                let names = [PREEMPT, RECLAIM];
-                shard.paths = names.map(|name| format!("{}.{name}", shard.arguments));
-                names.map(|name| arguments.get(name).and_then(Value::as_str))
+        let path = format!("spec.plugins.{PLUGIN}.arguments");
+        let mut paths = Setting::ALL.map(|setting| format!("{path}.{}", setting.name()));
+        let mut values = Setting::ALL.map(|setting| arguments?.get(setting.name())?.as_str());
+        let mut issues = Vec::new();
+        let own = ["preemptMinRuntime", "reclaimMinRuntime"].into_iter();
+        for (name, (of_path, value)) in own.zip(paths.iter_mut().zip(&mut values)) {
+            let (own_path, own) = (format!("spec.minRuntime.{name}"), text(&format!("/minRuntime/{name}")));
+            if arguments.is_none() {
+                (*of_path, *value) = (own_path, own);
+            } else if own.is_some() {
+                issues.push(format!("{own_path}: KAI ignores it: {path} are all that count"));
             }
-            None => own,
+        }
+        let [at_preempt, at_reclaim, at_method] = &paths;
+        let [preempt, reclaim, begins] = values;
+        let mut floors = Floors {
+            preempt: taken(at_preempt, preempt, duration, &mut issues),
+            reclaim: taken(at_reclaim, reclaim, duration, &mut issues),
+            method: taken(at_method, begins, |text| Ok(method(text)?.unwrap_or_default()), &mut issues),
+            ..Floors::default()
         };
-        let begins = arguments.and_then(|arguments| arguments.get(METHOD)).and_then(Value::as_str);
-        let [at_preempt, at_reclaim] = shard.paths.clone();
-        shard.floors.preempt = shard.taken(&at_preempt, preempt, duration);
-        shard.floors.reclaim = shard.taken(&at_reclaim, reclaim, duration);
-        let at_method = format!("{}.{METHOD}", shard.arguments);
-        shard.floors.method = shard.taken(&at_method, begins, |text| Ok(method(text)?.unwrap_or_default()));
         if plugin.and_then(|plugin| plugin.get("enabled")) == Some(&Value::Bool(false)) {
             let text = "KAI protects no workload, no matter which floors queues have";
-            shard.issues.push(format!("spec.plugins.{PLUGIN}.enabled: Invalid value: false: {text}"));
-            shard.floors = Floors::default();
+            issues.push(format!("spec.plugins.{PLUGIN}.enabled: Invalid value: false: {text}"));
+            floors = Floors::default();
         }
-        shard
-    }
-
-    /// Returns the value that KAI takes.
-    fn taken<T: Default>(
-        &mut self,
-        path: &str,
-        text: Option<&str>,
-        read: impl FnOnce(&str) -> Result<T, String>,
-    ) -> T {
-        let Some(text) = text else { return T::default() };
-        read(text).unwrap_or_else(|detail| {
-            self.issues.push(FieldError::invalid(path, text, detail).to_string());
-            T::default()
-        })
+        Self { floors, pool, paths, issues }
     }
 
     /// Returns the settings for which Tenure has another value.
     pub fn differences(&self, ours: &Floors) -> Vec<KaiDifference> {
-        let Self { floors, pool, paths: [at_preempt, at_reclaim], arguments, issues: _ } = self;
-        let pool = pool.as_deref();
-        let of_pool = |setting: Setting| match pool {
-            Some(pool) => format!("floors.nodePools[{pool}].{}", setting.name()),
-            None => format!("floors.{}", setting.name()),
-        };
-        let at_method = format!("{arguments}.{METHOD}");
-        let floor = |field| ours.default_of(field, pool).value.to_string();
-        let rows = [
-            (Setting::Preempt, at_preempt, floors.preempt.to_string(), floor(Inherited::Preempt)),
-            (Setting::Reclaim, at_reclaim, floors.reclaim.to_string(), floor(Inherited::Reclaim)),
-            (Setting::Method, &at_method, floors.method.to_string(), ours.method.to_string()),
-        ];
-        let differing = rows.into_iter().filter(|(.., kai, tenure)| kai != tenure);
-        differing
-            .map(|(setting, field, kai, tenure)| KaiDifference {
-                setting,
-                field: field.clone(),
-                kai,
-                // the method is the same for all nodes
-                tenures_field: match setting {
-                    Setting::Preempt | Setting::Reclaim => of_pool(setting),
-                    Setting::Method => format!("floors.{METHOD}"),
-                },
-                tenure,
-            })
-            .collect()
+        let pool = self.pool.as_deref();
+        let values = Setting::ALL.into_iter().map(|setting| match setting {
+            Setting::Preempt => (self.floors.preempt.to_string(), default(ours, Inherited::Preempt, pool)),
+            Setting::Reclaim => (self.floors.reclaim.to_string(), default(ours, Inherited::Reclaim, pool)),
+            Setting::Method => (self.floors.method.to_string(), ours.method.to_string()),
+        });
+        let rows = Setting::ALL.into_iter().zip(&self.paths).zip(values);
+        let differing = rows.filter(|(_, (kai, tenure))| kai != tenure);
+        let difference = differing.map(|((setting, field), (kai, tenure))| {
+            // the method is the same for all nodes
+            let of_pool = pool.filter(|_| setting != Setting::Method);
+            let of_pool = of_pool.map_or_else(String::new, |pool| format!("nodePools[{pool}]."));
+            let tenures_field = format!("floors.{of_pool}{}", setting.name());
+            KaiDifference { setting, field: field.clone(), kai, tenures_field, tenure }
+        });
+        difference.collect()
     }
+}
+
+fn default(ours: &Floors, field: Inherited, pool: Option<&str>) -> String {
+    ours.default_of(field, pool).value.to_string()
+}
+
+/// Returns the value that KAI takes.
+fn taken<T: Default>(
+    path: &str,
+    text: Option<&str>,
+    read: impl FnOnce(&str) -> Result<T, String>,
+    issues: &mut Vec<String>,
+) -> T {
+    let Some(text) = text else { return T::default() };
+    read(text).unwrap_or_else(|detail| {
+        issues.push(FieldError::invalid(path, text, detail).to_string());
+        T::default()
+    })
 }
 
 #[cfg(test)]

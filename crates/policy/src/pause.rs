@@ -70,25 +70,26 @@ pub fn patch(
     record: &PausedRecord,
     until: &ResumeCondition,
 ) -> Value {
+    // a time of return from an earlier pause, or from any writer, would undo this one
+    let state = match until {
+        ResumeCondition::Requeued(state) => Some(json!(state).to_string().into()),
+        ResumeCondition::Resumed | ResumeCondition::Activated => without_return(owner),
+    };
+    let annotations = [
+        (keys::PAUSED_ANNOTATION, Some(json!(record).to_string().into())),
+        (keys::EXPIRES_AT_ANNOTATION, Some(Value::Null)),
+        (keys::NOTICE_GIVEN_AT_ANNOTATION, Some(Value::Null)),
+        (keys::REQUEUE_STATE_ANNOTATION, state),
+        (keys::ACTIVE_ANNOTATION, (*until == ResumeCondition::Activated).then(|| INACTIVE.into())),
+    ];
     let mut patch = nested(&rule.field, rule.value.clone());
-    let mut annotations = json!({
-        keys::PAUSED_ANNOTATION: json!(record).to_string(),
-        keys::EXPIRES_AT_ANNOTATION: null,
-        keys::NOTICE_GIVEN_AT_ANNOTATION: null,
-    });
-    if let Some(annotations) = annotations.as_object_mut() {
-        // a time of return from an earlier pause, or from any writer, would undo this one
-        let state = match until {
-            ResumeCondition::Requeued(state) => Some(json!(state).to_string().into()),
-            ResumeCondition::Resumed | ResumeCondition::Activated => without_return(owner),
-        };
-        annotations.extend(state.map(|state| (keys::REQUEUE_STATE_ANNOTATION.to_owned(), state)));
-        if *until == ResumeCondition::Activated {
-            annotations.insert(keys::ACTIVE_ANNOTATION.to_owned(), INACTIVE.into());
-        }
-    }
-    patch.insert("metadata".into(), preconditioned(owner, &annotations));
+    patch.insert("metadata".into(), preconditioned(owner, &map(annotations)));
     Value::Object(patch)
+}
+
+/// Returns the annotations that have a value; null removes one.
+fn map<const N: usize>(annotations: [(&str, Option<Value>); N]) -> Value {
+    annotations.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
 /// Returns the merge patch that undoes a pause: it restores the field's earlier value and removes the record. The
@@ -106,16 +107,13 @@ fn forget(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
 }
 
 fn with_fields(owner: OwnerObject<'_>, record: &PausedRecord, mut patch: Map<String, Value>) -> Value {
-    let mut annotations = Map::from_iter([(keys::PAUSED_ANNOTATION.to_owned(), Value::Null)]);
-    if owner.is_inactive() {
-        annotations.insert(keys::ACTIVE_ANNOTATION.to_owned(), Value::Null);
-    }
-    if is_deactivation(record) || owner.is_inactive() {
-        annotations.insert(keys::REQUEUE_STATE_ANNOTATION.to_owned(), Value::Null);
-    } else if let Some(state) = without_return(owner) {
-        annotations.insert(keys::REQUEUE_STATE_ANNOTATION.to_owned(), state);
-    }
-    patch.insert("metadata".into(), preconditioned(owner, &Value::Object(annotations)));
+    let starts_over = is_deactivation(record) || owner.is_inactive();
+    let annotations = [
+        (keys::PAUSED_ANNOTATION, Some(Value::Null)),
+        (keys::ACTIVE_ANNOTATION, owner.is_inactive().then_some(Value::Null)),
+        (keys::REQUEUE_STATE_ANNOTATION, if starts_over { Some(Value::Null) } else { without_return(owner) }),
+    ];
+    patch.insert("metadata".into(), preconditioned(owner, &map(annotations)));
     Value::Object(patch)
 }
 
@@ -123,12 +121,12 @@ fn with_fields(owner: OwnerObject<'_>, record: &PausedRecord, mut patch: Map<Str
 /// until then.
 pub fn deactivate(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
     let record = PausedRecord { reason: DEACTIVATED.into(), ..record.clone() };
-    let mut annotations = Map::from_iter([
-        (keys::PAUSED_ANNOTATION.to_owned(), json!(record).to_string().into()),
-        (keys::ACTIVE_ANNOTATION.to_owned(), INACTIVE.into()),
-    ]);
-    annotations.extend(without_return(owner).map(|state| (keys::REQUEUE_STATE_ANNOTATION.to_owned(), state)));
-    annotate(owner, &Value::Object(annotations))
+    let annotations = [
+        (keys::PAUSED_ANNOTATION, Some(json!(record).to_string().into())),
+        (keys::ACTIVE_ANNOTATION, Some(INACTIVE.into())),
+        (keys::REQUEUE_STATE_ANNOTATION, without_return(owner)),
+    ];
+    annotate(owner, &map(annotations))
 }
 
 /// Returns the value of the requeue state without its time of return, which keeps the number of returns; none if it has
@@ -191,9 +189,9 @@ pub fn forbids_others(cron_job: OwnerObject<'_>) -> bool {
 
 /// Returns the merge patch that announces the end of the run, and notes when the last notice was given, if that is known.
 pub fn announce(owner: OwnerObject<'_>, Announcement { end, given }: Announcement) -> Value {
-    let mut annotations = Map::from_iter([(keys::EXPIRES_AT_ANNOTATION.to_owned(), end.to_string().into())]);
-    annotations.extend(given.map(|at| (keys::NOTICE_GIVEN_AT_ANNOTATION.to_owned(), at.to_string().into())));
-    annotate(owner, &Value::Object(annotations))
+    let given = given.map(|at| at.to_string().into());
+    let end = Some(end.to_string().into());
+    annotate(owner, &map([(keys::EXPIRES_AT_ANNOTATION, end), (keys::NOTICE_GIVEN_AT_ANNOTATION, given)]))
 }
 
 /// Returns the merge patch that removes the announcement.

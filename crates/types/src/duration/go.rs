@@ -1,6 +1,5 @@
 use std::{fmt, str::FromStr};
 
-use jiff::SignedDuration;
 use schemars::{Schema, json_schema};
 
 use super::{
@@ -21,11 +20,6 @@ impl GoDuration {
     /// Returns the duration in nanoseconds.
     pub const fn as_nanos(self) -> i64 {
         self.0
-    }
-
-    /// Converts for arithmetic with timestamps.
-    pub const fn to_signed(self) -> SignedDuration {
-        SignedDuration::from_nanos(self.0)
     }
 }
 

@@ -90,15 +90,15 @@ pub struct QueueStatus {
     pub child_queues: Option<Vec<String>>,
     /// Amounts allocated to workloads of the queue, by resource name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
+    #[schemars(schema_with = "crate::quantity::map")]
     pub allocated: Option<BTreeMap<String, Quantity>>,
     /// Amounts allocated to workloads that can't be preempted, by resource name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
+    #[schemars(schema_with = "crate::quantity::map")]
     pub allocated_non_preemptible: Option<BTreeMap<String, Quantity>>,
     /// Amounts that workloads of the queue request, by resource name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
+    #[schemars(schema_with = "crate::quantity::map")]
     pub requested: Option<BTreeMap<String, Quantity>>,
 }
 

@@ -2,7 +2,10 @@
 
 mod status;
 
-use kube::{CustomResource, KubeSchema};
+use kube::{
+    CustomResource, KubeSchema,
+    core::{Message, Rule},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,34 +15,18 @@ use crate::duration::{ExtendedDuration, Points, Written};
 
 /// CEL, over a spec: the named floor is not longer than the ceiling. A text that isn't a duration is left to the
 /// field's own rule, and a difference too small for floating point to the webhook, which compares exactly.
-macro_rules! floor_rule {
-    ($floor:literal) => {
-        Rule::new(concat!(
-            "!has(self.maxDuration) || !has(self.",
-            $floor,
-            ") || ",
-            "![self.maxDuration, self.",
-            $floor,
-            "].all(d, d.matches('",
-            extended_pattern!(),
-            "')) || ",
-            "[[self.",
-            $floor,
-            ", self.maxDuration].map(d, ",
-            extended_seconds!("d"),
-            ")]",
-            ".all(seconds, seconds[0] <= seconds[1] * 1.000000000001)"
-        ))
-        .message(Message::Expression(
-            concat!(
-                "'\"' + self.",
-                $floor,
-                " + '\": must not be longer than the queue\\'s own maxDuration, ' + self.maxDuration"
-            )
-            .into(),
-        ))
-        .field_path(concat!(".", $floor))
-    };
+fn floor_rule(floor: &str) -> Rule {
+    let (pattern, seconds) = (extended_pattern!(), extended_seconds!("d"));
+    Rule::new(format!(
+        "!has(self.maxDuration) || !has(self.{floor}) || \
+         ![self.maxDuration, self.{floor}].all(d, d.matches('{pattern}')) || \
+         [[self.{floor}, self.maxDuration].map(d, {seconds})]\
+         .all(seconds, seconds[0] <= seconds[1] * 1.000000000001)"
+    ))
+    .message(Message::Expression(format!(
+        "'\"' + self.{floor} + '\": must not be longer than the queue\\'s own maxDuration, ' + self.maxDuration"
+    )))
+    .field_path(format!(".{floor}"))
 }
 
 /// The desired state of a queue.
@@ -68,8 +55,8 @@ macro_rules! floor_rule {
         .field_path(".spec.parentQueue")
 )]
 #[x_kube(
-    validation = floor_rule!("preemptMinRuntime"),
-    validation = floor_rule!("reclaimMinRuntime")
+    validation = floor_rule("preemptMinRuntime"),
+    validation = floor_rule("reclaimMinRuntime")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct QueueSpec {

@@ -75,7 +75,7 @@ pub struct QueueSpec {
 pub struct Quota {
     /// Quantities by resource name, such as cpu, memory or nvidia.com/gpu.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
+    #[schemars(schema_with = "crate::quantity::map")]
     pub requests: Option<BTreeMap<String, Quantity>>,
 }
 
@@ -85,7 +85,7 @@ pub struct Quota {
 pub struct QueueStatus {
     /// Amounts allocated to the queue's pods, by resource name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
+    #[schemars(schema_with = "crate::quantity::map")]
     pub allocated: Option<BTreeMap<String, Quantity>>,
     /// Conditions, such as `QueueClosed` and `ResourcePressure`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
