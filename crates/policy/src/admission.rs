@@ -86,8 +86,7 @@ impl RunaiSubject {
         Self { version, name, annotations, spec, queue, errors }
     }
 
-    /// Reviews the queue against the known queues and the configured floors. The tree may hold an older version of the queue
-    /// itself; the version under review counts.
+    /// Reviews the queue against the known queues, which may have an older version of it, and the configured floors.
     pub fn review(&self, queues: &Inheritance<'_>) -> Findings {
         let Self { version, name, annotations, spec, queue, errors } = self;
         let (mut errors, mut warnings, mut missing_parent) = (errors.clone(), Vec::new(), None);

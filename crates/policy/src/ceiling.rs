@@ -7,8 +7,7 @@ use crate::{
     tree::{Cycle, QueueTree},
 };
 
-/// The ceiling that applies to workloads of a leaf, and the queue that it comes from. A cycle that got stored
-/// has none.
+/// The ceiling that applies to workloads of a leaf, and the queue that it comes from. A stored cycle has none.
 pub fn effective<'t>(tree: &'t QueueTree, leaf: &str) -> Result<Option<(&'t str, ExtendedDuration)>, Cycle> {
     least(tree, leaf, |queue| queue.ceiling)
 }

@@ -142,8 +142,7 @@ impl<'q> KnownCeilings<'q> {
     }
 }
 
-/// Answers an owner by the queues of its pods. `object` is the owner, as commands name it; none if there is nothing that
-/// could be extended yet, as for a `CronJob`.
+/// Answers an owner by the queues of its pods. Commands name it as `object`; none if it can't be extended, as a `CronJob`.
 pub fn answer(
     owner: &AskingOwner,
     object: Option<&ObjectReference>,

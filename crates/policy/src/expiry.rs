@@ -5,8 +5,7 @@ use tenure_types::projection::Pod;
 
 use crate::{naming::group_of, start::whole_second};
 
-/// The value of priority class `system-cluster-critical`: pods of this priority or a higher one are exempt,
-/// unless another threshold is configured.
+/// The priority of class `system-cluster-critical`, from which on pods are exempt, unless another one is configured.
 pub const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
 /// The pods that Tenure manages.
@@ -85,8 +84,7 @@ pub fn standing_exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
     }
 }
 
-/// Returns the reason why a pod would never be touched if the owner that it names existed. Every tenant may write an
-/// owner reference.
+/// Returns the reason why a pod would never be touched if its owner existed: any tenant may write an owner reference.
 pub fn claimed(pod: &Pod) -> Option<Exemption> {
     let owner = pod.controller()?;
     match (group_of(&owner.api_version), owner.kind.as_str()) {
@@ -210,8 +208,7 @@ pub fn deadline(
     tensorstack.into_iter().chain(runai).min_by_key(|(at, _)| *at)
 }
 
-/// A workload's own ceiling, from annotation [`tenure_types::keys::MAX_DURATION_ANNOTATION`]; an error says what
-/// would be right.
+/// Reads [`tenure_types::keys::MAX_DURATION_ANNOTATION`], a workload's own ceiling. An error says what would be right.
 pub fn own_ceiling(text: &str) -> Result<SignedDuration, String> {
     let duration = humantime::parse_duration(text)
         .map_err(|error| format!("must be a duration such as 90m or \"2h 30m\": {error}"))?;

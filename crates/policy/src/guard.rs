@@ -130,8 +130,7 @@ pub enum Reason {
     NominatedWaits,
     /// Nothing protects it.
     Unprotected,
-    /// The protection has no known end, and the request can't wait without limit: an eviction, or a deletion by a scheduler
-    /// that shows no preemptor.
+    /// The protection has no known end: an eviction, or a deletion without a known preemptor, can't wait without limit.
     Endless,
     /// The pod is protected. Denied.
     Protected,

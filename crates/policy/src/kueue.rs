@@ -134,8 +134,7 @@ pub fn is_owned_by_any(workload: OwnerObject<'_>, pods: &[String]) -> bool {
     owners.into_iter().flatten().any(|owner| is_pod(owner) && is_named(owner))
 }
 
-/// The controller of an owner, which is above it, and whose annotations it may bear copies of. None of a Workload: what
-/// that is of is below it.
+/// The controller of an owner, of whose annotations it may bear copies. None of a Workload, whose job is below it.
 pub fn above<'m>(owner: &OwnerReference, metadata: &'m ObjectMeta) -> Option<&'m OwnerReference> {
     projection::controller(metadata).filter(|_| !is_workload(owner))
 }

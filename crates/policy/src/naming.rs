@@ -35,8 +35,7 @@ pub fn describe(owner: &OwnerReference) -> String {
 /// The names by which users know a paused object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PausedObject {
-    /// The object that gets the event: the paused object itself or, if that is a Kueue Workload, the object that it
-    /// belongs to.
+    /// The object that gets the event: the paused object itself, or the object that a paused Kueue Workload belongs to.
     pub object: ObjectReference,
     /// The name of the Kueue Workload, if one is paused for the object.
     pub workload: Option<String>,

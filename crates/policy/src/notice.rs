@@ -69,8 +69,7 @@ impl NoticePoints {
         self.iter().map(before)
     }
 
-    /// Returns the time of the first point that the last notice doesn't cover, past or future; of the first of all, if there
-    /// was no notice.
+    /// Returns the time of the first point, past or future, that the last notice doesn't cover; without one, of the first.
     pub fn next(&self, end: Timestamp, given: Option<i64>) -> Option<i64> {
         self.before(end).find(|at| given.is_none_or(|given| *at > given))
     }

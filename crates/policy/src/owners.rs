@@ -207,8 +207,7 @@ impl OwnerTable {
         self.0.iter().any(|rule| rule.is_for(group, kind))
     }
 
-    /// Returns group and kind of each object that may be on the path from a pod to its topmost owner, and whether it
-    /// can be paused itself.
+    /// Returns group and kind of each object that may be above a pod, and whether it can be paused itself.
     pub fn ancestors(&self) -> impl Iterator<Item = (&str, &str, bool)> {
         let first = |place: usize, rule: &PauseRule| {
             self.0.iter().position(|other| other.is_for(&rule.group, &rule.kind)) == Some(place)

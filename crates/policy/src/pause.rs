@@ -117,8 +117,7 @@ fn with_fields(owner: OwnerObject<'_>, record: &PausedRecord, mut patch: Map<Str
     Value::Object(patch)
 }
 
-/// Returns the merge patch that keeps a paused workload paused until it is activated. The number of returns is kept
-/// until then.
+/// Returns the merge patch that keeps a paused workload paused, and its number of returns, until it is activated.
 pub fn deactivate(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
     let record = PausedRecord { reason: DEACTIVATED.into(), ..record.clone() };
     let annotations = [
@@ -129,8 +128,7 @@ pub fn deactivate(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
     annotate(owner, &map(annotations))
 }
 
-/// Returns the value of the requeue state without its time of return, which keeps the number of returns; none if it has
-/// no such time.
+/// Returns the requeue state without its time of return, with the number of returns; none if it has no such time.
 fn without_return(owner: OwnerObject<'_>) -> Option<Value> {
     let state = owner.requeue_state();
     state.requeue_at?;

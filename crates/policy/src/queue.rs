@@ -1,5 +1,4 @@
-//! The meaning of a Queue's spec. The webhook and the index read specs here and nowhere else, so that both understand
-//! an admitted queue in the same way.
+//! The meaning of a Queue's spec. Specs are read here and nowhere else, so that webhook and index understand them alike.
 
 mod ready;
 pub mod v2;
@@ -59,14 +58,12 @@ pub struct RunaiQueue {
 }
 
 impl RunaiQueue {
-    /// Returns the extensions that the queue allows. A queue that has a ceiling and says nothing allows none. None: the
-    /// queue has no say.
+    /// Returns the extensions that the queue allows: none if it has only a ceiling. None: the queue has no say.
     pub fn allowance(&self) -> Option<Allowance> {
         self.extensions.or_else(|| self.ceiling.map(|_| Allowance::default()))
     }
 
-    /// Reads a spec, and returns the errors that it has by itself. Checks that need other queues are in
-    /// [`crate::admission`].
+    /// Reads a spec, and returns its own errors. Checks that need other queues are in [`crate::admission`].
     pub fn read(spec: &v3alpha1::QueueSpec) -> (Self, Vec<FieldError>) {
         let mut errors = Vec::new();
         (Self::read_as(QueueVersion::V3alpha1, spec, &mut errors), errors)
@@ -236,8 +233,7 @@ fn parent(name: Option<&str>, errors: &mut Vec<FieldError>) -> Option<String> {
     Some(name.into())
 }
 
-/// Reads a block of this name. A field that is left out, or can't be read, allows nothing; but without a count there is no
-/// limit of it.
+/// Reads a block of this name. What is left out, or can't be read, allows nothing; but no count means no limit of it.
 fn extensions(path: &str, of: &QueueExtensions, errors: &mut Vec<FieldError>) -> Allowance {
     let QueueExtensions { auto_approve, max_total, max_count } = of;
     let mut time = |field: &str, written: Option<&Written<ExtendedDuration>>| {

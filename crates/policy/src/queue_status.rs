@@ -46,8 +46,7 @@ pub struct Difference {
 }
 
 impl QueueReport {
-    /// Returns the part of the status that Tenure writes in a version of the queue: in v2, KAI-Scheduler writes the
-    /// names of the children itself.
+    /// Returns the part that Tenure writes in a version of the queue: in v2, KAI-Scheduler writes the children itself.
     #[must_use]
     pub fn of(self, version: QueueVersion) -> Self {
         match version {
@@ -128,8 +127,7 @@ pub fn longest_floor(floors: &Floors, tree: &QueueTree, queue: QueueId) -> Signe
     preempt.max(reclaim).to_signed()
 }
 
-/// Returns the time until which a workload with this floor is protected; none if it isn't at `now`. A start in the
-/// future counts as `now`.
+/// Returns the end of a workload's protection; none if it isn't protected. A start in the future counts as `now`.
 pub fn protected_until(start: Timestamp, floor: SignedDuration, now: Timestamp) -> Option<Timestamp> {
     let end = start.checked_add(floor).unwrap_or(Timestamp::MAX);
     (!floor.is_zero() && now < end).then_some(end)

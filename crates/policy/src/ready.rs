@@ -76,8 +76,7 @@ pub struct LivePod {
 pub struct NotReady {
     /// The creation of the first of its pods, as far as it is known.
     pub created: Timestamp,
-    /// The time since which it takes room: the scheduling of the first pod of its run, or the start of the run. None if
-    /// it takes none.
+    /// The time since which it takes room: the first scheduling or the start of its run. None if it takes none.
     pub started: Option<Timestamp>,
     /// The time since which it has too few ready pods.
     pub since: Timestamp,
@@ -104,8 +103,7 @@ struct Lacked {
 }
 
 impl RunMemory {
-    /// Records the readiness of the run: `is_ready` if enough pods are ready now, `was_ready` if enough are or
-    /// have been.
+    /// Records the readiness of the run: if enough pods are ready now, and if enough are or have been.
     pub fn note(&mut self, is_ready: bool, was_ready: bool) {
         self.was_ready |= is_ready || was_ready;
         if let Some(lacked) = self.lacked.as_mut().filter(|_| is_ready) {

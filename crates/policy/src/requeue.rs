@@ -51,8 +51,7 @@ pub struct Retry {
     pub retry: i32,
     /// The delay before it.
     pub wait: SignedDuration,
-    /// The time from the first start until the timeout that follows this return; after the last one, the workload is
-    /// deactivated then.
+    /// The time from the first start until the timeout after this return. After the last one, it is deactivated then.
     pub cumulative: SignedDuration,
 }
 

@@ -1,5 +1,4 @@
-//! Reviews of objects by their kind. Admission and the command line both use it, so that a file is judged as it would be at
-//! admission.
+//! Reviews of objects by their kind, for admission and the command line: so a file is judged as at admission.
 
 pub(crate) mod object;
 
@@ -102,8 +101,7 @@ impl Reviewable {
         }
     }
 
-    /// Reads an object of this kind. Where `name` or `namespace` is empty, that in the object counts. An error names
-    /// the field that can't be read.
+    /// Reads an object of this kind. Its own name and namespace count where none is given. An error names the field.
     pub fn read(self, name: &str, namespace: &str, object: Option<&RawValue>) -> Result<Subject, FieldError> {
         let missing = || FieldError::invalid(OBJECT, Value::Null, "the request has no object");
         let object = object.ok_or_else(missing)?;
@@ -134,8 +132,7 @@ impl Reviewable {
         }
     }
 
-    /// True if a change from `old` to `new` leaves alone all that is a reason to refuse objects of this kind. False if
-    /// it can't be told.
+    /// True if a change leaves alone all that is a reason to refuse objects of this kind. False if it can't be told.
     pub fn is_unchanged(self, new: &RawValue, old: &RawValue) -> bool {
         let keys: &[&str] = match self {
             // the v2 object that it carries may have written floors otherwise

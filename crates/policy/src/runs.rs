@@ -1,5 +1,4 @@
-//! The starts of the running workloads of a queue, summed up in its status: from these the webhook tells how many of them
-//! a shorter ceiling ends.
+//! The starts of a queue's running workloads, as its status has them, to tell how many of them a shorter ceiling ends.
 
 use jiff::{SignedDuration, Timestamp, Unit};
 use serde_json::{Value, json};

@@ -48,8 +48,7 @@ pub struct RunFacts {
 }
 
 impl RunFacts {
-    /// Returns the start; none if the workload doesn't run, or hasn't met its minimums. It may still lie in the future
-    /// by a clock that is behind.
+    /// Returns the start; none if the workload doesn't run, or lacks its minimums. It may be ahead of a slow clock.
     pub fn start(&self) -> Option<Timestamp> {
         let start = self.started()?;
         // what a group takes to run is its user's word, and so is who joins it

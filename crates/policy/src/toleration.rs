@@ -27,8 +27,7 @@ pub struct Toleration {
 }
 
 impl Toleration {
-    /// Reads the annotations of a class of this value. Annotations of other tools are ignored; each of its own that
-    /// can't be read is an error.
+    /// Reads the annotations of a class of this value. Each of the plugin's own that can't be read is an error.
     pub fn read(value: i32, annotations: Option<&BTreeMap<String, String>>) -> Result<Self, Vec<FieldError>> {
         let mut errors = Vec::new();
         let minimum: Option<i32> =

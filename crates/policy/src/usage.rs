@@ -158,8 +158,7 @@ pub struct EndedRun {
     pub ran: SignedDuration,
 }
 
-/// Judges a run whose pod has finished or is gone. What is seen may be a little later than the clock shows: it may be of the
-/// second that has begun.
+/// Judges a run whose pod has finished or is gone. The change may be of the second after the clock's, which has begun.
 pub fn ended(run: &PodRun, evidence: &EndEvidence, seen: SeenAt) -> EndedRun {
     let at = ended_at(run, evidence, seen);
     let second = Timestamp::from_second(seen.now.as_second()).unwrap_or(seen.now);

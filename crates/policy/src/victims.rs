@@ -38,8 +38,7 @@ pub struct Candidate<'a> {
     pub requests: &'a Requests,
     /// Its relations to other pods of its node.
     pub neighbor: Neighbor<'a>,
-    /// True if its place is free when it goes, and its scheduler knows by now that it is there. Others never go in place
-    /// of any.
+    /// True if its place is free when it goes, and its scheduler knows that it is there. Others are no substitutes.
     pub frees: bool,
 }
 

@@ -59,8 +59,7 @@ enum Field {
 }
 
 impl Part {
-    /// Returns the part that the value of a key here holds; none if the value is skipped. This is the only list of keys
-    /// that are read.
+    /// Returns what the value of a key here holds; none if it is skipped. This is the only list of keys that are read.
     fn field(self, key: &[u8]) -> Option<Field> {
         let is = |name: &str| key.eq_ignore_ascii_case(name.as_bytes());
         match self {

@@ -35,8 +35,7 @@ pub const MAX_DURATION_ANNOTATION: &str = "tenure.dev/max-duration";
 /// if it has none. With `noticeOnPods`, on the pods of the owner, too.
 pub const EXPIRES_AT_ANNOTATION: &str = "tenure.dev/expires-at";
 
-/// Annotation beside [`EXPIRES_AT_ANNOTATION`] with the time of the last notice of the run, which covers all points that
-/// had passed by then.
+/// Annotation beside [`EXPIRES_AT_ANNOTATION`]: the time of the last notice, which covers all points before it.
 pub const NOTICE_GIVEN_AT_ANNOTATION: &str = "tenure.dev/notice-given-at";
 
 /// Pod annotation that the kubelet sets on mirrors of its static pods. Deleting such a pod stops nothing.

@@ -17,12 +17,10 @@ pub struct PausedRecord {
     pub at: Timestamp,
     /// The name of the queue whose rules caused the pause; empty if the workload was in no queue.
     pub queue: String,
-    /// The API group of that queue: queues of both groups may have the same name. None in records of versions that
-    /// didn't write it.
+    /// The API group of that queue: those of both groups may share a name. None in records of versions without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_group: Option<String>,
-    /// The ceiling that was exceeded. None if the pause has another reason, and in records of versions that didn't
-    /// write it.
+    /// The ceiling that was exceeded. None: the pause has another reason, or the record is of a version without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<ExceededCeiling>,
     /// The path of the field that was set, with dots: `spec.replicas`.
@@ -36,8 +34,7 @@ pub struct PausedRecord {
     /// tenure resume` doesn't count: it removes the record.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reversals: u32,
-    /// The number of these reversals that undid a pause for the ceiling and gave the owner another run of a full
-    /// ceiling.
+    /// The number of these reversals that gave the owner another run of a full ceiling after a pause for the ceiling.
     #[serde(default, skip_serializing_if = "is_default")]
     pub full_reversals: u32,
     /// The last writer of the field before this pause, if this isn't the first.

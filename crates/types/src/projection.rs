@@ -220,8 +220,7 @@ fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::E
     Ok(Value::deserialize(deserializer)?.as_u64().and_then(|count| u32::try_from(count).ok()))
 }
 
-/// Reads a text. Any other value is kept as JSON text, so that the parser of the field can name the bad value in its
-/// error.
+/// Reads a text. Any other value is kept as JSON text, so that an error of the field can name it.
 fn text(value: Value) -> Option<String> {
     match value {
         Value::Null => None,

@@ -173,8 +173,7 @@ fn without_room(metadata: ObjectMeta, spec: Spec, status: Status) -> Pod {
 }
 
 impl ResourceDemand {
-    /// A pod that names resources that no node has, by their length or their number, gets no room anywhere. Nothing of
-    /// it is kept then.
+    /// A pod that names resources that no node has, too many or too long ones, gets no room. Nothing of it is kept then.
     fn new(requests: BTreeMap<String, i64>, needs: Option<Needs>) -> Self {
         let is_possible =
             requests.len() <= MOST_RESOURCES && requests.keys().all(|name| name.len() <= LONGEST_RESOURCE);

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Shape, tree::SubgroupNode};
 
-/// The numbers of pods of a workload and of each of its subgroups. Always used with the shape that they were counted
-/// by.
+/// The numbers of pods of a workload and of each subgroup. Always used with the shape that they were counted by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     total: u32,

@@ -19,8 +19,7 @@ impl<C: Ord + Copy> Crews<C> {
         Self { pods, least: usize::try_from(shape.least()).unwrap_or(usize::MAX).max(1) }
     }
 
-    /// Returns the headcount of a controller's pods, if these alone meet the minimums of the workload, which has this
-    /// shape.
+    /// Returns the headcount of a controller's pods, if these alone meet the minimums of the workload of this shape.
     pub fn count(&self, shape: &Shape, controller: C) -> Option<Headcount> {
         let from = self.pods.partition_point(|(of, ..)| *of < controller);
         let crew = self.pods.get(from..)?;

@@ -57,8 +57,7 @@ impl GuardedPod<'_> {
         }
     }
 
-    /// Decides by the pods that are nominated to the node. None if none of them can be the preemptor, because of its
-    /// priority or its policy.
+    /// Decides by the pods that are nominated to the node; none if their priority or policy lets none of them preempt.
     fn of_nominated(&self, asked: &Asked<'_>) -> Option<GuardVerdict> {
         let mut waits: Option<(Ruling<'_>, &Nominated<'_>)> = None;
         for nominated in &self.nominated {

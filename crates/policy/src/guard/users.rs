@@ -100,8 +100,7 @@ const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 
 const CONTROLLER_PREFIX: &str = "system:serviceaccount:kube-system:";
 
-/// The controllers of Kubernetes that delete pods or their owners. If these were held up, namespaces, nodes and whole
-/// workloads could not be deleted.
+/// The controllers that delete pods or their owners. Namespaces, nodes and workloads could not be deleted without them.
 const CONTROLLERS: [&str; 17] = [
     "cloud-node-lifecycle-controller",
     "cronjob-controller",

@@ -12,8 +12,7 @@ use tenure_types::{
 
 use crate::{climb, config::Config, expiry::Family, notice::NoticePoints, requeue::Backoff};
 
-/// After so many tries, some five minutes, the pod itself is deleted: its owners are held in deletion, can't be read or
-/// paused, are set back, or don't stop it.
+/// The number of tries to stop an owner, in some five minutes, after which the pod itself is deleted.
 pub const TRIES: u8 = 9;
 
 /// A task about a group of pods.

@@ -24,8 +24,7 @@ pub fn is_recent(at: Timestamp, now: Timestamp) -> bool {
     now == Timestamp::MIN || (age < EVENT_REPAIR && age > -EVENT_REPAIR)
 }
 
-/// Returns the recent acts in an object's journal, the latest last: at most [`MOST_ACTS`], since any user who may write the object
-/// may write more.
+/// Returns the recent acts in an object's journal, the latest last; at most [`MOST_ACTS`], since tenants may write more.
 pub fn acts_on(metadata: &ObjectMeta, now: Timestamp) -> Vec<JournalAct> {
     let journal = || noted(metadata, keys::ACTS_ANNOTATION);
     let is_own = |journal: &Journal| Some(&journal.uid) == metadata.uid.as_ref();

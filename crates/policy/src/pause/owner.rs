@@ -93,8 +93,7 @@ pub fn record_on(metadata: &ObjectMeta) -> Option<PausedRecord> {
     noted(metadata, keys::PAUSED_ANNOTATION)
 }
 
-/// Returns the number of an object's returns, and the time of the next one; the default if there is none that can be
-/// read.
+/// Returns the number of an object's returns, and the time of the next one; the default if they can't be read.
 pub fn requeue_state_on(metadata: &ObjectMeta) -> RequeueState {
     noted(metadata, keys::REQUEUE_STATE_ANNOTATION).unwrap_or_default()
 }
@@ -112,8 +111,7 @@ pub(super) fn noted<T: DeserializeOwned>(metadata: &ObjectMeta, key: &str) -> Op
     read(metadata.annotations.as_ref()?.get(key)?)
 }
 
-/// The longest annotation that is read. Tenure's own are far shorter, but any user who may write the object may write
-/// more.
+/// The longest annotation that is read. Tenure's own are far shorter, but a tenant may write more.
 const LONGEST_NOTE: usize = 16 * 1024;
 
 fn read<T: DeserializeOwned>(text: &str) -> Option<T> {

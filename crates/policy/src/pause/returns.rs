@@ -35,8 +35,7 @@ impl Return {
         }
     }
 
-    /// Returns the time of the next action; `Timestamp::MIN` if it is due at once, since a user has changed the
-    /// annotation.
+    /// Returns the time of the next action; `Timestamp::MIN` if a user has changed the annotation, and it is due at once.
     pub const fn at(self) -> Option<Timestamp> {
         match self {
             Self::Never => None,

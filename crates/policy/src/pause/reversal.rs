@@ -9,8 +9,7 @@ use tenure_types::{
 
 use super::{owner::OwnerObject, reasons::MAX_DURATION_EXCEEDED};
 
-/// With [`OnReversal::DeletePods`], the number of reversals, each followed by a full ceiling, after which pods are
-/// deleted.
+/// The number of reversals, each followed by a full ceiling, before [`OnReversal::DeletePods`] deletes pods.
 pub const REVERSALS_BEFORE_DELETION: u32 = 3;
 
 /// The longest name of a field manager that the API server accepts.
@@ -55,8 +54,7 @@ fn is_full(before: &PausedRecord, reason: &str, since: Option<Timestamp>) -> boo
     of_ceiling && since.is_some_and(|since| since.as_second() >= before.at.as_second())
 }
 
-/// Returns the field manager that has written a field last, according to `metadata.managedFields`; none if it isn't
-/// recorded there.
+/// Returns the field manager that has written a field last; none if `metadata.managedFields` doesn't record it.
 pub fn last_writer(owner: OwnerObject<'_>, field: &str) -> Option<FieldManager> {
     let entries = owner.0.pointer("/metadata/managedFields").and_then(Value::as_array)?;
     let has = |entry: &Value, which: Part| {

@@ -64,8 +64,7 @@ pub fn event_reason(record: &PausedRecord) -> Option<EventReason> {
     }
 }
 
-/// The message of the event on an owner that comes back, with how often its pods weren't ready in time, and whether it
-/// comes before its time.
+/// The message of the event on an owner that comes back. `count`: how often its pods weren't ready in time.
 pub fn came_back(record: &PausedRecord, count: u32, known: &PausedObject, is_early: bool) -> String {
     let early = || format!(", early because another workload of Queue {} has left", record.queue);
     let because = match record.reason.as_str() {
@@ -153,8 +152,7 @@ pub fn reversed(record: &PausedRecord, known: &PausedObject) -> String {
     )
 }
 
-/// The message of the event on an owner that isn't paused another time after these reversals: its pods are deleted. The
-/// record is of its last pause.
+/// The message of the event on an owner that isn't paused again: its pods are deleted. The record is of its last pause.
 pub fn undone(record: &PausedRecord, reversals: &Reversals, known: &PausedObject) -> String {
     format!(
         "{} was set back {} times after it was set to {}, each time for a full run{}: not paused again, its pods are deleted when they exceed maxDuration (onReversal: DeletePods). To have it paused again: {}",

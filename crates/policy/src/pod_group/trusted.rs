@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedWriters(BTreeSet<String>);
 
-/// KAI-Scheduler's scheduler, where its chart puts it. Its podgrouper isn't trusted: it copies all annotations that a
-/// tenant gives a Job.
+/// The account of KAI-Scheduler's scheduler. Not of its podgrouper, which copies annotations that a tenant gives a Job.
 const KAI_SCHEDULER: &str = "system:serviceaccount:kai-scheduler:scheduler";
 
 impl TrustedWriters {

@@ -1,5 +1,4 @@
-//! The warnings to the writer of a `PodGroup`. API servers cut a warning at 256 characters, so values are shown in
-//! part.
+//! The warnings to the writer of a `PodGroup`. API servers cut them at 256 characters, so values are shown in part.
 
 use serde_json::Value;
 use tenure_types::keys;

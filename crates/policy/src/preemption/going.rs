@@ -91,8 +91,7 @@ impl Going {
         pods.is_elastic().then_some(left)
     }
 
-    /// Returns the rest of a subgroup; none if there is no such subgroup. A whole subgroup may go if its parent doesn't
-    /// need it.
+    /// Returns the rest of a subgroup; none if there is none. A whole subgroup may go if its parent doesn't need it.
     fn left_in(&self, workload: &Workload<'_>, subgroup: usize) -> Option<Left> {
         let mut ways = workload.pods.running().left(workload.shape, subgroup, &self.lost);
         let of = |of| move |(running, evicted, min)| Left { of, running, evicted, min };

@@ -67,8 +67,7 @@ pub fn way(names: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// All troubles of a tree, each once, in the order of their kinds and names. Takes time in proportion to the number of
-/// queues.
+/// All troubles of a tree, each once, by kind and name. Takes time in proportion to the number of queues.
 pub fn troubles(tree: &QueueTree) -> Vec<Trouble> {
     let ids =
         || (0u32..).zip(&tree.nodes).filter(|(_, node)| node.queue.is_some()).map(|(id, _)| QueueId(id));

@@ -54,8 +54,7 @@ impl UsageTotals {
         self.insert((family, of), resource, end, amount);
     }
 
-    /// Adds the sums of queues that don't exist to those of the empty name, if there is little room for others. Returns true
-    /// if there were any.
+    /// Adds the sums of queues that are gone to those of the empty name, if room is short. True if there were any.
     pub fn make_room(&mut self, exists: impl Fn(&str) -> bool) -> bool {
         let is_gone = |queue: &str| !queue.is_empty() && !exists(queue);
         if self.bytes <= CROWDED_BYTES || !self.queues.keys().any(|(_, queue)| is_gone(queue)) {

@@ -69,8 +69,7 @@ fn runai_queues() -> io::Result<CustomResourceDefinition> {
     Ok(crd)
 }
 
-/// Makes `spec` optional, as in KAI's own definition. Every object that v2 can store must be able to get a status in
-/// v3alpha1.
+/// Makes `spec` optional, as KAI does: each object that v2 can store must be able to get a status in v3alpha1.
 fn nothing_required(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
     for schema in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {

@@ -31,8 +31,7 @@ pub(super) fn go_unit(symbol: &str) -> Option<u64> {
     })
 }
 
-/// Nanoseconds of an unsigned text: `0`, or one or more of number and unit. The sum may reach 2^63, so that
-/// the caller can apply a sign.
+/// Nanoseconds of an unsigned text: `0`, or numbers with units. The sum may reach 2^63, for a caller that negates it.
 pub(super) fn magnitude(text: &str, unit_of: UnitOf) -> Result<u64, DurationError> {
     if text == "0" {
         return Ok(0);

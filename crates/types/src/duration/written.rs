@@ -90,8 +90,7 @@ pub(super) const OUT_OF_RANGE: &str = "is out of range: the longest duration is 
 pub(super) const TOO_MANY: &str = "there are more than 8 durations: leave some out";
 pub(super) const ZERO_AMONG_OTHERS: &str = "a duration of zero means none at all: leave it out beside others";
 
-/// Returns the schema of a text that matches the first rule, in CEL, and has what is expected; further rules with their
-/// messages follow.
+/// Returns the schema of a text: it matches the first rule, in CEL, and further rules, which have their own messages.
 pub(super) fn schema(longest: u32, rule: &str, expected: &str, others: &[(&str, &str)]) -> Schema {
     let must = format!("must be {expected}");
     let rules = [(rule, must.as_str())].into_iter().chain(others.iter().copied());

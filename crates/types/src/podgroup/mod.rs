@@ -110,8 +110,7 @@ impl PodGroupKind {
         self.row().names_queue
     }
 
-    /// Reads the minimums of a group from its `spec`. A value that can't be read, or a name that is too long, counts as
-    /// absent.
+    /// Reads the minimums of a group from its `spec`. What can't be read, or a name that is too long, counts as absent.
     pub fn spec(self, spec: &Value) -> PodGroupSpec {
         let mut spec = (self.row().spec)(spec);
         let is_bounded =
@@ -127,8 +126,7 @@ impl PodGroupKind {
     }
 }
 
-/// A `PodGroup` of any kind, reduced to the parts that Tenure reads: see [`PodGroupKind::spec`] and
-/// [`PodGroupKind::shown`].
+/// A `PodGroup` of any kind, reduced to what [`PodGroupKind::spec`] and [`PodGroupKind::shown`] read.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct PodGroup {
     /// The metadata, without the parts that no decision needs.

@@ -26,8 +26,7 @@ fn spec(spec: &Value) -> PodGroupSpec {
     }
 }
 
-/// Reads the start. Older versions have a phase, which KAI itself never wrote; the map of allocated resources is empty
-/// at first.
+/// Reads the start. Older versions have a phase, which KAI never wrote; the map of allocated resources is empty at first.
 fn shown(status: &Value) -> Shown {
     let allocated = status.pointer("/resourcesStatus/allocated").and_then(Value::as_object);
     let allocated = allocated.is_some_and(|resources| !resources.is_empty());

@@ -11,8 +11,7 @@ use kube::{
 use super::{Owner, WholeObject};
 use crate::podgroup::PodGroup;
 
-/// Implements `Resource` for objects whose kind is known at run time. `metadata_only` asks the API server to leave out
-/// everything else.
+/// Implements `Resource` for objects of a kind known at run time. `metadata_only`: the API server leaves out the rest.
 macro_rules! of_any_kind {
     ($object:ty, metadata_only: $metadata_only:literal) => {
         impl Resource for $object {

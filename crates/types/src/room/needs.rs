@@ -26,8 +26,7 @@ pub struct Needs {
     pub affinity: Box<[Term]>,
     /// Its required anti-affinity to pods.
     pub anti_affinity: Box<[Term]>,
-    /// Selectors of the pods of its namespace that its required spread constraints count. `matchLabelKeys` are ignored:
-    /// with them, fewer pods count.
+    /// Selectors of the pods that its required spread constraints count. `matchLabelKeys`, which lessen them, are ignored.
     pub spread: Box<[Selector]>,
 }
 

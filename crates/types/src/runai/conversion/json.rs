@@ -19,8 +19,7 @@ pub(super) enum Json {
     Text(Arc<str>),
     /// The text of a map.
     Map(Arc<str>),
-    /// The text of any other value, and of values without a canonical form: half of a surrogate pair, or too deep
-    /// nesting.
+    /// The text of any other value, and of those without a canonical form: half a surrogate pair, or nested too deep.
     Other(Arc<str>),
 }
 

@@ -114,8 +114,7 @@ impl Slot {
 }
 
 impl Touched {
-    /// True if the object is the same in both versions at first sight: nothing is touched but floors that both versions
-    /// write alike.
+    /// True if the object is the same in both versions at first sight: only floors are touched that both write alike.
     pub(super) fn is_ordinary(&self) -> bool {
         let as_in_go = |field| match self.spec.get(field) {
             Some(Json::Text(text)) => !text.contains(['d', 'w']),
