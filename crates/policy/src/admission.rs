@@ -181,13 +181,10 @@ fn runai_warnings(
     let mut warnings = Vec::new();
     let ceiling_path = version.path("maxDuration");
     warnings.extend(queue.ceiling.and_then(|own| too_short(&ceiling_path, own.to_signed(), own)));
-    if let (Some(own), Some((ancestor, least))) = (queue.ceiling, above.ceiling)
-        && own > least
-    {
-        warnings.push(format!(
-            "{ceiling_path}: {own} is longer than {least} of ancestor {ancestor:?}: {least} applies"
-        ));
-    }
+    let longer = queue.ceiling.zip(above.ceiling).filter(|(own, (_, least))| own > least);
+    warnings.extend(longer.map(|(own, (ancestor, least))| {
+        format!("{ceiling_path}: {own} is longer than {least} of ancestor {ancestor:?}: {least} applies")
+    }));
     let effective = above.below(name, queue, floors);
     warnings.extend(action_warnings(version, queue, effective.action.unwrap_or_default()));
     if queue.extensions.is_some()
@@ -210,18 +207,14 @@ fn runai_warnings(
 
 /// Fields that have no effect with what the queue does at its ceiling.
 fn action_warnings(version: QueueVersion, queue: &RunaiQueue, action: MaxDurationAction) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if queue.requeue_delay.is_some() && action == MaxDurationAction::Pause {
-        let delay = version.path("requeueDelay");
-        warnings
-            .push(format!("{delay}: has no effect unless maxDurationAction is Requeue: here it is Pause"));
-    }
-    if queue.on_reversal == Some(OnReversal::DeletePods) && action == MaxDurationAction::Requeue {
-        let field = version.path("onReversal");
-        warnings
-            .push(format!("{field}: has no effect unless maxDurationAction is Pause: here it is Requeue"));
-    }
-    warnings
+    let delays = queue.requeue_delay.is_some() && action == MaxDurationAction::Pause;
+    let deletes = queue.on_reversal == Some(OnReversal::DeletePods) && action == MaxDurationAction::Requeue;
+    let without_effect = |field, needed| {
+        let path = version.path(field);
+        format!("{path}: has no effect unless maxDurationAction is {needed}: here it is {action:?}")
+    };
+    let delays = delays.then(|| without_effect("requeueDelay", "Requeue"));
+    delays.into_iter().chain(deletes.then(|| without_effect("onReversal", "Pause"))).collect()
 }
 
 /// Floors that are longer than the effective ceiling, which is that of queue `of`.

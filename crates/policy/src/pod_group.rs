@@ -5,19 +5,18 @@
 //! review could have written a moment ago counts as such, from any user.
 
 mod late;
-mod queue;
 mod read;
 mod trusted;
 mod words;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 use tenure_types::podgroup::{PodGroupKind, Shown};
 
 use crate::start;
 
 pub use late::{LateGroup, group_counts};
-pub use queue::KeptQueue;
+use read::RawPodGroup;
 pub use read::Unreadable;
 pub use trusted::TrustedWriters;
 
@@ -95,6 +94,28 @@ pub struct Reviewed {
     pub conflicts: bool,
 }
 
+/// The queue that a group keeps: it is fixed when the group is created. To have none is fixed as well: its pods are then in
+/// queue `default`, or in that of their label, and to fill it in while they run would move them to another ceiling.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptQueue {
+    /// `spec.queue` as it is stored; none if there is none.
+    pub queue: Option<Value>,
+    /// True if the object that is written has a `spec`.
+    pub has_spec: bool,
+    /// The warning to the writer.
+    pub warning: String,
+}
+
+/// Returns the queue that the group keeps; none if the write doesn't change it.
+fn kept_queue(object: &RawPodGroup<'_>, old: &RawPodGroup<'_>) -> Option<KeptQueue> {
+    let (written, queue) = (object.queue(), old.queue());
+    (written != queue).then(|| KeptQueue {
+        warning: words::kept_queue(written.as_ref(), queue.as_ref()),
+        has_spec: object.has_spec(),
+        queue,
+    })
+}
+
 /// Reviews an object that is created or changed. An object that is being deleted is reviewed as well:
 /// finalizers can hold it for as long as its pods run, and all that time its stamp and its queue count.
 pub fn review(
@@ -104,9 +125,9 @@ pub fn review(
     trust: Trust,
     now: Timestamp,
 ) -> Result<Reviewed, Unreadable> {
-    let object = read::RawPodGroup::read(object)?;
-    let old = old.map(read::RawPodGroup::read).transpose()?;
-    let stamps = (object.stamp(), old.as_ref().and_then(read::RawPodGroup::stamp));
+    let object = RawPodGroup::read(object)?;
+    let old = old.map(RawPodGroup::read).transpose()?;
+    let stamps = (object.stamp(), old.as_ref().and_then(RawPodGroup::stamp));
     let write = StampWrite { trusted: trust.start, stamp: stamps.0, old: stamps.1 };
     // The status in an update isn't stored: it is written by itself. The status in a creation is stored for some kinds,
     // and is only a claim of the writer: no pod of the group has run yet. A group in deletion needs no stamp.
@@ -114,7 +135,7 @@ pub fn review(
     let start = write.review(|| shows.map_or(Shown::Nothing, |of| of.shown(kind)), now);
     let is_fixed = kind.names_queue() && !trust.queue;
     let conflicts = old.as_ref().is_some_and(|old| object.conflicts_with(old));
-    let queue = old.filter(|_| is_fixed).and_then(|old| queue::kept(&object, &old));
+    let queue = old.filter(|_| is_fixed).and_then(|old| kept_queue(&object, &old));
     Ok(Reviewed { start, queue, conflicts })
 }
 

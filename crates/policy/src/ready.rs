@@ -7,12 +7,14 @@
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{
-    ExtendedDuration, Grammar,
     projection::{Pod, PodCondition},
     runai::v3alpha1::{CountFrom, RequeuingTimestamp, WaitForPodsReady},
 };
 
-use crate::{gang::Shape, requeue::Backoff};
+use crate::{
+    gang::Shape,
+    requeue::{Backoff, positive},
+};
 
 /// The readiness of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,15 +201,12 @@ pub struct PodsReady {
 
 impl From<&WaitForPodsReady> for PodsReady {
     fn from(wait: &WaitForPodsReady) -> Self {
-        let recovery = wait.recovery_timeout.as_ref().and_then(|timeout| timeout.parse().ok());
         let strategy = wait.requeuing_strategy.as_ref();
         Self {
             is_enabled: wait.enable.unwrap_or(true),
             backoff: Backoff::from(wait),
             count_from: wait.count_from.unwrap_or_default(),
-            recovery: recovery
-                .filter(|timeout: &ExtendedDuration| !timeout.is_zero())
-                .map(ExtendedDuration::to_signed),
+            recovery: positive(wait.recovery_timeout.as_ref()),
             timestamp: strategy.and_then(|strategy| strategy.timestamp).unwrap_or_default(),
             on_capacity: strategy.and_then(|strategy| strategy.on_capacity).unwrap_or_default(),
         }

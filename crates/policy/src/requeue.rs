@@ -7,8 +7,8 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{
-    ExtendedDuration, Grammar,
-    runai::v3alpha1::{RequeuingTimestamp, WaitForPodsReady},
+    ExtendedDuration, Written,
+    runai::v3alpha1::{RequeuingStrategy, RequeuingTimestamp, WaitForPodsReady},
 };
 
 /// The largest addition to a delay, as a fraction of it. It differs by workload and return: workloads that were paused
@@ -70,24 +70,22 @@ impl Default for Backoff {
 impl From<&WaitForPodsReady> for Backoff {
     /// Fields that are left out or can't be valid have their defaults.
     fn from(wait: &WaitForPodsReady) -> Self {
-        let default = Self::default();
-        let timeout = wait.timeout.as_ref().and_then(|timeout| timeout.parse().ok());
-        let strategy = wait.requeuing_strategy.as_ref();
+        let (default, unset) = (Self::default(), RequeuingStrategy::default());
+        let strategy = wait.requeuing_strategy.as_ref().unwrap_or(&unset);
         let at_least = |least: i32, value: Option<i32>| value.filter(|value| *value >= least);
         Self {
-            timeout: timeout
-                .filter(|timeout| !timeout.is_zero())
-                .map_or(default.timeout, ExtendedDuration::to_signed),
-            base_seconds: strategy
-                .and_then(|strategy| at_least(1, strategy.backoff_base_seconds))
-                .unwrap_or(default.base_seconds),
-            factor: strategy
-                .and_then(|strategy| factor(strategy.backoff_factor.as_deref()?))
-                .unwrap_or(default.factor),
-            max_seconds: strategy.and_then(|strategy| at_least(1, strategy.backoff_max_seconds)),
-            limit: strategy.and_then(|strategy| at_least(0, strategy.backoff_limit_count)),
+            timeout: positive(wait.timeout.as_ref()).unwrap_or(default.timeout),
+            base_seconds: at_least(1, strategy.backoff_base_seconds).unwrap_or(default.base_seconds),
+            factor: strategy.backoff_factor.as_deref().and_then(factor).unwrap_or(default.factor),
+            max_seconds: at_least(1, strategy.backoff_max_seconds),
+            limit: at_least(0, strategy.backoff_limit_count),
         }
     }
+}
+
+/// Reads a duration; none if it is left out, or can't be valid.
+pub(crate) fn positive(written: Option<&Written<ExtendedDuration>>) -> Option<SignedDuration> {
+    written?.parse().ok().map(ExtendedDuration::to_signed).filter(SignedDuration::is_positive)
 }
 
 /// Reads a `backoffFactor`: a decimal number of at least 1, such as `1.5`, of at most 20 characters.

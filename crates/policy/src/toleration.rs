@@ -207,30 +207,26 @@ impl fmt::Display for Judgement {
                 "its PriorityClass has an annotation {PREEMPTION_TOLERATION_PREFIX}… that can't be read"
             ),
             Self::PriorityReached { minimum, priority } => {
-                write!(f, "{}, and the preemptor's is {priority}", Tolerates(*minimum))
+                write!(f, "{}, and the preemptor's is {priority}", tolerates(*minimum))
             }
-            Self::Forever { minimum } => write!(f, "{} without a time limit", Tolerates(*minimum)),
+            Self::Forever { minimum } => write!(f, "{} without a time limit", tolerates(*minimum)),
             Self::NotScheduled { minimum } => {
-                write!(f, "{}, and it has not been scheduled yet", Tolerates(*minimum))
+                write!(f, "{}, and it has not been scheduled yet", tolerates(*minimum))
             }
             Self::Within { minimum, seconds, .. } => {
-                write!(f, "{} for {seconds}s after it was scheduled", Tolerates(*minimum))
+                write!(f, "{} for {seconds}s after it was scheduled", tolerates(*minimum))
             }
             Self::Over { seconds: 0, .. } => f.write_str("its PriorityClass gives no protection"),
             Self::Over { minimum, seconds, at } => {
-                write!(f, "{} for {seconds}s after it was scheduled, until {at}", Tolerates(*minimum))
+                write!(f, "{} for {seconds}s after it was scheduled, until {at}", tolerates(*minimum))
             }
         }
     }
 }
 
 /// The beginning of the reason, with the least priority that isn't tolerated.
-struct Tolerates(i64);
-
-impl fmt::Display for Tolerates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "its PriorityClass tolerates preemption by priorities below {}", self.0)
-    }
+fn tolerates(minimum: i64) -> String {
+    format!("its PriorityClass tolerates preemption by priorities below {minimum}")
 }
 
 /// Decides if a victim tolerates a preemptor. `scheduled_at` is when the victim's `PodScheduled` condition became

@@ -119,7 +119,7 @@ impl<'a> Exchange<'a> {
     /// Adds a pod to those that go.
     pub fn take(&mut self, place: usize) {
         if let Some(claims) = &mut self.claims {
-            claims.take(place);
+            claims.change(place, u32::saturating_sub);
         }
     }
 
@@ -134,10 +134,10 @@ impl<'a> Exchange<'a> {
             return false;
         }
         let Some(claims) = &mut self.claims else { return true };
-        places.clone().for_each(|place| claims.give_back(place));
+        places.clone().for_each(|place| claims.change(place, u32::saturating_add));
         let holds = claims.hold();
         if !holds {
-            places.for_each(|place| claims.take(place));
+            places.for_each(|place| claims.change(place, u32::saturating_sub));
         }
         holds
     }
@@ -209,18 +209,11 @@ impl Claims {
         }
     }
 
-    fn take(&mut self, place: usize) {
+    /// Changes the number of users of each claim of a pod by one.
+    fn change(&mut self, place: usize, by_one: fn(u32, u32) -> u32) {
         for number in self.of_pods.get(place).into_iter().flatten() {
             if let Some(of) = self.claims.get_mut(*number) {
-                of.now = of.now.saturating_sub(1);
-            }
-        }
-    }
-
-    fn give_back(&mut self, place: usize) {
-        for number in self.of_pods.get(place).into_iter().flatten() {
-            if let Some(of) = self.claims.get_mut(*number) {
-                of.now = of.now.saturating_add(1);
+                of.now = by_one(of.now, 1);
             }
         }
     }

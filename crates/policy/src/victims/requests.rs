@@ -56,8 +56,7 @@ impl Requests {
 
     /// True if there is at least as much of every resource.
     pub fn covers(&self, needed: &Self) -> bool {
-        self.pods >= needed.pods
-            && needed.amounts.iter().all(|(resource, amount)| self.of(resource) >= *amount)
+        self.covers_without(&Self::default(), needed)
     }
 
     /// True if the rest without `part` has at least as much of every resource.
