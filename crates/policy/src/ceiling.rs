@@ -18,8 +18,7 @@ pub fn least_extensions<'t>(tree: &'t QueueTree, leaf: &str) -> Option<&'t str> 
     least.ok()?.map(|(name, _)| name)
 }
 
-/// The least value on the way from a leaf to the root, and the queue that has it; the one nearest to the leaf if several have
-/// it. None if there is no such queue.
+/// The least value from a leaf to the root, and the queue nearest to the leaf that has it. None: there is no such queue.
 fn least<'t, T: Ord + Copy>(
     tree: &'t QueueTree,
     leaf: &str,

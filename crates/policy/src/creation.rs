@@ -69,8 +69,7 @@ impl AskingOwner {
         self.places.iter().flat_map(PodPlace::groups).take(MOST_LOOKUPS).collect()
     }
 
-    /// The queues of its pods, by what was found of their groups. A group's queue comes before a label, and where a group
-    /// isn't known, the queue isn't either.
+    /// The queues of its pods. A group's queue comes before a label; where a group isn't known, the queue isn't either.
     pub fn queues(
         &self,
         namespace: &str,

@@ -99,8 +99,7 @@ pub fn claimed(pod: &Pod) -> Option<Exemption> {
 pub struct Clocks {
     /// The pod's `creationTimestamp`: the tensorstack family counts pending time.
     pub created: Timestamp,
-    /// The start of the workload, or the scheduling of the pod if that was earlier: the run.ai family doesn't count
-    /// pending time. None while it is pending.
+    /// The earlier of the workload's start and the pod's scheduling, for the run.ai family. None while it is pending.
     pub started: Option<Timestamp>,
 }
 
@@ -135,8 +134,7 @@ impl Family {
         }
     }
 
-    /// Returns the name that the plugin's `list` prints. Metrics and records of usage have another one for T9k:
-    /// [`family_label`](crate::usage::family_label).
+    /// Returns the name in `list`. Metrics and records of usage have [`family_label`](crate::usage::family_label).
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tensorstack => "tensorstack",

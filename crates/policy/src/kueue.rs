@@ -89,15 +89,14 @@ pub fn chosen<'w>(workloads: impl IntoIterator<Item = &'w Value>, uid: &str) -> 
     owned(workloads, uid).into_iter().find(|workload| keeps_going(OwnerObject(workload)))
 }
 
-/// Returns the Workloads that the owner with this uid really owns, and that are neither finished nor being deleted: an
-/// admitted one first, then the oldest.
+/// Returns the Workloads that an owner really owns, not finished or going: an admitted one first, then the oldest.
 pub fn owned<'w>(workloads: impl IntoIterator<Item = &'w Value>, uid: &str) -> Vec<&'w Value> {
     let text = |workload: &'w Value, path: &str| OwnerObject(workload).at(path).as_str().unwrap_or_default();
     let mut owned: Vec<_> =
         workloads.into_iter().filter(|workload| is_of(OwnerObject(workload), uid)).collect();
     owned.sort_by_key(|workload| {
         let age = (text(workload, "metadata.creationTimestamp"), text(workload, "metadata.uid"));
-        (!is_true(OwnerObject(workload), "Admitted"), age)
+        (!OwnerObject(workload).has_condition(&["Admitted"]), age)
     });
     owned
 }
@@ -107,23 +106,17 @@ fn is_of(workload: OwnerObject<'_>, uid: &str) -> bool {
     let owners = workload.at("metadata.ownerReferences").as_array();
     let is_meant = |owner: &Value| owner.get("uid").and_then(Value::as_str) == Some(uid);
     let is_owned = !uid.is_empty() && owners.into_iter().flatten().any(is_meant);
-    is_owned && !is_deleting && !is_true(workload, "Finished")
+    is_owned && !is_deleting && !workload.has_condition(&["Finished"])
 }
 
 /// True if Kueue runs the job of a Workload, or Tenure has paused it. The status says so, which tenants don't write. A
 /// Workload that another user has deactivated doesn't count.
 fn keeps_going(workload: OwnerObject<'_>) -> bool {
-    let is_admitted = is_true(workload, "Admitted");
+    let is_admitted = workload.has_condition(&["Admitted"]);
     if workload.at(ACTIVE) != &Value::Bool(false) {
         return is_admitted;
     }
-    workload.record().is_some() && (is_admitted || is_true(workload, "Evicted"))
-}
-
-fn is_true(workload: OwnerObject<'_>, condition: &str) -> bool {
-    let conditions = workload.at("status.conditions").as_array();
-    let is = |of: &Value, key: &str, value: &str| of.get(key).and_then(Value::as_str) == Some(value);
-    conditions.into_iter().flatten().any(|of| is(of, "type", condition) && is(of, "status", "True"))
+    workload.record().is_some() && (is_admitted || workload.has_condition(&["Evicted"]))
 }
 
 /// True if one of these pods owns a Workload.

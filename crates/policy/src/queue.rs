@@ -171,8 +171,7 @@ fn duration<D: Grammar>(
     written.parse().map_err(|error| errors.push(explain(error))).ok()
 }
 
-/// Reads a floor. A negative floor that got stored protects no workload, as in KAI's own version. It isn't the same as
-/// none, which is inherited.
+/// Reads a floor. A negative one that got stored is zero, as in KAI's version, and not none, which is inherited.
 fn floor(
     field: &str,
     written: Option<&Written<ExtendedDuration>>,

@@ -1,7 +1,9 @@
 //! The starts of a queue's running workloads, as its status has them, to tell how many of them a shorter ceiling ends.
 
-use jiff::{SignedDuration, Timestamp, Unit};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+
+use crate::start::whole_second;
 
 /// A status shows no more times than these.
 const MOST: usize = 10;
@@ -90,9 +92,7 @@ impl AtLeast {
 }
 
 fn second_after(at: Timestamp) -> Timestamp {
-    let down = jiff::TimestampRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Floor);
-    let second = at.round(down).unwrap_or(at);
-    second.checked_add(SignedDuration::from_secs(1)).unwrap_or(Timestamp::MAX)
+    whole_second(at).checked_add(SignedDuration::from_secs(1)).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]

@@ -42,23 +42,14 @@ pub const fn family_label(family: Family) -> &'static str {
 pub struct PodRun {
     /// The time at which it was bound.
     pub started: Timestamp,
-    /// Its phase, if that is final.
-    pub finished: Option<Finish>,
+    /// Its end by its phase, if that is final.
+    pub finished: Option<UsageEnd>,
     /// The time at which it stopped, as far as its status tells.
     pub stopped: Option<Timestamp>,
     /// Its deletion, if that was asked for.
     pub deletion: Option<DeletionTimes>,
     /// True if a scheduler says that it preempts it.
     pub preempted: bool,
-}
-
-/// The final phases of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
-    /// `Succeeded`.
-    Succeeded,
-    /// `Failed`.
-    Failed,
 }
 
 /// The times of a deletion.
@@ -75,8 +66,8 @@ impl PodRun {
     pub fn of(pod: &Pod, stopped: Option<Timestamp>) -> Option<Self> {
         let started = pod.scheduled_at()?.0;
         let finished = match pod.status.phase.as_deref() {
-            Some("Succeeded") => Some(Finish::Succeeded),
-            Some("Failed") => Some(Finish::Failed),
+            Some("Succeeded") => Some(UsageEnd::Succeeded),
+            Some("Failed") => Some(UsageEnd::Failed),
             _ => None,
         };
         let deletion = pod.metadata.deletion_timestamp.as_ref().map(|until| {
@@ -113,8 +104,7 @@ pub struct EndNote {
 }
 
 impl EndNote {
-    /// True if the note tells of a deletion that was asked for at a time. A pod that is there for longer was spared: its
-    /// owner was resumed at once.
+    /// True if the note tells of a deletion asked for at a time. A pod that is there for longer was spared.
     pub fn counts_at(self, asked: Timestamp) -> bool {
         self.at.saturating_add(NOTE_COUNTS).is_ok_and(|until| asked <= until)
     }
@@ -181,13 +171,8 @@ fn ended_at(run: &PodRun, evidence: &EndEvidence, seen: SeenAt) -> Timestamp {
 }
 
 fn end(run: &PodRun, evidence: &EndEvidence, at: Timestamp) -> UsageEnd {
-    let by_itself = match run.finished {
-        Some(Finish::Succeeded) => UsageEnd::Succeeded,
-        Some(Finish::Failed) => UsageEnd::Failed,
-        None => UsageEnd::Deleted,
-    };
     let Some(asked) = run.deletion.map(|deletion| deletion.asked).filter(|asked| *asked <= at) else {
-        return by_itself;
+        return run.finished.unwrap_or(UsageEnd::Deleted);
     };
     let within = asked.saturating_add(SECOND).unwrap_or(Timestamp::MAX);
     if let Some(note) = evidence.act.filter(|note| note.counts_at(asked)) {

@@ -50,8 +50,7 @@ pub const EVENT_QUEUE_ANNOTATION: &str = "tenure.dev/queue";
 /// Annotation on a root owner that Tenure has paused; its value is a [`crate::paused::PausedRecord`].
 pub const PAUSED_ANNOTATION: &str = "tenure.dev/paused";
 
-/// Annotation on a root owner that Tenure has paused and will resume by itself; its value is a
-/// [`crate::paused::RequeueState`].
+/// Annotation on a root owner that Tenure will resume by itself; its value is a [`crate::paused::RequeueState`].
 pub const REQUEUE_STATE_ANNOTATION: &str = "tenure.dev/requeue-state";
 
 /// Annotation on an object that Tenure acts on; its value is a [`crate::journal::Journal`].

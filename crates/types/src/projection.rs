@@ -57,8 +57,7 @@ pub struct RunaiQueueObject {
     pub status: ObservedStatus,
 }
 
-/// The present values of the status fields that Tenure writes, as raw JSON: a value that can't be read must still be
-/// replaced. Null if absent.
+/// The status fields that Tenure writes, as raw JSON: what can't be read must still be replaced. Null if absent.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObservedStatus {

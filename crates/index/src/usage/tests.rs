@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use jiff::SignedDuration;
 use proptest::prelude::*;
-use tenure_policy::usage::{DeletionTimes, Finish};
+use tenure_policy::usage::DeletionTimes;
 use tenure_types::usage::{UsageEnd, UsedByEnd};
 
 use super::*;
@@ -77,7 +77,7 @@ fn begun(pods: &[(&str, SeenRun)]) -> UsageLedger {
 }
 
 fn finished(started: i64, stopped: i64) -> PodRun {
-    PodRun { finished: Some(Finish::Succeeded), stopped: Some(at(stopped)), ..running(started) }
+    PodRun { finished: Some(UsageEnd::Succeeded), stopped: Some(at(stopped)), ..running(started) }
 }
 
 fn deleted(started: i64, asked: i64) -> PodRun {
@@ -392,13 +392,9 @@ impl Model {
 
     fn finish(&mut self, number: usize, succeeds: bool) {
         let Some((name, run)) = self.pick(number).filter(|(_, run)| run.finished.is_none()) else { return };
-        let (finish, end) = if succeeds {
-            (Finish::Succeeded, UsageEnd::Succeeded)
-        } else {
-            (Finish::Failed, UsageEnd::Failed)
-        };
+        let end = if succeeds { UsageEnd::Succeeded } else { UsageEnd::Failed };
         self.ended(&name, &run, end);
-        self.write(&name, PodRun { finished: Some(finish), stopped: Some(at(self.now)), ..run }, false);
+        self.write(&name, PodRun { finished: Some(end), stopped: Some(at(self.now)), ..run }, false);
     }
 
     fn delete(&mut self, number: usize, grace: i64) {

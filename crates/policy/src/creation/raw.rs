@@ -47,8 +47,7 @@ impl fmt::Display for FieldPlace<'_> {
     }
 }
 
-/// Has each value at a path visited. A step is a key; with a leading `*` it stands for all elements of a list, and for the
-/// keys that end with the rest of it.
+/// Visits each value at a path. A step is a key; with a leading `*`: all elements of a list, and all keys with that end.
 pub fn walk<'b>(value: &'b RawValue, path: &[&str], visit: &mut dyn FnMut(&FieldPlace<'_>, &'b RawValue)) {
     walk_below(value, path, None, visit);
 }

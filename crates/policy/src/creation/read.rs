@@ -55,13 +55,6 @@ pub struct AskedTime {
     pub in_seconds: bool,
 }
 
-/// A part of an owner.
-enum Part<'p, 'b> {
-    Ask(AskingField, &'p dyn Fn() -> String, Asked<'b>),
-    Pod { labels: Option<&'b RawValue>, annotations: Option<&'b RawValue> },
-    ExemptPod,
-}
-
 /// An owner that asks for a time to run, as its creator or a change of it says.
 #[derive(Clone, Debug, Default)]
 pub struct AskingOwner {
@@ -82,15 +75,17 @@ impl AskingOwner {
     /// before, if another owner controls it, which has been answered, or if it is being deleted.
     pub fn read(shape: &OwnerShape, new: &RawValue, old: Option<&RawValue>) -> Option<Self> {
         let mut known = HashSet::new();
+        let mut note = |identity| {
+            known.insert(identity);
+            false
+        };
         if let Some(old) = old {
-            parts(shape, old, &mut |part| {
-                if let Part::Ask(field, _, asked) = part {
-                    known.insert(identity(field, &asked));
-                }
-            });
+            Reading { owner: Self::default(), is_new: &mut note }.parts(shape, old);
         }
-        let mut owner = Self::default();
-        parts(shape, new, &mut |part| owner.take(part, &known));
+        let mut reading =
+            Reading { owner: Self::default(), is_new: &mut |identity| !known.contains(&identity) };
+        reading.parts(shape, new);
+        let mut owner = reading.owner;
         let asks_nothing = owner.asks.is_empty() && owner.unreadable.is_empty();
         if asks_nothing || is_controlled_or_going(new) {
             return None;
@@ -104,122 +99,110 @@ impl AskingOwner {
         }
         Some(owner)
     }
+}
 
-    fn take(&mut self, part: Part<'_, '_>, known: &HashSet<u64>) {
-        match part {
-            Part::ExemptPod => self.has_exempt = true,
-            Part::Pod { labels, annotations } => {
-                if self.places.len() < MOST_PLACES {
-                    self.places.extend(PodPlace::read(labels, annotations));
-                }
-            }
-            Part::Ask(field, place, asked) => {
-                if !known.contains(&identity(field, &asked)) {
-                    self.ask(field, place, asked);
-                }
-            }
+/// A pass over an object.
+struct Reading<'r> {
+    owner: AskingOwner,
+    /// Returns true for the identity of an ask that counts.
+    is_new: &'r mut dyn FnMut(u64) -> bool,
+}
+
+impl Reading<'_> {
+    /// Reads each part of an owner that an answer depends on.
+    fn parts(&mut self, shape: &OwnerShape, object: &RawValue) {
+        let OwnerShape { owner, jobs, templates, metadata, deadlines, t9k_queue: _ } = shape;
+        walk(object, owner, &mut |at, metadata| {
+            let [annotations] = fields(metadata, ["annotations"]);
+            self.annotation(AskingField::Annotation, at, annotations);
+        });
+        for path in *jobs {
+            walk(object, path, &mut |at, spec| self.job(at, spec));
+        }
+        for path in *templates {
+            walk(object, path, &mut |at, template| self.template(at, template));
+        }
+        for path in *metadata {
+            walk(object, path, &mut |at, metadata| self.pod(at, metadata));
+        }
+        for path in *deadlines {
+            walk(object, path, &mut |at, seconds| {
+                self.deadline(AskingField::Deadline, &|| at.to_string(), Some(seconds));
+            });
+        }
+    }
+
+    /// The deadline of a Job counts for all its pods. So it says nothing of a run where they run one after the other.
+    fn job(&mut self, at: &FieldPlace<'_>, spec: &RawValue) {
+        let [seconds, completions, parallelism, template] =
+            fields(spec, [DEADLINE, "completions", "parallelism", "template"]);
+        let number = |value: Option<&RawValue>| value.and_then(number);
+        let at_once = number(parallelism).unwrap_or(1).max(1);
+        if number(completions).unwrap_or(1) <= at_once {
+            self.deadline(AskingField::Deadline, &|| format!("{at}.{DEADLINE}"), seconds);
+        }
+        if let Some(template) = template {
+            self.template(&FieldPlace::new(Some(at), "template"), template);
+        }
+    }
+
+    fn template(&mut self, at: &FieldPlace<'_>, template: &RawValue) {
+        let [metadata, spec] = fields(template, ["metadata", "spec"]);
+        let [seconds, class] = spec.map_or([None; 2], |spec| fields(spec, [DEADLINE, "priorityClassName"]));
+        if class.and_then(text).is_some_and(|class| EXEMPT_CLASSES.contains(&&*class)) {
+            self.owner.has_exempt = true;
+            return;
+        }
+        let spec = FieldPlace::new(Some(at), "spec");
+        self.deadline(AskingField::PodDeadline, &|| format!("{spec}.{DEADLINE}"), seconds);
+        if let Some(metadata) = metadata {
+            self.pod(&FieldPlace::new(Some(at), "metadata"), metadata);
+        }
+    }
+
+    fn pod(&mut self, at: &FieldPlace<'_>, metadata: &RawValue) {
+        let [labels, annotations] = fields(metadata, ["labels", "annotations"]);
+        self.annotation(AskingField::PodAnnotation, at, annotations);
+        if self.owner.places.len() < MOST_PLACES {
+            self.owner.places.extend(PodPlace::read(labels, annotations));
+        }
+    }
+
+    fn deadline(&mut self, field: AskingField, place: &dyn Fn() -> String, seconds: Option<&RawValue>) {
+        if let Some(seconds) = seconds.and_then(number).filter(|seconds| *seconds > 0) {
+            self.ask(field, place, Asked::Seconds(seconds));
+        }
+    }
+
+    fn annotation(&mut self, field: AskingField, at: &FieldPlace<'_>, annotations: Option<&RawValue>) {
+        let key = keys::MAX_DURATION_ANNOTATION;
+        let [value] = annotations.map_or([None], |annotations| fields(annotations, [key]));
+        if let Some(text) = value.and_then(text) {
+            self.ask(field, &|| format!("{at}.annotations[{key}]"), Asked::Text(text));
         }
     }
 
     fn ask(&mut self, field: AskingField, place: &dyn Fn() -> String, asked: Asked<'_>) {
+        let mut hasher = DefaultHasher::new();
+        (field, &asked).hash(&mut hasher);
+        if !(self.is_new)(hasher.finish()) {
+            return;
+        }
+        let AskingOwner { asks, unreadable, .. } = &mut self.owner;
         let in_seconds = matches!(asked, Asked::Seconds(_));
         let (value, time) = match asked {
             Asked::Seconds(seconds) => (Value::from(seconds), Ok(SignedDuration::from_secs(seconds))),
             Asked::Text(text) => (Value::from(&*text), own_ceiling(&text)),
         };
         match time {
-            Ok(time) if self.asks.get(&field).is_none_or(|longest| longest.time < time) => {
-                self.asks.insert(field, AskedTime { field: place(), value, time, in_seconds });
+            Ok(time) if asks.get(&field).is_none_or(|longest| longest.time < time) => {
+                asks.insert(field, AskedTime { field: place(), value, time, in_seconds });
             }
             Ok(_) => {}
             Err(error) => {
-                self.unreadable.entry(field).or_insert_with(|| FieldError::invalid(place(), value, error));
+                unreadable.entry(field).or_insert_with(|| FieldError::invalid(place(), value, error));
             }
         }
-    }
-}
-
-fn identity(field: AskingField, asked: &Asked<'_>) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (field, asked).hash(&mut hasher);
-    hasher.finish()
-}
-
-/// Has each part of an owner taken that an answer depends on.
-fn parts<'b>(shape: &OwnerShape, object: &'b RawValue, take: &mut dyn FnMut(Part<'_, 'b>)) {
-    let OwnerShape { owner, jobs, templates, metadata, deadlines, t9k_queue: _ } = shape;
-    walk(object, owner, &mut |at, metadata| {
-        let [annotations] = fields(metadata, ["annotations"]);
-        annotation(AskingField::Annotation, at, annotations, take);
-    });
-    for path in *jobs {
-        walk(object, path, &mut |at, spec| job(at, spec, take));
-    }
-    for path in *templates {
-        walk(object, path, &mut |at, of| template(at, of, take));
-    }
-    for path in *metadata {
-        walk(object, path, &mut |at, of| {
-            let [labels, annotations] = fields(of, ["labels", "annotations"]);
-            annotation(AskingField::PodAnnotation, at, annotations, take);
-            take(Part::Pod { labels, annotations });
-        });
-    }
-    for path in *deadlines {
-        walk(object, path, &mut |at, seconds| {
-            deadline(AskingField::Deadline, &|| at.to_string(), Some(seconds), take);
-        });
-    }
-}
-
-/// The deadline of a Job counts for all its pods. So it says nothing of a run where they run one after the other.
-fn job<'b>(at: &FieldPlace<'_>, spec: &'b RawValue, take: &mut dyn FnMut(Part<'_, 'b>)) {
-    let [seconds, completions, parallelism, of] =
-        fields(spec, [DEADLINE, "completions", "parallelism", "template"]);
-    let number = |value: Option<&RawValue>| value.and_then(number);
-    let at_once = number(parallelism).unwrap_or(1).max(1);
-    if number(completions).unwrap_or(1) <= at_once {
-        deadline(AskingField::Deadline, &|| format!("{at}.{DEADLINE}"), seconds, take);
-    }
-    if let Some(of) = of {
-        template(&FieldPlace::new(Some(at), "template"), of, take);
-    }
-}
-
-fn template<'b>(at: &FieldPlace<'_>, template: &'b RawValue, take: &mut dyn FnMut(Part<'_, 'b>)) {
-    let [metadata, spec] = fields(template, ["metadata", "spec"]);
-    let [seconds, class] = spec.map_or([None; 2], |spec| fields(spec, [DEADLINE, "priorityClassName"]));
-    if class.and_then(text).is_some_and(|class| EXEMPT_CLASSES.contains(&&*class)) {
-        return take(Part::ExemptPod);
-    }
-    let spec = FieldPlace::new(Some(at), "spec");
-    deadline(AskingField::PodDeadline, &|| format!("{spec}.{DEADLINE}"), seconds, take);
-    let [labels, annotations] = metadata.map_or([None; 2], |of| fields(of, ["labels", "annotations"]));
-    annotation(AskingField::PodAnnotation, &FieldPlace::new(Some(at), "metadata"), annotations, take);
-    take(Part::Pod { labels, annotations });
-}
-
-fn deadline<'b>(
-    field: AskingField,
-    place: &dyn Fn() -> String,
-    seconds: Option<&'b RawValue>,
-    take: &mut dyn FnMut(Part<'_, 'b>),
-) {
-    if let Some(seconds) = seconds.and_then(number).filter(|seconds| *seconds > 0) {
-        take(Part::Ask(field, place, Asked::Seconds(seconds)));
-    }
-}
-
-fn annotation<'b>(
-    field: AskingField,
-    at: &FieldPlace<'_>,
-    annotations: Option<&'b RawValue>,
-    take: &mut dyn FnMut(Part<'_, 'b>),
-) {
-    let key = keys::MAX_DURATION_ANNOTATION;
-    let [value] = annotations.map_or([None], |annotations| fields(annotations, [key]));
-    if let Some(text) = value.and_then(text) {
-        take(Part::Ask(field, &|| format!("{at}.annotations[{key}]"), Asked::Text(text)));
     }
 }
 

@@ -61,8 +61,7 @@ impl Scheduler {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum UnknownPreemptor {
-    /// The longer of both floors, as from any preemptor: for schedulers that nominate their preemptors, since a nomination that
-    /// isn't there yet is about to come.
+    /// The longer of both floors: for schedulers that nominate preemptors, whose nomination is about to come.
     #[default]
     Stricter,
     /// The shorter of both floors: for schedulers that never nominate and keep floors by themselves, since the longer

@@ -8,17 +8,15 @@ use tenure_types::{
     keys,
 };
 
-use super::owner::{noted, record_on, requeue_state_on};
+use super::owner::{annotation_on, noted, record_on, requeue_state_on};
 
-/// The age up to which an event that may be missing is written. Events themselves are kept for an hour: written much later,
-/// one would come a second time.
+/// The age up to which a missing event is written. Events are kept for an hour: much later, one would come twice.
 pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
 
 /// The most acts that a journal has. Events of older ones are lost.
 pub const MOST_ACTS: usize = 16;
 
-/// True if a time is recent. One far in the future isn't: any user can write the annotations. Before the API server's clock is
-/// known, any time may be recent.
+/// True if a time is recent, and not far in the future. Before the API server's clock is known, any time may be.
 pub fn is_recent(at: Timestamp, now: Timestamp) -> bool {
     let age = now.duration_since(at);
     now == Timestamp::MIN || (age < EVENT_REPAIR && age > -EVENT_REPAIR)
@@ -45,7 +43,7 @@ pub fn acts_on(metadata: &ObjectMeta, now: Timestamp) -> Vec<JournalAct> {
 
 /// True if an object bears a journal, its own or a copy.
 pub fn has_journal(metadata: &ObjectMeta) -> bool {
-    metadata.annotations.as_ref().is_some_and(|all| all.contains_key(keys::ACTS_ANNOTATION))
+    annotation_on(metadata, keys::ACTS_ANNOTATION).is_some()
 }
 
 /// Returns the acts that versions without a journal have noted in other annotations.
@@ -75,7 +73,6 @@ pub fn with_act(mut patch: Value, metadata: &ObjectMeta, act: Option<JournalAct>
     acts.extend(act);
     acts.drain(..acts.len().saturating_sub(MOST_ACTS));
     let uid = metadata.uid.clone().unwrap_or_default();
-    let bears = |key: &str| metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key));
     let Some(annotations) = patch.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else {
         return patch;
     };
@@ -85,7 +82,7 @@ pub fn with_act(mut patch: Value, metadata: &ObjectMeta, act: Option<JournalAct>
     } else if has_journal(metadata) {
         annotations.insert(keys::ACTS_ANNOTATION.to_owned(), Value::Null);
     }
-    if bears(keys::OWED_EVENTS_ANNOTATION) {
+    if annotation_on(metadata, keys::OWED_EVENTS_ANNOTATION).is_some() {
         annotations.insert(keys::OWED_EVENTS_ANNOTATION.to_owned(), Value::Null);
     }
     patch

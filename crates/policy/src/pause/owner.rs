@@ -57,15 +57,14 @@ impl<'o> OwnerObject<'o> {
 
     /// True for a Job that has completed or failed. To pause it would be noise.
     pub fn is_finished(self) -> bool {
-        let conditions = self.0.pointer("/status/conditions").and_then(Value::as_array);
-        let is = |condition: &Value, key: &str, values: &[&str]| {
-            condition.get(key).and_then(Value::as_str).is_some_and(|value| values.contains(&value))
-        };
-        let of_job = self.0.get("kind").and_then(Value::as_str) == Some("Job");
-        of_job
-            && conditions.into_iter().flatten().any(|condition| {
-                is(condition, "type", &["Complete", "Failed"]) && is(condition, "status", &["True"])
-            })
+        self.at("kind") == "Job" && self.has_condition(&["Complete", "Failed"])
+    }
+
+    /// True if a condition of one of these types is true.
+    pub(crate) fn has_condition(self, types: &[&str]) -> bool {
+        let is_of = |of: &Value| of["type"].as_str().is_some_and(|type_| types.contains(&type_));
+        let mut conditions = self.at("status.conditions").as_array().into_iter().flatten();
+        conditions.any(|of| of["status"] == "True" && is_of(of))
     }
 
     /// Returns the record of Tenure's pause; none if there is none that can be read.
@@ -100,15 +99,15 @@ pub fn requeue_state_on(metadata: &ObjectMeta) -> RequeueState {
 
 /// True if an object is deactivated.
 pub fn is_inactive(metadata: &ObjectMeta) -> bool {
-    metadata
-        .annotations
-        .as_ref()
-        .and_then(|all| all.get(keys::ACTIVE_ANNOTATION))
-        .is_some_and(|text| text == INACTIVE)
+    annotation_on(metadata, keys::ACTIVE_ANNOTATION) == Some(INACTIVE)
 }
 
 pub(super) fn noted<T: DeserializeOwned>(metadata: &ObjectMeta, key: &str) -> Option<T> {
-    read(metadata.annotations.as_ref()?.get(key)?)
+    read(annotation_on(metadata, key)?)
+}
+
+pub(super) fn annotation_on<'m>(metadata: &'m ObjectMeta, key: &str) -> Option<&'m str> {
+    metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
 /// The longest annotation that is read. Tenure's own are far shorter, but a tenant may write more.

@@ -10,8 +10,7 @@ use tenure_types::{
 };
 use thiserror::Error;
 
-/// A tree of values takes twenty times the memory of its JSON. A larger status shows nothing: the keeper then stamps
-/// the start by the pods.
+/// The largest status that is read: values take twenty times its memory. Beyond it, the keeper stamps by the pods.
 const LARGEST_STATUS: usize = 256 * 1024;
 
 /// The reason why an object can't be reviewed.

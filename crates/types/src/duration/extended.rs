@@ -22,8 +22,7 @@ macro_rules! extended_pattern {
     };
 }
 
-/// A text of this grammar in seconds, in CEL. CEL's own `duration()` knows no days and weeks, so the terms are
-/// added up, in floating point.
+/// A text of this grammar in seconds, in CEL, whose own `duration()` knows no days and weeks. In floating point.
 macro_rules! extended_seconds {
     ($text:literal) => {
         concat!(

@@ -1,7 +1,6 @@
 //! The response of the extender.
 
-/// The response, an `ExtenderPreemptionResult`: the nodes that remain candidates, and the victims of each. It is kept
-/// as the JSON to be sent, but for its end.
+/// An `ExtenderPreemptionResult`, the nodes that remain candidates and their victims, as JSON without its end.
 #[derive(Debug)]
 pub struct PreemptionResult(Vec<u8>);
 

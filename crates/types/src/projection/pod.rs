@@ -117,8 +117,7 @@ impl Pod {
         self.annotation(keys::UNGUARDED_ANNOTATION) == Some("true")
     }
 
-    /// The time at which the pod was bound to a node; none while it is pending. The writer's clock may be behind, but
-    /// no pod is bound before its creation.
+    /// The time of the pod's binding, never before its creation, as a slow clock may have it; none while it is pending.
     pub fn scheduled_at(&self) -> Option<&Time> {
         let scheduled = |c: &&PodCondition| c.type_ == "PodScheduled" && c.status == "True";
         let at = self.status.conditions.iter().find(scheduled)?.last_transition_time.as_ref()?;

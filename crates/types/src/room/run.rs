@@ -54,8 +54,7 @@ impl Spec {
 }
 
 impl Status {
-    /// The time at which the last container stopped; none if one may run, or none is known. Sidecars are init containers,
-    /// and go on when all others have stopped.
+    /// The time at which the last container, sidecars included, stopped; none if one may run, or none is known.
     fn stopped_at(&self, spec: &Spec) -> Option<Timestamp> {
         let stopped =
             |of: &ContainerStatus| of.state.terminated.as_ref()?.finished_at.as_deref()?.parse().ok();
