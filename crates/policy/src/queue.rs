@@ -17,9 +17,7 @@ use tenure_types::{
     tensorstack::v1beta1::{self, Quota},
 };
 
-use crate::{
-    extension::Allowance, field::FieldError, owners::is_subdomain, ready::PodsReady, tree::Inherited,
-};
+use crate::{extension::Allowance, field::FieldError, owners::is_subdomain, ready::PodsReady};
 
 use ready::at_least;
 pub(crate) use ready::wait_for_pods_ready;
@@ -55,6 +53,15 @@ pub struct RunaiQueue {
     pub pods_ready: Option<Box<PodsReady>>,
     /// `extensions`; none allows none where the queue has a ceiling.
     pub extensions: Option<Allowance>,
+}
+
+/// A floor that a queue may have, or inherit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inherited {
+    /// `preemptMinRuntime`
+    Preempt,
+    /// `reclaimMinRuntime`
+    Reclaim,
 }
 
 impl RunaiQueue {
@@ -127,6 +134,34 @@ impl RunaiQueue {
                 errors.push(FieldError::invalid(format!("spec.{}", floor.name()), written, detail));
             }
         }
+    }
+}
+
+impl Inherited {
+    /// Both floors.
+    pub const ALL: [Self; 2] = [Self::Preempt, Self::Reclaim];
+
+    /// Returns the value of this floor.
+    pub fn pick<T>(self, preempt: T, reclaim: T) -> T {
+        match self {
+            Self::Preempt => preempt,
+            Self::Reclaim => reclaim,
+        }
+    }
+
+    /// The name of the field.
+    pub fn name(self) -> &'static str {
+        self.pick("preemptMinRuntime", "reclaimMinRuntime")
+    }
+
+    /// The queue's own.
+    pub fn of(self, queue: &RunaiQueue) -> Option<ExtendedDuration> {
+        self.pick(queue.preempt_floor, queue.reclaim_floor)
+    }
+
+    /// The queue's own, as it is written.
+    pub fn written(self, spec: &v3alpha1::QueueSpec) -> Option<&str> {
+        self.pick(&spec.preempt_min_runtime, &spec.reclaim_min_runtime).as_ref().map(Written::as_str)
     }
 }
 

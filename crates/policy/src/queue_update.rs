@@ -58,8 +58,9 @@ pub fn kept(new: &RawValue, old: Option<&RawValue>) -> Kept {
     }
     // the annotation of a floor has no meaning beside another floor
     for (field, key) in FLOOR_ANNOTATIONS {
+        let floor = |of: &Queue| of.spec.get(field).cloned().unwrap_or_default();
         let text = old.annotations.get(key);
-        if old.spec[field] == new.spec[field] {
+        if floor(&old) == floor(&new) {
             if let Some(text) = lost(key) {
                 keep(key, Some(text));
             }

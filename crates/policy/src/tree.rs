@@ -6,8 +6,7 @@ mod troubles;
 
 use std::collections::{HashMap, HashSet};
 
-use tenure_types::{ExtendedDuration, Written, runai::v3alpha1::QueueSpec};
-
+pub use crate::queue::Inherited;
 use crate::queue::RunaiQueue;
 
 use memo::Memo;
@@ -35,15 +34,6 @@ pub struct QueueId(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the queue's ancestors form a cycle")]
 pub struct Cycle;
-
-/// A floor that a queue may have, or inherit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inherited {
-    /// `preemptMinRuntime`
-    Preempt,
-    /// `reclaimMinRuntime`
-    Reclaim,
-}
 
 /// All that a way to the root asks of a queue is in one line of the processor's cache.
 #[derive(Debug, Default)]
@@ -257,34 +247,6 @@ impl QueueTree {
         if self.ids.remove(&name).is_some() {
             self.free.push(id);
         }
-    }
-}
-
-impl Inherited {
-    /// Both floors.
-    pub const ALL: [Self; 2] = [Self::Preempt, Self::Reclaim];
-
-    /// Returns the value of this floor.
-    pub fn pick<T>(self, preempt: T, reclaim: T) -> T {
-        match self {
-            Self::Preempt => preempt,
-            Self::Reclaim => reclaim,
-        }
-    }
-
-    /// The name of the field.
-    pub fn name(self) -> &'static str {
-        self.pick("preemptMinRuntime", "reclaimMinRuntime")
-    }
-
-    /// The queue's own.
-    pub fn of(self, queue: &RunaiQueue) -> Option<ExtendedDuration> {
-        self.pick(queue.preempt_floor, queue.reclaim_floor)
-    }
-
-    /// The queue's own, as it is written.
-    pub fn written(self, spec: &QueueSpec) -> Option<&str> {
-        self.pick(&spec.preempt_min_runtime, &spec.reclaim_min_runtime).as_ref().map(Written::as_str)
     }
 }
 

@@ -100,8 +100,8 @@ impl FromStr for Selector {
 }
 
 impl Requirement {
-    fn one_of(key: Box<str>, values: impl Into<Box<[Box<str>]>>) -> Self {
-        Self { key, values: Some(values.into()), is_negated: false }
+    fn one_of(key: Box<str>, values: impl IntoIterator<Item = Box<str>>) -> Self {
+        Self { key, values: Some(values.into_iter().collect()), is_negated: false }
     }
 
     const fn exists(key: Box<str>) -> Self {
@@ -139,8 +139,8 @@ impl Requirement {
         let key = expression.key.as_str().into();
         let values = expression.values.iter().flatten().map(|value| value.as_str().into());
         Some(match expression.operator.as_str() {
-            "In" => Self::one_of(key, Vec::from_iter(values)),
-            "NotIn" => Self::one_of(key, Vec::from_iter(values)).not(),
+            "In" => Self::one_of(key, values),
+            "NotIn" => Self::one_of(key, values).not(),
             "Exists" => Self::exists(key),
             "DoesNotExist" => Self::exists(key).not(),
             _ => return None,

@@ -13,8 +13,8 @@ use tenure_types::{
     },
 };
 
-use super::ON_REVERSAL_EXPECTED;
-use crate::{field::FieldError, tree::Inherited};
+use super::{Inherited, ON_REVERSAL_EXPECTED};
+use crate::field::FieldError;
 
 /// Returns spec and annotations as one spec of v3alpha1, and the annotations that can't be a field of it. Floors stay
 /// as they are written, in Go's grammar.
