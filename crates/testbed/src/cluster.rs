@@ -32,13 +32,6 @@ pub const NODES: usize = 3;
 // longer than any test, shorter than what the API server would refuse
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
-/// The programs that run beside the API server.
-#[derive(Clone, Copy)]
-enum Others {
-    Everyone,
-    None,
-}
-
 /// A running control plane.
 ///
 /// It ends when this value is dropped, or with this process, however that ends. Logs, keys and data are in
@@ -73,28 +66,28 @@ impl Cluster {
     /// The first start ever builds the binaries, see [`Binaries::locate`]. `name` is for the work directory. An
     /// error names the process that failed, its log, and the log's end.
     pub async fn start(name: &str) -> Result<Self> {
-        Self::start_with(name, Others::Everyone, &[]).await
+        Self::start_with(name, &[], true).await
     }
 
     /// The same with more flags of the API server, such as `("feature-gates", "GenericWorkload=true")`.
     pub async fn start_with_flags(name: &str, flags: &[(&str, &str)]) -> Result<Self> {
-        Self::start_with(name, Others::Everyone, flags).await
+        Self::start_with(name, flags, true).await
     }
 
     /// Starts etcd and kube-apiserver alone: there are no nodes, and no controller acts on objects.
     ///
     /// Then the service account `default`, without which pods are refused, has to be created in each namespace.
     pub async fn start_api_server_alone(name: &str) -> Result<Self> {
-        Self::start_with(name, Others::None, &[]).await
+        Self::start_with(name, &[], false).await
     }
 
-    async fn start_with(name: &str, others: Others, flags: &[(&str, &str)]) -> Result<Self> {
+    async fn start_with(name: &str, flags: &[(&str, &str)], with_controllers: bool) -> Result<Self> {
         install_crypto_provider();
         // the future is large, and most callers hold it inside several others
-        Box::pin(Self::bring_up(name, others, flags)).await
+        Box::pin(Self::bring_up(name, flags, with_controllers)).await
     }
 
-    async fn bring_up(name: &str, others: Others, flags: &[(&str, &str)]) -> Result<Self> {
+    async fn bring_up(name: &str, flags: &[(&str, &str)], with_controllers: bool) -> Result<Self> {
         let binaries = spawn_blocking(Binaries::locate).await??;
         let mut directory = Directory::create(name)?;
         let credentials = Credentials::create(directory.join("pki"))?;
@@ -106,13 +99,11 @@ impl Cluster {
         let api_server_process = api_server.start().await?;
         let kubeconfig = credentials.certificate_kubeconfig(&url, "admin", Some("system:masters"))?;
         let config = read(&kubeconfig).await?;
-        let (controllers, scheduler) = match others {
-            Others::Everyone => {
-                let (controllers, scheduler) = start_controllers(&plan, &url, &config).await?;
-                (controllers, Some(Box::new(scheduler)))
-            }
-            Others::None => (Vec::new(), None),
-        };
+        let (mut controllers, mut scheduler) = (Vec::new(), None);
+        if with_controllers {
+            let started = start_controllers(&plan, &url, &config).await?;
+            (controllers, scheduler) = (started.0, Some(Box::new(started.1)));
+        }
 
         directory.make_disposable();
         Ok(Self {

@@ -32,24 +32,9 @@ impl Credentials {
         &self.authority
     }
 
-    pub(crate) fn ca(&self) -> PathBuf {
-        self.directory.join("ca.crt")
-    }
-
-    pub(crate) fn server_certificate(&self) -> PathBuf {
-        self.directory.join("tls.crt")
-    }
-
-    pub(crate) fn server_key(&self) -> PathBuf {
-        self.directory.join("tls.key")
-    }
-
-    pub(crate) fn service_accounts_key(&self) -> PathBuf {
-        self.directory.join("service-accounts.key")
-    }
-
-    pub(crate) fn service_accounts_public_key(&self) -> PathBuf {
-        self.directory.join("service-accounts.pub")
+    /// A file that [`Credentials::create`] writes.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
     }
 
     /// A kubeconfig for a user with a client certificate.
@@ -80,7 +65,7 @@ impl Credentials {
         let config = json!({
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "testbed", "cluster": {"server": server, "certificate-authority": self.ca()}}],
+            "clusters": [{"name": "testbed", "cluster": {"server": server, "certificate-authority": self.file("ca.crt")}}],
             "users": [{"name": name, "user": credentials}],
             "contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": name}}],
             "current-context": "testbed",

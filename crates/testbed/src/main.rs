@@ -1,9 +1,13 @@
 //! A real Kubernetes control plane on this machine, to try things out.
 
-mod commands;
+mod demo;
 
-use anyhow::Result;
-use clap::{Parser, Subcommand};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Parser, Subcommand};
+use tenure_testbed::{Binaries, Cluster};
+use tokio::signal::ctrl_c;
 
 /// A real Kubernetes control plane as local processes.
 ///
@@ -11,7 +15,7 @@ use clap::{Parser, Subcommand};
 /// ready-made ones.
 #[derive(Parser)]
 #[command(name = "testbed", version)]
-struct Args {
+struct CommandLine {
     #[command(subcommand)]
     command: Command,
 }
@@ -20,16 +24,38 @@ struct Args {
 enum Command {
     /// Build the control plane's binaries, unless they are cached, and print their directory
     Build,
-    Up(commands::up::Up),
-    Demo(commands::demo::Demo),
+    Up(Up),
+    Demo(demo::Demo),
+}
+
+/// Start a control plane and keep it until Ctrl-C
+#[derive(Args)]
+struct Up {
+    /// Name of the work directory under target/testbed
+    #[arg(long, default_value = "up")]
+    name: String,
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     tenure_testbed::install_crypto_provider();
-    match Args::parse().command {
-        Command::Build => commands::build::run(),
-        Command::Up(up) => up.run().await,
-        Command::Demo(demo) => Box::pin(demo.run()).await,
+    match CommandLine::parse().command {
+        Command::Build => println!("{}", Binaries::locate()?.directory().display()),
+        Command::Up(up) => up.run().await?,
+        Command::Demo(demo) => Box::pin(demo.run()).await?,
+    }
+    Ok(())
+}
+
+impl Up {
+    async fn run(self) -> Result<()> {
+        let started = Instant::now();
+        let cluster = Cluster::start(&self.name).await?;
+        let (seconds, directory) = (started.elapsed().as_secs_f64(), cluster.directory().display());
+        eprintln!("Ready after {seconds:.1} s; logs are in {directory}");
+        println!("export KUBECONFIG={}", cluster.kubeconfig().display());
+        println!("export PATH={}:$PATH", cluster.binaries().directory().display());
+        eprintln!("Ctrl-C ends it");
+        ctrl_c().await.context("cannot listen for Ctrl-C")
     }
 }

@@ -43,11 +43,6 @@ impl Process {
         Ok(Self { name: name.to_owned(), log: log.to_owned(), child })
     }
 
-    /// The name given to [`Process::spawn`].
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -77,11 +72,13 @@ impl Process {
     /// Asks it to end (SIGTERM). Nothing happens when it has ended already.
     pub fn terminate(&mut self) -> Result<()> {
         // after the reaping its id may be another process's
-        if self.is_running() {
-            kill_process(Pid::from_child(&self.child), Signal::TERM)
-                .with_context(|| format!("cannot terminate {}", self.name))?;
-        }
-        Ok(())
+        if self.is_running() { self.signal(Signal::TERM) } else { Ok(()) }
+    }
+
+    /// Sends it a signal. It must not have been reaped.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        let sent = kill_process(Pid::from_child(&self.child), signal);
+        sent.with_context(|| format!("cannot send {signal:?} to {}", self.name))
     }
 
     /// Waits until it ends by itself or after [`Process::terminate`].

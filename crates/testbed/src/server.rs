@@ -1,6 +1,6 @@
 //! A server of the control plane: its start, and the check that it is ready.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -67,6 +67,13 @@ impl Server {
         }
         Ok(process)
     }
+}
+
+/// A flag of a server: `--name=value`.
+pub(crate) fn flag(name: &str, value: impl AsRef<OsStr>) -> OsString {
+    let mut flag = OsString::from(format!("--{name}="));
+    flag.push(value);
+    flag
 }
 
 /// Waits for something that `process` does; fails at once when it ends, and shows its log.

@@ -3,7 +3,6 @@
 mod installed;
 mod keeper;
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +17,7 @@ use keeper::{Program, our_program};
 
 use crate::directory::workspace;
 use crate::ports::free_port;
+use crate::server::flag;
 use crate::{Cluster, Process, eventually};
 
 /// The namespace that the chart is installed in.
@@ -48,9 +48,6 @@ const SCHEDULER_CA: &str = "scheduler-client-ca.crt";
 /// The key in the chart's `ConfigMap` of the patch that names the converter of queues: present if Helm doesn't install
 /// it.
 const CONVERSION_PATCH: &str = "conversion.json";
-
-/// The versions of queues of the run.ai family: Tenure's own, and KAI-Scheduler's.
-const QUEUE_VERSIONS: [&str; 2] = ["v3alpha1", "v2"];
 
 /// The most keepers at a time.
 pub const KEEPERS: usize = 2;
@@ -94,7 +91,8 @@ impl Tenure {
         let brought: Vec<&str> = brought.iter().map(String::as_str).collect();
         cluster.helm(&[&release[..], &["--set", &values], &brought, known].concat()).await?.success()?;
 
-        let queue_version = queue_version(&values);
+        let is_v2 = READ_AS_V2.iter().any(|value| values.contains(value));
+        let queue_version = if is_v2 { "v2" } else { "v3alpha1" };
         let config = fetch_config(cluster).await?;
         let mut webhook = vec![
             flag("kubeconfig", account(cluster, "webhook").await?),
@@ -240,16 +238,4 @@ impl Tenure {
     pub fn keeper_log(&self) -> &Path {
         self.keeper(0).log()
     }
-}
-
-/// The version in which queues are read with these values of the chart.
-fn queue_version(values: &str) -> &'static str {
-    let [ours, kais] = QUEUE_VERSIONS;
-    if READ_AS_V2.iter().any(|value| values.contains(value)) { kais } else { ours }
-}
-
-fn flag(name: &str, value: impl Into<OsString>) -> OsString {
-    let mut flag = OsString::from(format!("--{name}="));
-    flag.push(value.into());
-    flag
 }

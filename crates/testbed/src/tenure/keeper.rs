@@ -7,14 +7,14 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
-use super::{DEADLINE, RELEASE_NAMESPACE, flag};
+use super::{DEADLINE, RELEASE_NAMESPACE};
 use crate::credentials::put;
 use crate::ports::free_port;
-use crate::server::{Health, Server};
+use crate::server::{Health, Server, flag};
 use crate::{Cluster, Process, program};
 
 /// A program of ours that may be running.
@@ -38,8 +38,7 @@ impl Program {
         let process = process.as_mut().context("it was not started")?;
         // after the reaping its id may be another process's
         anyhow::ensure!(process.is_running(), process.failure("has ended"));
-        let pid = i32::try_from(process.pid()).ok().and_then(Pid::from_raw).context("no such process id")?;
-        Ok(kill_process(pid, signal)?)
+        process.signal(signal)
     }
 
     pub async fn kill(&self) -> Result<()> {

@@ -9,7 +9,7 @@ use tenure_testbed::Cluster;
 
 use super::timeline::Timeline;
 
-const CEILING: &str = include_str!("../../../../../examples/t9k.yaml");
+const CEILING: &str = include_str!("../../../../examples/t9k.yaml");
 const FLOOR: &str = include_str!("floor.yaml");
 const REQUEUE: &str = include_str!("requeue.yaml");
 
