@@ -6,7 +6,6 @@ use anyhow::Error;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    activate::Activate,
     change::ChangeArgs,
     completion::{self, CompletionArgs},
     config::ConfigCommand,
@@ -19,9 +18,8 @@ use crate::{
     matrix::MatrixArgs,
     output::print,
     queue::QueueArgs,
-    requeue::Requeue,
     requeue_schedule::RequeueScheduleArgs,
-    resume::Resume,
+    resume::{Activate, Requeue, Resume},
     status::StatusArgs,
     tell,
     usage::UsageArgs,
@@ -39,17 +37,7 @@ use crate::{
     version,
     disable_help_subcommand = true,
     max_term_width = 100,
-    after_help = EXAMPLES,
-)]
-pub struct Cli {
-    #[command(subcommand)]
-    command: Command,
-
-    #[command(flatten, next_help_heading = "Cluster")]
-    connect: ConnectArgs,
-}
-
-const EXAMPLES: &str = "\
+    after_help = "\
 Examples:
   kubectl tenure list                     # workloads of this namespace that are in a queue
   kubectl tenure list -A research -w      # workloads of queue research in all namespaces, and their changes
@@ -60,7 +48,15 @@ Examples:
   kubectl tenure matrix -f queues.yaml    # floors and ceilings of queues that are not applied yet
   kubectl tenure validate -f queues.yaml  # what the API server and the webhook would say of them
 
-Exit codes: 0 for success; 1 for a failure, with the error on standard error; 2 for a bad command line.";
+Exit codes: 0 for success; 1 for a failure, with the error on standard error; 2 for a bad command line."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    #[command(flatten, next_help_heading = "Cluster")]
+    connect: ConnectArgs,
+}
 
 #[derive(Clone, Debug, Subcommand)]
 enum Command {

@@ -7,7 +7,7 @@ pub mod testing;
 
 use std::{io, time::Duration};
 
-use anyhow::{Error, Result, anyhow, bail};
+use anyhow::{Error, Result, anyhow, bail, ensure};
 use clap::Args;
 use kube::{
     Api,
@@ -31,14 +31,14 @@ use crate::{
     tell::{Reported, complain, tell},
 };
 pub use bulk::BulkArgs;
-pub use subject::{ChangeSubject, ObjectChange, ObjectName, shown};
+pub use subject::{ChangeSubject, ObjectChange, ObjectName, PauseState, shown};
 
 /// The most times that an object is read, if other writers keep changing it.
 const TRIES: u32 = 6;
 const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 
-/// Name under which the write is recorded in `managedFields`.
-const FIELD_MANAGER: &str = "kubectl-tenure";
+/// Name under which writes are recorded in `managedFields`.
+pub const FIELD_MANAGER: &str = "kubectl-tenure";
 
 // The workloads, and the flag for a dry run. No doc comment: help shows that of the command.
 #[derive(Clone, Debug, Args)]
@@ -73,38 +73,21 @@ pub trait Command {
 }
 
 impl<C: Args + Command> ChangeArgs<C> {
-    /// Does it to one after the other; one that fails keeps no other from it.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { objects, dry_run, command } = self;
         if objects.is_empty() {
             return bulk::run(command, connect, dry_run).await;
         }
         let targets = target::parse(&objects)?;
-        let changer = Changer::new(command, connect.connect().await?, dry_run);
-        let namespace = &changer.cluster.namespace;
-        let mut result = Ok(());
-        for (kind, name) in &targets {
-            let change = async {
-                let kind = changer.cluster.kinds.resolve(kind, &changer.table)?;
-                changer.change(ObjectName { kind, name, namespace }, &Telling::default()).await
-            };
-            if !is_done(change.await)? {
-                result = Err(anyhow!(Reported));
-            }
-        }
-        result
-    }
-}
-
-/// Returns true if a change was made, and false if it failed and the error was printed. An error ends the command.
-fn is_done(change: Result<()>) -> Result<bool> {
-    match change {
-        Err(error) if error.is::<io::Error>() => Err(error),
-        Err(error) => {
-            complain(&error);
-            Ok(false)
-        }
-        Ok(()) => Ok(true),
+        let (cluster, table) = (connect.connect().await?, OwnerTable::default());
+        let changer = Changer { command, cluster, table, dry_run, in_bulk: false, namespaces: false };
+        let objects = targets.iter().map(|(kind, name)| {
+            let kind = changer.cluster.kinds.resolve(kind, &changer.table)?;
+            Ok(ObjectName { kind, name, namespace: &changer.cluster.namespace })
+        });
+        let (_, refused) = changer.change_all(objects).await?;
+        ensure!(refused == 0, Reported);
+        Ok(())
     }
 }
 
@@ -113,32 +96,46 @@ struct Changer<C> {
     cluster: ClusterReader,
     table: OwnerTable,
     dry_run: bool,
-}
-
-/// The form of the message about a change.
-#[derive(Clone, Copy, Debug, Default)]
-struct Telling {
-    /// True to name the namespace, if there are several.
-    namespaces: bool,
     /// True to leave out notes, which would be repeated for each object.
-    briefly: bool,
+    in_bulk: bool,
+    /// True to name the namespace of each object.
+    namespaces: bool,
 }
 
 impl<C: Command> Changer<C> {
-    fn new(command: C, cluster: ClusterReader, dry_run: bool) -> Self {
-        Self { command, cluster, table: OwnerTable::default(), dry_run }
+    /// Changes objects in turn, and returns how many were changed and how many refused. A refusal is printed, and doesn't
+    /// stop the others.
+    async fn change_all<'o>(
+        &self,
+        objects: impl Iterator<Item = Result<ObjectName<'o>>>,
+    ) -> Result<(usize, usize)> {
+        let (mut done, mut refused) = (0usize, 0usize);
+        for object in objects {
+            let change = async { self.change(object?).await };
+            let count = match change.await {
+                Ok(()) => &mut done,
+                // standard output is closed
+                Err(error) if error.is::<io::Error>() => return Err(error),
+                Err(error) => {
+                    complain(&error);
+                    &mut refused
+                }
+            };
+            *count = count.saturating_add(1);
+        }
+        Ok((done, refused))
     }
 
-    async fn change(&self, object: ObjectName<'_>, telling: &Telling) -> Result<()> {
+    async fn change(&self, object: ObjectName<'_>) -> Result<()> {
         if let Some((kind, name, is_alone)) = self.workload(object).await? {
             let paused = ObjectName { kind, name: &name, namespace: object.namespace };
-            self.change_one(paused, &format!(", by which Kueue runs {object},"), telling).await?;
+            self.change_one(paused, &format!(", by which Kueue runs {object},")).await?;
             if is_alone {
                 return Ok(());
             }
         }
         // both were paused if the first pause didn't help
-        self.change_one(object, "", telling).await
+        self.change_one(object, "").await
     }
 
     /// The kind and the name of the Workload of Kueue's that is to be changed in place of an object, and whether the
@@ -160,14 +157,14 @@ impl<C: Command> Changer<C> {
         Ok(workload.map(|workload| (kind, kueue::refer_to(workload).name, !has_record)))
     }
 
-    async fn change_one(&self, object: ObjectName<'_>, of: &str, telling: &Telling) -> Result<()> {
+    async fn change_one(&self, object: ObjectName<'_>, of: &str) -> Result<()> {
         let (change, now) = self.write(object).await?;
         let told = (change.told)(&now)?;
-        let place = object.namespaced().filter(|_| telling.namespaces);
+        let place = object.namespaced().filter(|_| self.namespaces);
         let place = place.map_or_else(String::new, |namespace| format!(" in namespace {namespace}"));
         let dry_run = if self.dry_run { " (server dry run)" } else { "" };
         print(&format!("{object}{of}{place} {told}{dry_run}\n"))?;
-        if let Some(note) = change.note.as_ref().filter(|_| !self.dry_run && !telling.briefly) {
+        if let Some(note) = change.note.as_ref().filter(|_| !self.dry_run && !self.in_bulk) {
             tell(note);
         }
         Ok(())
@@ -224,14 +221,8 @@ fn is_stale(error: &kube::Error) -> bool {
 
 /// The served schema has no such field.
 fn is_unknown_field(error: &kube::Error) -> bool {
-    says(error, &[400, 422], "unknown field")
-}
-
-fn says(error: &kube::Error, codes: &[u16], what: &str) -> bool {
-    match error {
-        kube::Error::Api(status) => codes.contains(&status.code) && status.message.contains(what),
-        _ => false,
-    }
+    let kube::Error::Api(status) = error else { return false };
+    matches!(status.code, 400 | 422) && status.message.contains("unknown field")
 }
 
 /// Returns an error with the reason of a refusal by the API server, and the rights that the command needs.

@@ -3,7 +3,7 @@
 use anyhow::{Error, Result};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::{Api, Client, api::ListParams};
+use kube::{Api, Client, Resource, api::ListParams, core::NamespaceResourceScope};
 use serde_json::Value;
 use tenure_policy::kueue::{self, Lookup};
 use tenure_types::{
@@ -59,12 +59,18 @@ impl ClusterReader {
 
     /// Pods of a namespace, or of all, page by page.
     pub fn pods(&self, namespace: Option<&str>, fields: Option<&'static str>) -> Pages<Pod> {
-        let client = self.client.clone();
-        let api = match namespace {
-            Some(namespace) => Api::namespaced(client, namespace),
-            None => Api::all(client),
-        };
-        objects(api, fields)
+        objects(self.api(namespace), fields)
+    }
+
+    /// The objects of a type in a namespace, or all of them.
+    pub fn api<K>(&self, namespace: Option<&str>) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        match namespace {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        }
     }
 
     /// An owner of something in a namespace; none if there is no such object, or no such kind.

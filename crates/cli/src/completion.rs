@@ -16,14 +16,7 @@ use crate::{args::Cli, output::print, table::printable};
 ///
 /// The script completes kubectl-tenure, the plugin without kubectl. The steps for kubectl itself are below.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub struct CompletionArgs {
-    /// The shell
-    #[arg(value_name = "SHELL")]
-    shell: Shell,
-}
-
-const EXAMPLES: &str = "\
+#[command(after_help = "\
 To install it, one of:
   kubectl-tenure completion bash > ~/.local/share/bash-completion/completions/kubectl-tenure
   kubectl-tenure completion zsh > \"${fpath[1]}/_kubectl-tenure\"
@@ -33,7 +26,12 @@ To install it, one of:
 
 For kubectl tenure, kubectl asks a program on the PATH that is called kubectl_complete-tenure: the plugin itself, which then
 completes queues, workloads, namespaces and contexts too:
-  ln -s \"$(command -v kubectl-tenure)\" /usr/local/bin/kubectl_complete-tenure";
+  ln -s \"$(command -v kubectl-tenure)\" /usr/local/bin/kubectl_complete-tenure")]
+pub struct CompletionArgs {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    shell: Shell,
+}
 
 /// The name by which kubectl calls the plugin for an answer.
 const COMPLETER: &str = "kubectl_complete-tenure";

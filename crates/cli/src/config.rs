@@ -25,7 +25,13 @@ pub enum ConfigCommand {
 ///
 /// FROM says whether a value is from the file or a default.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure config check tenure.yaml
+  kubectl -n tenure-system get configmap tenure-config -o yaml | kubectl tenure config check -
+  kubectl -n kai-scheduler get configmap scheduler-config -o yaml | kubectl tenure config check -
+
+Exit codes: 0 if nothing is wrong; 1 if something is: standard error has the line, the field and what would be right.")]
 pub struct CheckArgs {
     /// The file; - for standard input
     #[arg(value_name = "FILE")]
@@ -34,14 +40,6 @@ pub struct CheckArgs {
     #[command(flatten)]
     output: OutputArgs,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  kubectl tenure config check tenure.yaml
-  kubectl -n tenure-system get configmap tenure-config -o yaml | kubectl tenure config check -
-  kubectl -n kai-scheduler get configmap scheduler-config -o yaml | kubectl tenure config check -
-
-Exit codes: 0 if nothing is wrong; 1 if something is: standard error has the line, the field and what would be right.";
 
 impl ConfigCommand {
     pub fn run(self) -> Result<()> {

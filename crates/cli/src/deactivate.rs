@@ -26,14 +26,12 @@ use crate::{
 /// tenure.dev/active: "false", in one write. It doesn't come back by itself. A workload that Tenure has paused already
 /// stays paused, and doesn't come back by itself any more. activate reverses this.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub struct Deactivate;
-
-const EXAMPLES: &str = "\
+#[command(after_help = "\
 Examples:
   kubectl tenure deactivate job/training
   kubectl tenure deactivate job training-1 training-2 -n research --dry-run
-  kubectl tenure activate job/training                           # lets it go on";
+  kubectl tenure activate job/training                           # lets it go on")]
+pub struct Deactivate;
 
 impl Command for Deactivate {
     const VERB: &'static str = "deactivate";

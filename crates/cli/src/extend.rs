@@ -39,7 +39,11 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 /// granted at once, and how much a person can approve (spec.extensions). The time counts for the run that goes on now: once
 /// the workload was paused, resume lets it run again.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure extend job/training 2h --reason \"the last epoch\"
+  kubectl tenure extend job/training 30m --wait
+  kubectl tenure extensions                       # what was asked for, and what is decided")]
 pub struct ExtendArgs {
     /// KIND/NAME, a kind as kubectl takes it: deploy, deployments, deployment.apps
     #[arg(value_name = "OBJECT")]
@@ -61,12 +65,6 @@ pub struct ExtendArgs {
     #[arg(long)]
     dry_run: bool,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  kubectl tenure extend job/training 2h --reason \"the last epoch\"
-  kubectl tenure extend job/training 30m --wait
-  kubectl tenure extensions                       # what was asked for, and what is decided";
 
 impl ExtendArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {

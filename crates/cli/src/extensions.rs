@@ -12,33 +12,34 @@ use kube::{
 use serde_json::json;
 use tenure_policy::extension;
 use tenure_types::{
-    ExtendedDuration, Written,
+    ExtendedDuration,
     extension::{Extension, ExtensionState},
     tolerant::{Tolerant, UnreadableObject},
 };
 
 use crate::{
     age::human,
+    change::FIELD_MANAGER,
     connect::ConnectArgs,
     floors::duration,
-    list::print::Format,
-    output::{OutputArgs, OutputFormat, print},
+    listing::{Format, Listed, Printer},
+    output::print,
     pages::objects,
     server::explain,
-    table::{cell, printable, table},
+    table::{Column, cell, printable},
     target::is_segment,
     tell::{tell, warn},
 };
-
-/// Name under which the write is recorded in `managedFields`.
-const FIELD_MANAGER: &str = "kubectl-tenure";
 
 /// List requests for more time: pending ones first, then the latest
 ///
 /// STATE is Pending (not decided), Granted (the run ends later), Denied, Used (the run that got the time has ended) or
 /// Expired (the run had ended before a decision).
 #[derive(Clone, Debug, Args)]
-#[command(after_help = LIST_EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure extensions -A -o wide   # with reasons, and who has decided
+  kubectl tenure extensions -o json")]
 pub struct ExtensionsArgs {
     /// Requests of all namespaces
     #[arg(short = 'A', long)]
@@ -49,17 +50,15 @@ pub struct ExtensionsArgs {
     output: Option<Format>,
 }
 
-const LIST_EXAMPLES: &str = "\
-Examples:
-  kubectl tenure extensions -A -o wide   # with reasons, and who has decided
-  kubectl tenure extensions -o json";
-
 /// Approve requests for more time
 ///
 /// Takes the right to update extensions/approval and to patch extensions/status. No more counts than the queue of the
 /// workload allows.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = APPROVE_EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure approve training-x7k2p -n team
+  kubectl tenure approve training-x7k2p --duration 1h")]
 pub struct ApproveArgs {
     /// The names of the requests
     #[arg(value_name = "NAME", required = true)]
@@ -74,16 +73,13 @@ pub struct ApproveArgs {
     message: Option<String>,
 }
 
-const APPROVE_EXAMPLES: &str = "\
-Examples:
-  kubectl tenure approve training-x7k2p -n team
-  kubectl tenure approve training-x7k2p --duration 1h";
-
 /// Deny requests for more time, or take back what was granted
 ///
 /// Takes the right to update extensions/approval and to patch extensions/status.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = DENY_EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure deny training-x7k2p -n team --message \"maintenance begins at noon\"")]
 pub struct DenyArgs {
     /// The names of the requests
     #[arg(value_name = "NAME", required = true)]
@@ -94,41 +90,22 @@ pub struct DenyArgs {
     message: Option<String>,
 }
 
-const DENY_EXAMPLES: &str = "\
-Examples:
-  kubectl tenure deny training-x7k2p -n team --message \"maintenance begins at noon\"";
-
 impl ExtensionsArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { all_namespaces, output } = self;
         let cluster = connect.connect().await?;
-        let api: Api<Tolerant<Extension>> = if all_namespaces {
-            Api::all(cluster.client.clone())
-        } else {
-            Api::namespaced(cluster.client.clone(), &cluster.namespace)
-        };
-        let found = objects(api, None).try_concat().await.map_err(explain_extension)?;
+        let namespace = (!all_namespaces).then_some(cluster.namespace.as_str());
+        let found = objects(cluster.api::<Tolerant<Extension>>(namespace), None)
+            .try_concat()
+            .await
+            .map_err(explain_extension)?;
         let mut found: Vec<Extension> = found.into_iter().filter_map(readable).collect();
         sort(&mut found);
         if found.is_empty() {
-            let place =
-                if all_namespaces { String::new() } else { format!(" in {} namespace", cluster.namespace) };
+            let place = namespace.map_or_else(String::new, |name| format!(" in {name} namespace"));
             tell(&format!("No extensions found{place}."));
         }
-        let format = match output {
-            Some(Format::Json) => OutputFormat::Json,
-            Some(Format::Yaml) => OutputFormat::Yaml,
-            Some(Format::Wide | Format::Name) | None => OutputFormat::Table,
-        };
-        let now = cluster.clock.now();
-        let shown = || match output {
-            Some(Format::Name) => {
-                found.iter().flat_map(|of| ["extension.tenure.dev/", name(of), "\n"]).collect()
-            }
-            _ if found.is_empty() => String::new(),
-            _ => rows(&found, all_namespaces, output == Some(Format::Wide), now),
-        };
-        OutputArgs { output: format }.show(&found, shown)
+        print(&Printer::new(output, all_namespaces, true).all(&found, cluster.clock.now())?)
     }
 }
 
@@ -144,43 +121,41 @@ fn readable(found: Tolerant<Extension>) -> Option<Extension> {
 
 /// Puts pending requests first, then the latest.
 fn sort(extensions: &mut [Extension]) {
-    let created = |of: &Extension| of.metadata.creation_timestamp.as_ref().map(|at| at.0);
     extensions.sort_by(|one, other| {
         let is_decided = |of: &Extension| of.state() != ExtensionState::Pending;
         is_decided(one).cmp(&is_decided(other)).then_with(|| created(other).cmp(&created(one)))
     });
 }
 
-fn rows(extensions: &[Extension], namespaces: bool, wide: bool, now: Timestamp) -> String {
-    let mut headers = vec!["NAME", "WORKLOAD", "DURATION", "STATE", "GRANTED", "REQUESTED BY", "AGE"];
-    if namespaces {
-        headers.insert(0, "NAMESPACE");
+impl Listed for Extension {
+    const NAMESPACE: Column<Self> = ("NAMESPACE", |of, _| of.metadata.namespace.clone().unwrap_or_default());
+    const NARROW: &'static [Column<Self>] = &[
+        ("NAME", |of, _| name(of).to_owned()),
+        ("WORKLOAD", |of, _| workload(of)),
+        ("DURATION", |of, _| of.spec.duration.as_str().to_owned()),
+        ("STATE", |of, _| of.state().name().to_owned()),
+        ("GRANTED", |of, _| cell(of.status.as_ref().and_then(|of| Some(of.granted.as_ref()?.as_str())))),
+        ("REQUESTED BY", |of, _| cell(of.spec.requested_by.as_deref())),
+        ("AGE", |of, now| cell(created(of).zip(now).map(|(at, now)| human(now.duration_since(at))))),
+    ];
+    const WIDE: &'static [Column<Self>] = &[
+        ("DECIDED BY", |of, _| cell(of.status.as_ref().and_then(|of| of.by.as_deref()))),
+        ("REASON", |of, _| cell(of.spec.reason.as_deref())),
+        ("MESSAGE", |of, _| cell(of.status.as_ref().and_then(|of| of.message.as_deref()))),
+    ];
+
+    fn name(&self) -> String {
+        format!("extension.tenure.dev/{}", name(self))
     }
-    if wide {
-        headers.extend(["DECIDED BY", "REASON", "MESSAGE"]);
-    }
-    let row = |of: &Extension| {
-        let (spec, status) = (&of.spec, of.status.clone().unwrap_or_default());
-        let workload = format!("{}/{}", spec.target.kind.to_lowercase(), spec.target.name);
-        let created = of.metadata.creation_timestamp.as_ref();
-        let mut row = vec![
-            name(of).to_owned(),
-            workload,
-            spec.duration.as_str().to_owned(),
-            of.state().name().to_owned(),
-            cell(status.granted.as_ref().map(Written::as_str)),
-            cell(spec.requested_by.as_deref()),
-            cell(created.map(|at| human(now.duration_since(at.0)))),
-        ];
-        if namespaces {
-            row.insert(0, of.metadata.namespace.clone().unwrap_or_default());
-        }
-        if wide {
-            row.extend([status.by, spec.reason.clone(), status.message].map(cell));
-        }
-        row
-    };
-    table(&headers, extensions.iter().map(row))
+}
+
+fn created(extension: &Extension) -> Option<Timestamp> {
+    extension.metadata.creation_timestamp.as_ref().map(|at| at.0)
+}
+
+fn workload(extension: &Extension) -> String {
+    let target = &extension.spec.target;
+    format!("{}/{}", target.kind.to_lowercase(), target.name)
 }
 
 fn name(extension: &Extension) -> &str {
@@ -246,8 +221,7 @@ impl Decision {
         let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
         let how = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
         extensions.patch_status(name(found), &how, &patch).await.map_err(explain_extension)?;
-        let target = &found.spec.target;
-        let workload = printable(&format!("{}/{}", target.kind.to_lowercase(), target.name));
+        let workload = printable(&workload(found));
         Ok(if self.is_approval {
             format!("approved: {granted} for {workload}")
         } else {
@@ -325,7 +299,8 @@ mod tests {
         sort(&mut all);
         assert_eq!(all.each_ref().map(name), ["pending", "new", "old"]);
         let now = "2026-01-01T03:00:00Z".parse().unwrap();
-        let shown = rows(&all, false, false, now);
+        let rows = |format, namespaces| Printer::new(format, namespaces, true).all(&all, now).unwrap();
+        let shown = rows(None, false);
         let expected = "\
 NAME      WORKLOAD    DURATION   STATE     GRANTED   REQUESTED BY   AGE
 pending   job/train   2h         Pending   <none>    eva            120m
@@ -333,7 +308,7 @@ new       job/train   2h         Denied    <none>    eva            60m
 old       job/train   2h         Used      1h        eva            3h
 ";
         assert_eq!(shown, expected);
-        let wide = rows(&all, true, true, now);
+        let wide = rows(Some(Format::Wide), true);
         assert!(wide.starts_with("NAMESPACE   NAME"), "{wide}");
         assert!(wide.contains("nearly\u{fffd}done") && wide.contains("ada"), "{wide}");
     }

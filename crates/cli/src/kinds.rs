@@ -150,6 +150,18 @@ impl ResourceKinds {
         versions.iter().find_map(|version| self.version(version, "Queue"))
     }
 
+    /// The kinds of queues and `PodGroup`s, with the namespaces in which they count.
+    pub fn queues_and_groups<'a>(
+        &'a self,
+        t9k_system_namespace: &'a str,
+        namespace: Option<&'a str>,
+    ) -> impl Iterator<Item = (&'a ResourceKind, Option<&'a str>)> {
+        let runai = self.queues(Family::Runai).map(|kind| (kind, None));
+        let tensorstack = self.queues(Family::Tensorstack).map(|kind| (kind, Some(t9k_system_namespace)));
+        let groups = self.pod_groups().map(move |(_, kind)| (kind, namespace));
+        runai.into_iter().chain(tensorstack).chain(groups)
+    }
+
     /// All kinds of `PodGroup`s, each in the best version that it can be read in.
     pub fn pod_groups(&self) -> impl Iterator<Item = (PodGroupKind, &ResourceKind)> {
         let best = |of: PodGroupKind| {

@@ -1,6 +1,5 @@
 //! The kubectl plugin: lists workloads with the ends of their runs, resumes and extends them, and explains decisions.
 
-mod activate;
 mod age;
 mod args;
 mod change;
@@ -16,11 +15,11 @@ mod floors;
 mod input;
 mod kinds;
 mod list;
+mod listing;
 mod matrix;
 mod output;
 mod pages;
 mod queue;
-mod requeue;
 mod requeue_schedule;
 mod resume;
 mod run;

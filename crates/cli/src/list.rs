@@ -18,12 +18,12 @@ use tenure_types::selector::Selector;
 use crate::{
     connect::ConnectArgs,
     floors::of_file,
+    listing::{Format, Printer},
     output::print,
     server::explain,
     tell::{tell, with_causes},
 };
 use gather::Gatherer;
-use print::{Format, Printer};
 use row::{Row, WorkloadState};
 use view::View;
 
@@ -42,7 +42,15 @@ const REST: u32 = 9;
 /// STATE is Pending, Running, Expired (about to be paused), Paused (until it is resumed), Requeueing (paused until the
 /// time in COMES BACK AT), Inactive (paused until it is activated), Exempt (never touched) or Terminating.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure list                    # workloads of this namespace
+  kubectl tenure list -A -o wide         # workloads of all namespaces, with reasons and start times
+  kubectl tenure list research -n team   # workloads of queue research in namespace team
+  kubectl tenure list -l app=web -o name # names as kubectl takes them
+  kubectl tenure list -A --watch         # print changes until Ctrl-C
+  kubectl tenure list --ended            # workloads that Tenure has paused or deleted in the last hour
+  kubectl tenure list -A -o json | jq -r '.[] | select(.state == \"Paused\") | .workload'")]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct ListArgs {
     /// Only workloads in these queues
@@ -83,16 +91,6 @@ pub struct ListArgs {
     config: Option<String>,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  kubectl tenure list                    # workloads of this namespace
-  kubectl tenure list -A -o wide         # workloads of all namespaces, with reasons and start times
-  kubectl tenure list research -n team   # workloads of queue research in namespace team
-  kubectl tenure list -l app=web -o name # names as kubectl takes them
-  kubectl tenure list -A --watch         # print changes until Ctrl-C
-  kubectl tenure list --ended            # workloads that Tenure has paused or deleted in the last hour
-  kubectl tenure list -A -o json | jq -r '.[] | select(.state == \"Paused\") | .workload'";
-
 impl ListArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self {
@@ -118,7 +116,8 @@ impl ListArgs {
             }
             return print(&ended::shown(&ended, output, (all_namespaces, !no_headers), cluster.clock.now())?);
         }
-        let gatherer = Gatherer::new(cluster, namespace, t9k_system_namespace, config).selecting(selector);
+        let mut gatherer = Gatherer::new(cluster, namespace, t9k_system_namespace, config);
+        gatherer.selector = selector;
         let printer = Printer::new(output, all_namespaces, !no_headers);
         let mut list = List { gatherer, queues, printer };
         let mut view = list.gatherer.view().await?;
@@ -146,7 +145,7 @@ pub fn no_queue(name: &str) -> String {
 struct List {
     gatherer: Gatherer,
     queues: Vec<String>,
-    printer: Printer,
+    printer: Printer<Row>,
 }
 
 impl List {

@@ -31,7 +31,12 @@ use crate::{
 /// Only queues of group scheduling.run.ai have floors. How they are kept depends on the scheduler
 /// (docs/kube-scheduler.md). Pairs are computed as they are printed, and need no memory.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure matrix                                   # the cluster's queues
+  kubectl tenure matrix -f queues/                        # queues that are not yet in a cluster
+  kubectl tenure matrix --preemptor-queue a --victim-queue b
+  kubectl tenure matrix -o json | jq -r '.reclaim[] | \"\\(.preemptor) -> \\(.victim): \\(.value)\"'")]
 pub struct MatrixArgs {
     #[command(flatten)]
     input: InputArgs,
@@ -50,13 +55,6 @@ pub struct MatrixArgs {
     #[command(flatten)]
     floors: FloorArgs,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  kubectl tenure matrix                                   # the cluster's queues
-  kubectl tenure matrix -f queues/                        # queues that are not yet in a cluster
-  kubectl tenure matrix --preemptor-queue a --victim-queue b
-  kubectl tenure matrix -o json | jq -r '.reclaim[] | \"\\(.preemptor) -> \\(.victim): \\(.value)\"'";
 
 impl MatrixArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {

@@ -15,11 +15,12 @@ use crate::{
     list::{
         gather::Gatherer,
         no_queue,
-        print::{Column, EXPIRES_AT, FLOOR_UNTIL, NAMESPACE, STATE, left, moment},
+        print::{EXPIRES_AT, FLOOR_UNTIL, STATE, left},
         row::{Row, WorkloadState},
     },
+    listing::Listed,
     output::{OutputArgs, OutputFormat},
-    table::{Part, cell, tables},
+    table::{Column, Part, cell, moment, tables},
     tell::tell,
 };
 
@@ -33,7 +34,11 @@ use crate::{
 ///
 /// Workloads of all namespaces, or with -n of one.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure queue research                  # workloads of all namespaces
+  kubectl tenure queue research -n team          # workloads of one namespace
+  kubectl tenure queue research -o json | jq -r '.comingBack[] | \"\\(.requeueAt) \\(.workload)\"'")]
 pub struct QueueArgs {
     /// The queue
     #[arg(value_name = "QUEUE")]
@@ -51,12 +56,6 @@ pub struct QueueArgs {
     #[command(flatten)]
     output: OutputArgs,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  kubectl tenure queue research                  # workloads of all namespaces
-  kubectl tenure queue research -n team          # workloads of one namespace
-  kubectl tenure queue research -o json | jq -r '.comingBack[] | \"\\(.requeueAt) \\(.workload)\"'";
 
 impl QueueArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
@@ -129,8 +128,8 @@ impl QueueOverview {
 
     /// One for each list that isn't empty.
     fn tables(&self, namespaces: bool, now: Timestamp) -> String {
-        let part = |columns: &[Column], rows: &[Row]| -> Part {
-            let columns = || namespaces.then_some(&NAMESPACE).into_iter().chain(columns);
+        let part = |columns: &[Column<Row>], rows: &[Row]| -> Part {
+            let columns = || namespaces.then_some(&Row::NAMESPACE).into_iter().chain(columns);
             let cells = |row| columns().map(|(_, show)| show(row, Some(now))).collect();
             (columns().map(|(header, _)| *header).collect(), rows.iter().map(cells).collect())
         };
@@ -143,11 +142,11 @@ impl QueueOverview {
     }
 }
 
-const RETURNS: Column = ("RETURNS", |row, _| row.requeue_count.unwrap_or_default().to_string());
-const PAUSED_AT: Column = ("PAUSED AT", |row, _| moment(row.paused_at));
-const BECAUSE_OF: Column = ("BECAUSE OF", |row, _| cell(row.reason.as_deref()));
+const RETURNS: Column<Row> = ("RETURNS", |row, _| row.requeue_count.unwrap_or_default().to_string());
+const PAUSED_AT: Column<Row> = ("PAUSED AT", |row, _| moment(row.paused_at));
+const BECAUSE_OF: Column<Row> = ("BECAUSE OF", |row, _| cell(row.reason.as_deref()));
 
-const RUNNING: [Column; 6] = [
+const RUNNING: [Column<Row>; 6] = [
     ("RUNNING", |row, _| row.workload.clone()),
     ("PODS READY", |row, _| {
         cell(row.ready_pods.zip(row.needed_pods).map(|(ready, needed)| format!("{ready}/{needed}")))
@@ -158,7 +157,7 @@ const RUNNING: [Column; 6] = [
     STATE,
 ];
 
-const COMING_BACK: [Column; 6] = [
+const COMING_BACK: [Column<Row>; 6] = [
     ("COMING BACK", |row, _| row.workload.clone()),
     ("AT", |row, _| moment(row.requeue_at)),
     ("IN", |row, now| left(row.requeue_at, now)),
@@ -167,10 +166,10 @@ const COMING_BACK: [Column; 6] = [
     BECAUSE_OF,
 ];
 
-const DEACTIVATED: [Column; 4] =
+const DEACTIVATED: [Column<Row>; 4] =
     [("DEACTIVATED", |row, _| row.workload.clone()), RETURNS, PAUSED_AT, BECAUSE_OF];
 
-const PAUSED: [Column; 3] = [("PAUSED", |row, _| row.workload.clone()), PAUSED_AT, BECAUSE_OF];
+const PAUSED: [Column<Row>; 3] = [("PAUSED", |row, _| row.workload.clone()), PAUSED_AT, BECAUSE_OF];
 
 /// Compares workloads by the order in which they come back. All that are due come back at once, in the order of the
 /// queue.

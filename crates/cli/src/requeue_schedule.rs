@@ -38,7 +38,12 @@ const MOST_ROWS: i32 = 100_000;
 ///
 /// CUMULATIVE is the time from the first start to the timeout that follows the retry.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure requeue-schedule                              # with the defaults
+  kubectl tenure requeue-schedule --backoff-limit-count 10 --backoff-max-seconds 3600
+  kubectl tenure requeue-schedule --queue research             # as it is for a queue of the cluster
+  kubectl tenure requeue-schedule --queue research -f queues/ --timeout 10m")]
 pub struct RequeueScheduleArgs {
     /// Take waitForPodsReady from this queue, or else from its nearest ancestor that has one; flags override it
     #[arg(long, value_name = "QUEUE")]
@@ -76,13 +81,6 @@ pub struct RequeueScheduleArgs {
     #[command(flatten)]
     output: OutputArgs,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  kubectl tenure requeue-schedule                              # with the defaults
-  kubectl tenure requeue-schedule --backoff-limit-count 10 --backoff-max-seconds 3600
-  kubectl tenure requeue-schedule --queue research             # as it is for a queue of the cluster
-  kubectl tenure requeue-schedule --queue research -f queues/ --timeout 10m";
 
 impl RequeueScheduleArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {

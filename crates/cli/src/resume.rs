@@ -1,10 +1,15 @@
-//! `kubectl tenure resume`: resumes workloads that Tenure has paused.
+//! `kubectl tenure resume`, `requeue` and `activate`: they take back pauses.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
-use tenure_policy::pause::{Return, is_deactivation};
+use serde_json::json;
+use tenure_policy::pause::annotate;
+use tenure_types::keys::{ACTIVE_ANNOTATION, REQUEUE_STATE_ANNOTATION};
 
-use crate::change::{BulkArgs, ChangeSubject, Command, ObjectChange};
+use crate::{
+    change::{BulkArgs, ChangeSubject, Command, ObjectChange, PauseState},
+    table::printable,
+};
 
 /// Resume workloads that Tenure has paused
 ///
@@ -19,7 +24,17 @@ use crate::change::{BulkArgs, ChangeSubject, Command, ObjectChange};
 /// state Paused or Requeueing. Deactivated workloads are left out. A count comes last; --dry-run shows the workloads
 /// that would be resumed.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES, mut_arg("objects", |objects| objects.required(false)))]
+#[command(
+    mut_arg("objects", |objects| objects.required(false)),
+    after_help = "\
+Examples:
+  kubectl tenure resume deployment/test
+  kubectl tenure resume job training-1 training-2 -n research
+  kubectl tenure resume pytorchjobs.kubeflow.org/bert deploy/web --dry-run
+  kubectl tenure resume rollout/web --field spec.replicas    # of a kind that your admin has added
+  kubectl tenure resume -A --queue research --since 1h --dry-run    # workloads paused in the last hour
+  kubectl tenure resume --all -n research"
+)]
 pub struct Resume {
     /// A field that may be restored although Tenure's own table doesn't have it for this kind, because an admin has added
     /// it to the keeper's table
@@ -30,15 +45,6 @@ pub struct Resume {
     bulk: BulkArgs,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  kubectl tenure resume deployment/test
-  kubectl tenure resume job training-1 training-2 -n research
-  kubectl tenure resume pytorchjobs.kubeflow.org/bert deploy/web --dry-run
-  kubectl tenure resume rollout/web --field spec.replicas    # of a kind that your admin has added
-  kubectl tenure resume -A --queue research --since 1h --dry-run    # workloads paused in the last hour
-  kubectl tenure resume --all -n research";
-
 impl Command for Resume {
     const VERB: &'static str = "resume";
 
@@ -47,16 +53,90 @@ impl Command for Resume {
     }
 
     fn judge(&self, subject: ChangeSubject<'_>) -> Result<ObjectChange> {
-        let ChangeSubject { object, found, metadata, .. } = subject;
         let record = subject.paused(&self.fields)?;
-        let note = match Return::of(&record, metadata) {
-            _ if is_deactivation(&record) || found.is_inactive() => {
+        let note = match subject.state(&record) {
+            PauseState::Deactivated => {
+                let object = subject.object;
                 Some(format!("{object} was deactivated: it is active again, and its returns count from 0."))
             }
-            Return::Requeue(at) => Some(subject.keeps_count(at)),
-            Return::Never | Return::Reactivate | Return::Deactivate => None,
+            PauseState::Returns(at) => Some(subject.keeps_count(at)),
+            PauseState::Stays => None,
         };
         Ok(subject.resumption(record, "resumed", note))
+    }
+}
+
+/// Resume workloads at once that would come back by themselves
+///
+/// A workload whose pods didn't get ready, or whose time slice has ended, waits before Tenure resumes it. This ends
+/// the wait, in one write. The count of its returns because its pods didn't get ready is kept.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure queue research                  # workloads that wait, and until when
+  kubectl tenure requeue job/training
+  kubectl tenure requeue job training-1 training-2 -n research --dry-run")]
+pub struct Requeue;
+
+impl Command for Requeue {
+    const VERB: &'static str = "requeue";
+
+    fn judge(&self, subject: ChangeSubject<'_>) -> Result<ObjectChange> {
+        let (object, record) = (subject.object, subject.paused(&[])?);
+        let (why, verb) = match subject.state(&record) {
+            PauseState::Returns(at) => {
+                return Ok(subject.resumption(record, "requeued", Some(subject.keeps_count(at))));
+            }
+            PauseState::Deactivated => ("it is deactivated".to_owned(), "activate"),
+            PauseState::Stays => {
+                let reason = printable(&record.reason);
+                (format!("it was paused because of {reason}, until a person resumes it"), "resume")
+            }
+        };
+        bail!("{object} doesn't wait to come back: {why}. To let it go on: {}", object.command(verb))
+    }
+}
+
+/// Resume workloads that were deactivated
+///
+/// Tenure deactivates a workload whose pods don't get ready when it has come back as often as its queue allows
+/// (backoffLimitCount), and a person does it by deactivate. In one write, this sets back the field that the pause has
+/// set, and removes the record of the pause (annotation tenure.dev/paused), annotation tenure.dev/active, and the count
+/// of returns (annotation tenure.dev/requeue-state), which begins again at 0.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure activate job/training
+  kubectl tenure activate job training-1 training-2 -n research --dry-run
+  kubectl annotate job/training tenure.dev/active-               # the same without this plugin: the keeper does the rest")]
+pub struct Activate;
+
+impl Command for Activate {
+    const VERB: &'static str = "activate";
+
+    fn judge(&self, subject: ChangeSubject<'_>) -> Result<ObjectChange> {
+        subject.not_copied()?;
+        let ChangeSubject { object, found, .. } = subject;
+        if subject.record_text().is_none() {
+            if found.is_inactive() {
+                let gone = json!({ACTIVE_ANNOTATION: null, REQUEUE_STATE_ANNOTATION: null});
+                let told = "activated (Tenure had not paused it: nothing but annotations was changed)";
+                return Ok(ObjectChange::new(annotate(found, &gone), |_| Ok(told.into()), None));
+            }
+            bail!("{object} is not deactivated: it has no annotation {ACTIVE_ANNOTATION}: \"false\"");
+        }
+        let record = subject.paused(&[])?;
+        let (why, verb) = match subject.state(&record) {
+            PauseState::Deactivated => return Ok(subject.resumption(record, "activated", None)),
+            PauseState::Returns(at) => {
+                (format!("it comes back by itself at {at}. To bring it back at once"), "requeue")
+            }
+            PauseState::Stays => {
+                let reason = printable(&record.reason);
+                (format!("it was paused because of {reason}. To let it go on"), "resume")
+            }
+        };
+        bail!("{object} is not deactivated: {why}: {}", object.command(verb))
     }
 }
 

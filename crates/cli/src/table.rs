@@ -1,6 +1,13 @@
 //! Tables in kubectl's style.
 
+use jiff::Timestamp;
+
+use crate::age;
+
 const BETWEEN: usize = 3;
+
+/// A column of a table: its header, and its cell for a row. Ages are shown only if a time is given.
+pub type Column<R> = (&'static str, fn(&R, Option<Timestamp>) -> String);
 
 /// Columns under upper-case headers, as wide as their widest cell.
 #[derive(Debug)]
@@ -62,6 +69,11 @@ pub fn printable(text: &str) -> String {
 /// A cell, which may have nothing to show.
 pub fn cell(text: Option<impl Into<String>>) -> String {
     text.map_or_else(|| "<none>".into(), Into::into)
+}
+
+/// The cell of a time.
+pub fn moment(at: Option<Timestamp>) -> String {
+    cell(at.map(age::moment))
 }
 
 #[cfg(test)]

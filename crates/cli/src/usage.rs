@@ -25,7 +25,12 @@ use crate::{
 /// ended because it wasn't ready in time, and DELETED what users and other programs deleted. Takes the right to get the
 /// ConfigMap that has the keeper's record.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure usage
+  kubectl tenure usage --queue research --resource nvidia.com/gpu
+  kubectl tenure usage --preempted     # how old preempted runs were
+  kubectl tenure usage -o json         # in seconds")]
 pub struct UsageArgs {
     /// Only these queues
     #[arg(long = "queue", value_name = "QUEUE", value_delimiter = ',')]
@@ -50,13 +55,6 @@ pub struct UsageArgs {
     #[command(flatten)]
     output: OutputArgs,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  kubectl tenure usage
-  kubectl tenure usage --queue research --resource nvidia.com/gpu
-  kubectl tenure usage --preempted     # how old preempted runs were
-  kubectl tenure usage -o json         # in seconds";
 
 /// The answer as JSON.
 #[derive(Debug, Serialize)]

@@ -35,7 +35,14 @@ use crate::{
 /// versions, names, fields and types, as kubectl has the API server check them, and then the webhook's rules. Other kinds
 /// are skipped and counted. The queues in the files are taken to be all that there are.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure validate -f queues/
+  kustomize build . | kubectl tenure validate -f -
+  kubectl tenure validate -f queues.yaml -o json | jq -r '.[] | select(.allowed | not) | .source'
+
+Exit codes: 0 if all would be allowed; 1 if something would be refused or can't be read, or if there is nothing to
+review; 2 for a bad command line.")]
 pub struct ValidateArgs {
     /// The file: YAML or JSON, many documents, Lists; of a directory all .yaml, .yml and .json files, except hidden
     /// ones; - is standard input. Can be repeated
@@ -52,15 +59,6 @@ pub struct ValidateArgs {
     #[command(flatten)]
     floors: FloorArgs,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  kubectl tenure validate -f queues/
-  kustomize build . | kubectl tenure validate -f -
-  kubectl tenure validate -f queues.yaml -o json | jq -r '.[] | select(.allowed | not) | .source'
-
-Exit codes: 0 if all would be allowed; 1 if something would be refused or can't be read, or if there is nothing to
-review; 2 for a bad command line.";
 
 impl ValidateArgs {
     pub fn run(self) -> Result<()> {

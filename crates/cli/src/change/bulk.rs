@@ -3,10 +3,10 @@
 use anyhow::{Result, anyhow, ensure};
 use clap::{Args, error::ErrorKind};
 use jiff::Timestamp;
-use tenure_policy::config::Config;
+use tenure_policy::{config::Config, owners::OwnerTable};
 use tenure_types::{ExtendedDuration, selector::Selector};
 
-use super::{Changer, Command, ObjectName, Telling, is_done};
+use super::{Changer, Command, ObjectName};
 use crate::{
     connect::ConnectArgs,
     floors::duration,
@@ -61,7 +61,7 @@ impl BulkArgs {
     }
 }
 
-/// Does it to all that the flags select, one after the other; one that fails keeps no other from it.
+/// Changes all workloads that the flags select.
 pub async fn run<C: Command>(command: C, connect: ConnectArgs, dry_run: bool) -> Result<()> {
     let Some(bulk) = command.bulk().filter(|bulk| bulk.selects()).cloned() else {
         let message = "which workloads? Name them as in deployment/test, or select them with --queue NAME, -l SELECTOR, or --all for all paused ones of the namespace (with -A of all namespaces)\n";
@@ -70,9 +70,8 @@ pub async fn run<C: Command>(command: C, connect: ConnectArgs, dry_run: bool) ->
     let cluster = connect.connect().await?;
     let namespace = (!bulk.all_namespaces).then(|| cluster.namespace.clone());
     let place = namespace.as_ref().map_or_else(String::new, |name| format!(" in {name} namespace"));
-    let config = Config::default();
-    let mut gatherer =
-        Gatherer::new(cluster, namespace, String::new(), config).selecting(bulk.selector.clone());
+    let mut gatherer = Gatherer::new(cluster, namespace, String::new(), Config::default());
+    gatherer.selector.clone_from(&bulk.selector);
     let (mut rows, is_incomplete) = gatherer.paused().await?;
     let now = gatherer.now();
     rows.retain(|row| bulk.is_wanted(row, now));
@@ -81,19 +80,15 @@ pub async fn run<C: Command>(command: C, connect: ConnectArgs, dry_run: bool) ->
     rows.retain(|row| row.state != WorkloadState::Inactive);
     let inactive = all.saturating_sub(rows.len());
 
-    let changer = Changer::new(command, gatherer.into_cluster(), dry_run);
-    let telling = Telling { namespaces: bulk.all_namespaces, briefly: true };
-    let (mut done, mut refused) = (0usize, 0usize);
-    for row in &rows {
-        let change = async {
-            let kind = changer.cluster.kinds.version(&row.api_version, &row.kind);
-            let kind =
-                kind.ok_or_else(|| anyhow!("the server doesn't have {} {}", row.api_version, row.kind))?;
-            changer.change(ObjectName { kind, name: &row.name, namespace: &row.namespace }, &telling).await
-        };
-        let count = if is_done(change.await)? { &mut done } else { &mut refused };
-        *count = count.saturating_add(1);
-    }
+    let (cluster, table) = (gatherer.cluster, OwnerTable::default());
+    let changer =
+        Changer { command, cluster, table, dry_run, in_bulk: true, namespaces: bulk.all_namespaces };
+    let objects = rows.iter().map(|Row { api_version, kind, name, namespace, .. }| {
+        let found = changer.cluster.kinds.version(api_version, kind);
+        let found = found.ok_or_else(|| anyhow!("the server doesn't have {api_version} {kind}"))?;
+        Ok(ObjectName { kind: found, name, namespace })
+    });
+    let (done, refused) = changer.change_all(objects).await?;
     if rows.is_empty() {
         tell(&format!("No paused workloads to {} found{place}.", C::VERB));
     } else {

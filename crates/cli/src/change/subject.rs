@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tenure_policy::{
     kueue,
     owners::{OwnerTable, PauseRule},
-    pause::{self, OwnerObject},
+    pause::{self, OwnerObject, Return},
 };
 use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord};
 
@@ -59,6 +59,16 @@ pub fn shown(value: &Value) -> String {
         Value::Null => "unset".into(),
         value => value.as_str().map_or_else(|| value.to_string(), printable),
     }
+}
+
+/// The state of a paused workload, for the commands that end it.
+pub enum PauseState {
+    /// It stays paused until it is activated.
+    Deactivated,
+    /// It comes back by itself at this time.
+    Returns(Timestamp),
+    /// It stays paused until it is resumed.
+    Stays,
 }
 
 /// An object in its present state, and the other input of a decision about it.
@@ -131,6 +141,15 @@ impl<'o> ChangeSubject<'o> {
         let Some(above) = above else { return Ok(()) };
         let (kind, name) = (above.kind.to_lowercase(), printable(&above.name));
         bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: {verb} that")
+    }
+
+    /// The state in which a pause with this record keeps the object.
+    pub fn state(self, record: &PausedRecord) -> PauseState {
+        match Return::of(record, self.metadata) {
+            Return::Requeue(at) => PauseState::Returns(at),
+            _ if pause::is_deactivation(record) || self.found.is_inactive() => PauseState::Deactivated,
+            Return::Never | Return::Reactivate | Return::Deactivate => PauseState::Stays,
+        }
     }
 
     /// The note about a wait that ends early.

@@ -67,14 +67,14 @@ fn matches(words: &[String]) -> Result<ArgMatches> {
 
 async fn workloads(cluster: ClusterReader, command: &str, before: &[String]) -> Result<Vec<Completion>> {
     let namespace = Some(cluster.namespace.clone());
-    let mut gatherer =
-        Gatherer::new(cluster, namespace, T9K_SYSTEM_NAMESPACE.into(), Config::default()).silent();
+    let mut gatherer = Gatherer::new(cluster, namespace, T9K_SYSTEM_NAMESPACE.into(), Config::default());
+    gatherer.is_silent = true;
     let rows = if command == "deactivate" {
         gatherer.view().await?.rows(gatherer.now())
     } else {
         gatherer.paused().await?.0
     };
-    let cluster = gatherer.into_cluster();
+    let cluster = gatherer.cluster;
     let is_wanted = |row: &&Row| match command {
         "resume" => true,
         "requeue" => row.state == WorkloadState::Requeueing,

@@ -1,25 +1,22 @@
 //! Pauses and deletions of the last hour, read from the keeper's events: after the deletion of a pod without an owner nothing
 //! else is left.
 
-use anyhow::{Error, anyhow};
+use anyhow::{Error, Result, anyhow};
 use futures::TryStreamExt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::Api;
 use serde::Serialize;
 use tenure_policy::{pause::RunEnd, reason::EventReason};
 use tenure_types::{keys::EVENT_QUEUE_ANNOTATION, projection::Event};
 
-use super::{
-    print::{Format, moment},
-    row::name_of,
-};
+use super::row::name_of;
 use crate::{
-    age::{self, human},
+    age::{human, moment},
     cluster::ClusterReader,
+    listing::{Format, Listed, Printer},
     pages::objects,
     server::explain,
-    table::{cell, table},
+    table::{Column, cell},
 };
 
 /// Selects the events of the keeper.
@@ -91,12 +88,7 @@ impl Ended {
 
 /// Returns the runs that have ended in the last hour in a namespace or in all, the latest last.
 pub async fn ended(cluster: &ClusterReader, namespace: Option<&str>) -> kube::Result<Vec<Ended>> {
-    let client = cluster.client.clone();
-    let api: Api<Event> = match namespace {
-        Some(namespace) => Api::namespaced(client, namespace),
-        None => Api::all(client),
-    };
-    let events: Vec<Event> = objects(api, Some(BY_KEEPER)).try_concat().await?;
+    let events: Vec<Event> = objects(cluster.api(namespace), Some(BY_KEEPER)).try_concat().await?;
     let now = cluster.clock.now();
     let mut ended: Vec<Ended> = events.into_iter().filter_map(Ended::read).collect();
     ended.retain(|of| now.duration_since(of.at) <= OF_LATE);
@@ -114,51 +106,40 @@ pub async fn missing(cluster: &ClusterReader, namespace: &str, workload: &str, e
     // without the right to read events, the error says nothing more
     let ended = ended(cluster, Some(namespace)).await.unwrap_or_default();
     match ended.into_iter().rfind(|of| of.workload == workload) {
-        Some(of) => anyhow!("{error}\n{} at {}: {}", of.action, age::moment(of.at), of.message),
+        Some(of) => anyhow!("{error}\n{} at {}: {}", of.action, moment(of.at), of.message),
         None => error,
     }
 }
 
-/// Returns the answer as a table, or as objects.
+/// Returns the answer as a table, or as objects. Columns are as wide as their headers even where these are left out.
 pub fn shown(
     ended: &[Ended],
     format: Option<Format>,
     (namespaces, headers): (bool, bool),
     now: Timestamp,
-) -> anyhow::Result<String> {
-    let is_wide = match format {
-        Some(Format::Json) => return Ok(serde_json::to_string_pretty(ended)? + "\n"),
-        Some(Format::Yaml) => return Ok(serde_saphyr::to_string(&ended)?),
-        Some(Format::Name) => {
-            let names: Vec<&str> = ended.iter().map(|of| of.workload.as_str()).collect();
-            return Ok(if names.is_empty() { String::new() } else { names.join("\n") + "\n" });
-        }
-        Some(Format::Wide) => true,
-        None => false,
-    };
-    if ended.is_empty() {
-        return Ok(String::new());
+) -> Result<String> {
+    let text = Printer::new(format, namespaces, true).all(ended, now)?;
+    let is_table = matches!(format, Some(Format::Wide) | None);
+    let rows = text.split_once('\n').filter(|_| is_table && !headers);
+    Ok(rows.map_or(&*text, |(_, rows)| rows).to_owned())
+}
+
+impl Listed for Ended {
+    const NAMESPACE: Column<Self> = ("NAMESPACE", |of, _| of.namespace.clone());
+    const NARROW: &'static [Column<Self>] = &[
+        ("WORKLOAD", |of, _| of.workload.clone()),
+        ("QUEUE", |of, _| cell(of.queue.as_deref())),
+        ("CEILING", |of, _| cell(of.ceiling.as_deref())),
+        ("ENDED AT", |of, _| moment(of.at)),
+        ("AGO", |of, now| cell(now.map(|now| human(now.duration_since(of.at))))),
+        ("ACTION", |of, _| of.action.to_owned()),
+        ("REASON", |of, _| of.reason.clone()),
+    ];
+    const WIDE: &'static [Column<Self>] = &[("MESSAGE", |of, _| of.message.clone())];
+
+    fn name(&self) -> String {
+        self.workload.clone()
     }
-    let names = namespaces.then_some("NAMESPACE").into_iter();
-    let names = names.chain(["WORKLOAD", "QUEUE", "CEILING", "ENDED AT", "AGO", "ACTION", "REASON"]);
-    let names: Vec<&str> = names.chain(is_wide.then_some("MESSAGE")).collect();
-    let row = |of: &Ended| {
-        let ago = human(now.duration_since(of.at));
-        let cells = [
-            of.workload.clone(),
-            cell(of.queue.as_deref()),
-            cell(of.ceiling.as_deref()),
-            moment(Some(of.at)),
-            ago,
-            of.action.to_owned(),
-            of.reason.clone(),
-        ];
-        let namespace = namespaces.then(|| of.namespace.clone()).into_iter();
-        namespace.chain(cells).chain(is_wide.then(|| of.message.clone())).collect()
-    };
-    let table = table(&names, ended.iter().map(row));
-    let rows = table.split_once('\n').map_or("", |(_, rows)| rows).to_owned();
-    Ok(if headers { table } else { rows })
 }
 
 #[cfg(test)]

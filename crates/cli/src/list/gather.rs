@@ -7,14 +7,14 @@ use std::{
 };
 
 use anyhow::Result;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use tenure_policy::{climb::OwnerLookup, config::Config, expiry::Family};
 use tenure_types::{extension, selector::Selector};
 
 use super::{row::Row, view::View};
 use crate::{
-    cluster::{AT_ONCE, ClusterReader, LIVE},
+    cluster::{AT_ONCE, ClusterReader},
     kinds::{ResourceKind, ResourceKinds},
     server::{explain, is_forbidden},
     snapshot::{NotListed, Selected, Snapshot, found},
@@ -29,52 +29,29 @@ const BETWEEN_DISCOVERIES: Duration = Duration::from_mins(1);
 
 /// Lists workloads, again and again.
 pub struct Gatherer {
-    cluster: ClusterReader,
+    pub cluster: ClusterReader,
     discovered: Instant,
     /// None: all.
     namespace: Option<String>,
     t9k_system_namespace: String,
     config: Config,
     /// Selects by the labels of the workloads themselves.
-    selector: Option<Selector>,
+    pub selector: Option<Selector>,
     told: HashSet<String>,
-    is_silent: bool,
+    /// True to print nothing on standard error.
+    pub is_silent: bool,
 }
 
 impl Gatherer {
-    /// Lists by the servers' configuration.
+    /// Creates a gatherer of all workloads, by the servers' configuration.
     pub fn new(
         cluster: ClusterReader,
         namespace: Option<String>,
         t9k_system_namespace: String,
         config: Config,
     ) -> Self {
-        let (discovered, told) = (Instant::now(), HashSet::new());
-        Self {
-            cluster,
-            discovered,
-            namespace,
-            t9k_system_namespace,
-            config,
-            selector: None,
-            told,
-            is_silent: false,
-        }
-    }
-
-    /// Leaves out workloads that a selector doesn't select.
-    pub fn selecting(self, selector: Option<Selector>) -> Self {
-        Self { selector, ..self }
-    }
-
-    /// Prints nothing on standard error.
-    pub fn silent(self) -> Self {
-        Self { is_silent: true, ..self }
-    }
-
-    /// Gives back the cluster.
-    pub fn into_cluster(self) -> ClusterReader {
-        self.cluster
+        let (discovered, selector, told, is_silent) = (Instant::now(), None, HashSet::new(), false);
+        Self { cluster, discovered, namespace, t9k_system_namespace, config, selector, told, is_silent }
     }
 
     /// Returns the time of the API server.
@@ -99,20 +76,11 @@ impl Gatherer {
         let mut view = self.empty();
         // before the pods: their queues, groups and owners
         let (kinds, namespace) = (&self.cluster.kinds, self.namespace.as_deref());
-        let place = self.t9k_system_namespace.as_str();
-        let runai = kinds.queues(Family::Runai).map(|kind| (kind, None));
-        let tensorstack = kinds.queues(Family::Tensorstack).map(|kind| (kind, Some(place)));
-        let groups = kinds.pod_groups().map(|(_, kind)| (kind, namespace));
         let extensions = kinds.find(extension::GROUP, "Extension").map(|kind| (kind, namespace));
-        let lists = runai.into_iter().chain(tensorstack).chain(groups).chain(extensions);
+        let lists = kinds.queues_and_groups(&self.t9k_system_namespace, namespace).chain(extensions);
         let not_listed = view.snapshot.list(&self.cluster, lists, self.owners()).await;
         self.tell_of(&not_listed, "what they say isn't shown");
-        let pods = self.cluster.pods(self.namespace.as_deref(), Some(LIVE)).try_for_each(|page| {
-            view.pods(&page);
-            std::future::ready(Ok(()))
-        });
-        pods.await.map_err(explain)?;
-        view.complete();
+        view.list_pods(&self.cluster, self.namespace.as_deref()).await.map_err(explain)?;
         self.ask(&mut view).await;
         for warning in view.snapshot.warnings() {
             self.warn(warning);

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use futures::TryStreamExt;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
@@ -10,12 +11,14 @@ use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Family, Scope, claimed, exemption},
     kueue,
+    naming::of_pod,
     ready::Readiness,
 };
 use tenure_types::projection::Pod;
 
 use super::row::{Row, WorkloadSummary};
 use crate::{
+    cluster::{ClusterReader, LIVE},
     run::Run,
     snapshot::{ClimbStep, Snapshot},
 };
@@ -61,7 +64,7 @@ impl View {
                 continue;
             }
             let Some(seen) = Seen::read(pod, index) else { continue };
-            let uid = pod.metadata.uid.clone().unwrap_or_default();
+            let reference = of_pod(pod);
             let of_group = index.gang(pod).map(|gang| {
                 let uid = Uid::of(&format!("{:?} {}/{}", gang.kind, gang.namespace, gang.name));
                 (uid, usize::try_from(gang.shape.least()).unwrap_or(usize::MAX))
@@ -72,17 +75,21 @@ impl View {
                 exemption,
                 claimed: claimed(pod),
                 ready: Readiness::of(pod) == Readiness::Ready,
-                unit: of_group.unwrap_or_else(|| (Uid::of(&uid), 1)),
+                unit: of_group.unwrap_or_else(|| (Uid::of(&reference.uid), 1)),
                 seen,
-                reference: OwnerReference {
-                    api_version: "v1".into(),
-                    kind: "Pod".into(),
-                    name: pod.name_any(),
-                    uid,
-                    ..OwnerReference::default()
-                },
+                reference,
             });
         }
+    }
+
+    /// Adds the live pods of a namespace, or of all.
+    pub async fn list_pods(&mut self, cluster: &ClusterReader, namespace: Option<&str>) -> kube::Result<()> {
+        let mut pages = cluster.pods(namespace, Some(LIVE));
+        while let Some(page) = pages.try_next().await? {
+            self.pods(&page);
+        }
+        self.complete();
+        Ok(())
     }
 
     /// Drops pods that are in no queue. To be called once all pods and groups were added.

@@ -122,3 +122,126 @@ fn what_would_come_back_by_itself_and_what_was_deactivated_is_told() {
         active
     );
 }
+
+mod activate {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::change::testing::{judged, object, record, told};
+
+    fn suspended(reason: &str, more: &[(&str, &str)]) -> Value {
+        let record = record(reason, "spec.suspend", &json!(true), &json!(false));
+        object(&[&[("paused", record.as_str())], more].concat(), &json!({"suspend": true}))
+    }
+
+    const STATE: (&str, &str) = ("requeue-state", r#"{"count":2,"requeueAt":"2026-01-02T03:09:05Z"}"#);
+
+    #[test]
+    fn what_was_deactivated_goes_on_and_counts_anew() {
+        for found in [
+            suspended("WorkloadInactive", &[("active", "false"), STATE]),
+            suspended("Deactivated", &[("active", "false"), STATE]),
+            // by hand, while it waited
+            suspended("PodsReadyTimeout", &[("active", "false"), STATE]),
+        ] {
+            let activation = judged(&Activate, "job", &found).unwrap();
+            let annotations = json!({"tenure.dev/paused": null, "tenure.dev/active": null, "tenure.dev/requeue-state": null});
+            let metadata = json!({"uid": "u", "resourceVersion": "7", "annotations": annotations});
+            assert_eq!(activation.patch, json!({"metadata": metadata, "spec": {"suspend": false}}));
+            let now = json!({"spec": {"suspend": false}});
+            assert_eq!(told(&activation, &now), Ok("activated (spec.suspend: false)".into()));
+        }
+    }
+
+    #[test]
+    fn what_was_never_paused_is_marked_as_active() {
+        let found = object(&[("active", "false")], &json!({"suspend": true}));
+        let activation = judged(&Activate, "job", &found).unwrap();
+        let annotations = json!({"tenure.dev/active": null, "tenure.dev/requeue-state": null});
+        let metadata = json!({"uid": "u", "resourceVersion": "7", "annotations": annotations});
+        assert_eq!(activation.patch, json!({"metadata": metadata}));
+    }
+
+    #[test]
+    fn what_is_not_deactivated_is_told_with_what_helps() {
+        for (found, expected) in [
+            (
+                object(&[], &json!({})),
+                "job.batch/test is not deactivated: it has no annotation tenure.dev/active",
+            ),
+            (
+                suspended("PodsReadyTimeout", &[STATE]),
+                "comes back by itself at 2026-01-02T03:09:05Z. To bring it back at once: kubectl tenure requeue job.batch/test -n ns",
+            ),
+            (
+                suspended("MaxDurationExceeded", &[]),
+                "it was paused because of MaxDurationExceeded. To let it go on: kubectl tenure resume job.batch/test -n ns",
+            ),
+        ] {
+            let error = judged(&Activate, "job", &found).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
+
+mod requeue {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::change::testing::{judged, object, record};
+
+    fn suspended(reason: &str, more: &[(&str, &str)]) -> Value {
+        let record = record(reason, "spec.suspend", &json!(true), &json!(false));
+        object(&[&[("paused", record.as_str())], more].concat(), &json!({"suspend": true}))
+    }
+
+    fn state(count: u32) -> String {
+        format!(r#"{{"count":{count},"requeueAt":"2026-01-02T03:09:05Z","priority":5}}"#)
+    }
+
+    #[test]
+    fn who_waits_comes_back_and_its_count_stays() {
+        let found = suspended("PodsReadyTimeout", &[("requeue-state", &state(2))]);
+        let resumption = judged(&Requeue, "job", &found).unwrap();
+        assert_eq!(resumption.patch["spec"], json!({"suspend": false}));
+        let annotations = &resumption.patch["metadata"]["annotations"];
+        assert_eq!(annotations["tenure.dev/paused"], Value::Null);
+        let kept: Value =
+            serde_json::from_str(annotations["tenure.dev/requeue-state"].as_str().unwrap()).unwrap();
+        assert_eq!(kept, json!({"count": 2, "priority": 5}));
+        let note = resumption.note.unwrap();
+        assert!(
+            note.ends_with("by itself at 2026-01-02T03:09:05Z. It keeps its count of returns, 2."),
+            "{note}"
+        );
+    }
+
+    #[test]
+    fn the_pause_between_two_time_slices_is_a_wait_too() {
+        let found = suspended("MaxDurationExceeded", &[("requeue-state", &state(0))]);
+        let resumption = judged(&Requeue, "job", &found).unwrap();
+        assert_eq!(resumption.patch["metadata"]["annotations"]["tenure.dev/requeue-state"], Value::Null);
+    }
+
+    #[test]
+    fn who_does_not_wait_is_told_with_what_helps() {
+        for (found, expected) in [
+            (object(&[], &json!({"suspend": true})), "was not paused by Tenure"),
+            (
+                suspended("WorkloadInactive", &[("active", "false")]),
+                "it is deactivated. To let it go on: kubectl tenure activate job.batch/test -n ns",
+            ),
+            (
+                suspended("PodsReadyTimeout", &[("active", "false"), ("requeue-state", &state(1))]),
+                "it is deactivated. To let it go on: kubectl tenure activate",
+            ),
+            (
+                suspended("MaxDurationExceeded", &[]),
+                "until a person resumes it. To let it go on: kubectl tenure resume job.batch/test -n ns",
+            ),
+        ] {
+            let error = judged(&Requeue, "job", &found).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
