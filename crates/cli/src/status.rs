@@ -14,7 +14,7 @@ use crate::{
     cluster::ClusterReader,
     connect::ConnectArgs,
     output::OutputArgs,
-    server::explain,
+    server::{explain, is_forbidden},
     table::Table,
     tell::{Reported, with_causes},
 };
@@ -26,7 +26,11 @@ use inspect::Inspector;
 /// missing right. The webhook is checked by a dry run of a Queue, which isn't stored. The exit code is 1 if there is a
 /// problem.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure status
+  kubectl tenure status --tenure-namespace tenure-system   # with rights in that namespace alone
+  kubectl tenure status -o json | jq -r '.[] | select(.status != \"OK\") | .message'")]
 pub struct StatusArgs {
     /// The namespace in which Tenure is installed; without it, those in the bindings of its cluster roles
     #[arg(long, value_name = "NAMESPACE")]
@@ -39,12 +43,6 @@ pub struct StatusArgs {
     #[command(flatten)]
     output: OutputArgs,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  kubectl tenure status
-  kubectl tenure status --tenure-namespace tenure-system   # with rights in that namespace alone
-  kubectl tenure status -o json | jq -r '.[] | select(.status != \"OK\") | .message'";
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -69,26 +67,47 @@ struct Check {
 }
 
 impl Check {
-    fn ok(name: &'static str, message: impl Into<String>) -> Self {
-        Self { name, status: Status::Ok, message: message.into(), remedy: None }
+    fn new(name: &'static str, finding: Finding) -> Self {
+        let (status, message, remedy) = match finding {
+            Ok(message) => (Status::Ok, message, None),
+            Err(Fault { status, message, remedy }) => (status, message, Some(remedy)),
+        };
+        Self { name, status, message, remedy }
+    }
+}
+
+/// What a check has found: a message if all is well.
+type Finding = Result<String, Fault>;
+
+/// The reason why something doesn't work, or can't be checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Fault {
+    status: Status,
+    message: String,
+    remedy: String,
+}
+
+impl Fault {
+    fn problem(message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { status: Status::Problem, message: message.into(), remedy: remedy.into() }
     }
 
-    fn problem(name: &'static str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { name, status: Status::Problem, message: message.into(), remedy: Some(remedy.into()) }
+    fn unknown(message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { status: Status::Unknown, message: message.into(), remedy: remedy.into() }
     }
 
-    fn unknown(name: &'static str, message: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { name, status: Status::Unknown, message: message.into(), remedy: Some(remedy.into()) }
+    /// The user lacks a right.
+    fn forbidden(right: &str) -> Self {
+        Self::unknown(format!("you may not {right}"), format!("ask an admin for the right to {right}"))
     }
 
     /// A read that failed: for want of this right, or since the API server didn't answer.
-    fn unread(name: &'static str, error: kube::Error, right: &str) -> Self {
-        if crate::server::is_forbidden(&error) {
-            let remedy = format!("ask an admin for the right to {right}");
-            return Self::unknown(name, format!("you may not {right}"), remedy);
+    fn unread(error: kube::Error, right: &str) -> Self {
+        if is_forbidden(&error) {
+            return Self::forbidden(right);
         }
         let error = with_causes(&explain(error));
-        Self::problem(name, format!("can't {right}: {error}"), "see whether the API server works")
+        Self::problem(format!("can't {right}: {error}"), "see whether the API server works")
     }
 }
 
@@ -128,8 +147,8 @@ mod tests {
     #[test]
     fn lines_say_what_helps() {
         let checks = [
-            Check::ok("leader", "keeper-0 leads"),
-            Check::problem("webhook", "no endpoint is ready", "kubectl get pods"),
+            Check::new("leader", Ok("keeper-0 leads".into())),
+            Check::new("webhook", Err(Fault::problem("no endpoint is ready", "kubectl get pods"))),
         ];
         let expected = "\
 OK        leader    keeper-0 leads

@@ -4,13 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::TryStreamExt;
 use jiff::SignedDuration;
-use kube::Api;
-use tenure_policy::{config::Config, expiry::Family, reason::EventReason};
+use tenure_policy::{config::Config, reason::EventReason};
 use tenure_types::projection::Event;
 
-use super::{Check, inspect::Inspector};
+use super::{Check, Fault, Finding, inspect::Inspector};
 use crate::{
-    cluster::LIVE,
     list::{
         ended::BY_KEEPER,
         row::{Row, WorkloadState},
@@ -28,28 +26,17 @@ const SHOWN: usize = 5;
 
 impl Inspector {
     /// Checks the queues that pods name, and that no pod runs past its ceiling.
-    pub async fn queues_and_pods(&self) -> Vec<Check> {
+    pub async fn queues_and_pods(&self) -> Result<Vec<Check>, Fault> {
         let Self { cluster, t9k_system_namespace: place, .. } = self;
         let now = cluster.clock.now();
         let mut view = View::new(Snapshot::new(&Config::default(), Some(place), now));
-        let runai = cluster.kinds.queues(Family::Runai).map(|kind| (kind, None));
-        let tensorstack = cluster.kinds.queues(Family::Tensorstack).map(|kind| (kind, Some(place.as_str())));
-        let groups = cluster.kinds.pod_groups().map(|(_, kind)| (kind, None));
-        let lists = runai.into_iter().chain(tensorstack).chain(groups);
+        let lists = cluster.kinds.queues_and_groups(place, None);
         let not_listed = view.snapshot.list(cluster, lists, std::iter::empty()).await;
         if let Some(NotListed { kind, .. }) = not_listed.first() {
-            let right = format!("list {}", kind.plural());
-            let remedy = format!("ask an admin for the right to {right}");
-            return vec![Check::unknown("queues", format!("you may not {right}"), remedy)];
+            return Err(Fault::forbidden(&format!("list {}", kind.plural())));
         }
-        let pods = cluster.pods(None, Some(LIVE)).try_for_each(|page| {
-            view.pods(&page);
-            std::future::ready(Ok(()))
-        });
-        if let Err(error) = pods.await {
-            return vec![Check::unread("queues", error, "list pods in all namespaces")];
-        }
-        view.complete();
+        let listed = view.list_pods(cluster, None).await;
+        listed.map_err(|error| Fault::unread(error, "list pods in all namespaces"))?;
         let mut missing: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (queue, namespace) in view.queues_of_pods() {
             if !view.snapshot.index.has_queue(&queue) {
@@ -62,98 +49,79 @@ impl Inspector {
                 && row.expires_at.is_some_and(|at| now.duration_since(at) > OVERDUE)
         };
         let overdue = rows.iter().filter(is_overdue).map(|row| format!("{}/{}", row.namespace, row.name));
-        vec![named(&missing), past_ceiling(&overdue.collect::<Vec<_>>())]
+        let ceilings = past_ceiling(&overdue.collect::<Vec<_>>());
+        Ok(vec![Check::new("queues", named(&missing)), Check::new("ceilings", ceilings)])
     }
 
     /// Checks that no return of a workload was refused in the last hour.
-    pub async fn refusals(&self) -> Vec<Check> {
-        let api: Api<Event> = Api::all(self.cluster.client.clone());
-        let events: Vec<Event> = match objects(api, Some(BY_KEEPER)).try_concat().await {
-            Ok(events) => events,
-            Err(error) => return vec![Check::unread("refusals", error, "list events in all namespaces")],
-        };
-        let refused = EventReason::ReturnRefused.name();
-        let refused = events.into_iter().filter(|event| event.reason.as_deref() == Some(refused));
+    pub async fn refusals(&self) -> Finding {
+        let events = objects(self.cluster.api(None), Some(BY_KEEPER)).try_concat().await;
+        let events: Vec<Event> =
+            events.map_err(|error| Fault::unread(error, "list events in all namespaces"))?;
+        let reason = EventReason::ReturnRefused.name();
+        let refused = events.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
         let refused: BTreeSet<String> = refused
-            .map(|event| {
-                let text = |text: Option<String>| text.unwrap_or_default();
-                let of = event.involved_object;
-                format!("{} {}/{}", text(of.kind), text(of.namespace), text(of.name))
+            .map(|Event { involved_object: of, .. }| {
+                let [kind, namespace, name] = [of.kind, of.namespace, of.name].map(Option::unwrap_or_default);
+                format!("{kind} {namespace}/{name}")
             })
             .collect();
-        vec![if refused.is_empty() {
-            Check::ok("refusals", "no return of a workload was refused in the last hour")
-        } else {
-            let refused: Vec<String> = refused.into_iter().collect();
-            Check::problem(
-                "refusals",
-                format!("these were refused to come back: {}", few(&refused)),
-                format!(
-                    "kubectl get events -A --field-selector reason={}",
-                    EventReason::ReturnRefused.name()
-                ),
-            )
-        }]
+        if refused.is_empty() {
+            return Ok("no return of a workload was refused in the last hour".into());
+        }
+        let message = format!("these were refused to come back: {}", few(&refused));
+        Err(Fault::problem(message, format!("kubectl get events -A --field-selector reason={reason}")))
     }
 }
 
 /// Checks that pods name no queues that don't exist.
-fn named(missing: &BTreeMap<String, BTreeSet<String>>) -> Check {
+fn named(missing: &BTreeMap<String, BTreeSet<String>>) -> Finding {
     if missing.is_empty() {
-        return Check::ok("queues", "every queue that a pod names exists");
+        return Ok("every queue that a pod names exists".into());
     }
-    let shown = missing.iter().map(|(queue, namespaces)| {
-        let namespaces: Vec<String> = namespaces.iter().cloned().collect();
-        format!("{queue:?} (by pods in {})", few(&namespaces))
-    });
-    let shown: Vec<String> = shown.collect();
-    Check::problem(
-        "queues",
-        format!("pods name queues that don't exist, and have no ceiling: {}", few(&shown)),
-        "create the queues, or correct the labels of the pods",
-    )
+    let shown: Vec<String> = missing
+        .iter()
+        .map(|(queue, namespaces)| format!("{queue:?} (by pods in {})", few(namespaces)))
+        .collect();
+    let message = format!("pods name queues that don't exist, and have no ceiling: {}", few(&shown));
+    Err(Fault::problem(message, "create the queues, or correct the labels of the pods"))
 }
 
 /// Checks that no pods run on though their ceiling is exceeded.
-fn past_ceiling(pods: &[String]) -> Check {
+fn past_ceiling(pods: &[String]) -> Finding {
     if pods.is_empty() {
-        return Check::ok("ceilings", "no pod runs for more than a minute past its ceiling");
+        return Ok("no pod runs for more than a minute past its ceiling".into());
     }
-    Check::problem(
-        "ceilings",
-        format!("pods run past their ceiling: {}", few(pods)),
-        "see the keeper's log: it can't pause their owners, or doesn't lead",
-    )
+    let remedy = "see the keeper's log: it can't pause their owners, or doesn't lead";
+    Err(Fault::problem(format!("pods run past their ceiling: {}", few(pods)), remedy))
 }
 
-fn few(names: &[String]) -> String {
-    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match names.len().checked_sub(SHOWN) {
-        Some(more @ 1..) => format!("{shown} and {more} more"),
-        _ => shown,
-    }
+fn few<'n>(names: impl IntoIterator<Item = &'n String, IntoIter: ExactSizeIterator>) -> String {
+    let names = names.into_iter();
+    let more = names.len().saturating_sub(SHOWN);
+    let shown = names.take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::Status;
 
     #[test]
     fn queues_that_do_not_exist_are_named_with_the_namespaces_of_their_pods() {
-        assert_eq!(named(&BTreeMap::new()).status, Status::Ok);
+        assert!(named(&BTreeMap::new()).is_ok());
         let namespaces = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let missing = [("gone".to_owned(), namespaces(&["a", "b"]))].into_iter().collect();
-        let check = named(&missing);
-        assert_eq!(check.status, Status::Problem);
-        assert!(check.message.ends_with("\"gone\" (by pods in a, b)"), "{check:?}");
+        let fault = named(&missing).unwrap_err();
+        assert_eq!(fault.status, crate::status::Status::Problem);
+        assert!(fault.message.ends_with("\"gone\" (by pods in a, b)"), "{fault:?}");
     }
 
     #[test]
     fn of_many_pods_past_their_ceiling_a_few_are_named() {
-        assert_eq!(past_ceiling(&[]).status, Status::Ok);
+        assert!(past_ceiling(&[]).is_ok());
         let pods: Vec<String> = (0..7).map(|number| format!("ns/pod-{number}")).collect();
-        let check = past_ceiling(&pods);
-        assert!(check.message.ends_with("ns/pod-4 and 2 more"), "{check:?}");
+        let fault = past_ceiling(&pods).unwrap_err();
+        assert!(fault.message.ends_with("ns/pod-4 and 2 more"), "{fault:?}");
     }
 }
