@@ -1,15 +1,37 @@
-//! `kubectl tenure explain`: the floors and ceilings of a workload or a pod, and decisions on preemption.
+//! `kubectl tenure explain`: why a workload is paused, or when its run ends; and below it a pod, and decisions on preemption.
 
 mod pause;
 mod pod;
 mod preemption;
 mod text;
-mod workload;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow, bail, ensure};
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde::Serialize;
+use serde_json::Value;
+use tenure_policy::{
+    climb::Action,
+    expiry::{Exemption, Scope, exemption},
+    kueue,
+    naming::{group_of, reference},
+    owners::OwnerTable,
+    pause::{OwnerObject, PausedObject},
+};
+use tenure_types::{podgroup::PodGroupKind, projection};
 
-use crate::connect::ConnectArgs;
+use crate::{
+    change::shown,
+    connect::ConnectArgs,
+    floors::FloorArgs,
+    input::InputArgs,
+    output::OutputArgs,
+    snapshot::{Named, NamespacedName, Snapshot, SnapshotSource, Wanted},
+    target,
+};
+use pause::PauseReport;
+use text::paragraph;
 
 /// Explain a workload, a pod or a decision, in sentences or as JSON
 ///
@@ -21,14 +43,23 @@ use crate::connect::ConnectArgs;
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     subcommand_value_name = "DECISION",
-    after_help = workload::EXAMPLES,
+    after_help = "\
+Examples:
+  kubectl tenure explain job/train          # why it is paused and what resumes it, or when its run ends
+  kubectl tenure explain deployment web -f cluster.yaml
+  kubectl tenure explain pod team/train-0
+  kubectl tenure explain preemption --preemptor team/big-0 --victim prod/train-0"
 )]
 pub struct Explain {
     #[command(subcommand)]
     decision: Option<Decision>,
 
+    /// The workload: KIND/NAME, or KIND and NAME. A kind as kubectl takes it: deploy, deployments, deployment.apps
+    #[arg(value_name = "OBJECT", required = true, num_args = 1..=2)]
+    object: Vec<String>,
+
     #[command(flatten)]
-    workload: workload::WorkloadArgs,
+    args: RunArgs,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -37,12 +68,228 @@ enum Decision {
     Pod(pod::PodArgs),
 }
 
+/// The flags of explanations of runs.
+#[derive(Clone, Debug, Args)]
+struct RunArgs {
+    #[command(flatten)]
+    input: InputArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    /// The namespace in which queues of T9k count, as the keeper has it
+    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
+    t9k_system_namespace: String,
+
+    #[command(flatten)]
+    floors: FloorArgs,
+}
+
+impl RunArgs {
+    /// Reads these pods with their groups, or all pods of a namespace, and what their runs depend on.
+    async fn read(
+        &self,
+        connect: ConnectArgs,
+        pods: &[NamespacedName],
+        namespace: Option<&str>,
+    ) -> Result<(Snapshot, SnapshotSource)> {
+        let Self { input, output: _, t9k_system_namespace, floors } = self;
+        let wanted = Wanted { pods, namespace, t9k_system_namespace: Some(t9k_system_namespace), floors };
+        Snapshot::read(input, connect, wanted).await
+    }
+
+    fn pool(&self) -> Option<&str> {
+        self.floors.node_pool.as_deref()
+    }
+}
+
 impl Explain {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
-        match self.decision {
-            Some(Decision::Preemption(preemption)) => preemption.run(connect).await,
-            Some(Decision::Pod(pod)) => pod.run(connect).await,
-            None => self.workload.run(connect).await,
+        let Self { decision, object, args } = self;
+        match decision {
+            Some(Decision::Preemption(preemption)) => return preemption.run(connect).await,
+            Some(Decision::Pod(pod)) => return pod.run(connect).await,
+            None => {}
         }
+        let mut targets = target::parse(&object)?;
+        let target = targets.pop().filter(|_| targets.is_empty());
+        let target = target.ok_or_else(|| anyhow!("name one object, as in deployment/test"))?;
+        let namespace = connect.namespace(!args.input.filename.is_empty()).await?;
+        let (mut snapshot, source) = args.read(connect, &[], Some(&namespace)).await?;
+        let named = source.named(&namespace, &target, &snapshot.table).await?;
+        if (group_of(&named.reference.api_version), named.reference.kind.as_str()) == ("", "Pod") {
+            let answer = pod::answer(&mut snapshot, &source, &(namespace, target.1), args.pool()).await?;
+            return args.output.show(&answer, || pod::sentences(&answer, snapshot.now));
+        }
+        let answer = answer(&mut snapshot, &source, &namespace, &named, args.pool()).await?;
+        args.output.show(&answer, || answer.text(snapshot.now))
+    }
+}
+
+/// The answer for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WorkloadExplanation {
+    /// `Job ns/name`.
+    workload: String,
+    /// Its live pods that are in a queue.
+    pods: usize,
+    /// The record of its pause; null if it has none.
+    paused: Option<PauseReport>,
+    /// A sentence about a record that can't be read, or a pause that isn't Tenure's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    /// The pod whose run ends first; null if it has none in a queue.
+    first_pod: Option<pod::PodExplanation>,
+    /// The value of the field that a pause has set, as it is now.
+    #[serde(skip)]
+    field: Value,
+}
+
+async fn answer(
+    snapshot: &mut Snapshot,
+    source: &SnapshotSource,
+    namespace: &str,
+    named: &Named,
+    pool: Option<&str>,
+) -> Result<WorkloadExplanation> {
+    let Named { reference: of, object } = named;
+    let workload = format!("{} {namespace}/{}", of.kind, of.name);
+    let group = PodGroupKind::of(group_of(&of.api_version), &of.kind);
+    if group.is_none() {
+        check(snapshot, named, &workload)?;
+    }
+    let pods = members(snapshot, source, namespace, (of, group)).await?;
+    let (paused, note, field) = match pause(source, &snapshot.table, namespace, named).await? {
+        Some((Ok(paused), field)) => (Some(paused), None, field),
+        Some((Err(note), _)) => (None, Some(note), Value::Null),
+        None => {
+            let rule = snapshot.table.rules(of).find(|rule| OwnerObject(object).is_paused(rule));
+            let note = rule.map(|rule| {
+                format!(
+                    "its {} is {}, which something else than Tenure has set",
+                    rule.field,
+                    shown(&rule.value)
+                )
+            });
+            (None, note, Value::Null)
+        }
+    };
+    let (count, first) = first(snapshot, &pods)?;
+    let first_pod = match first {
+        Some(key) => Some(pod::answer(snapshot, source, &key, pool).await?),
+        None => None,
+    };
+    Ok(WorkloadExplanation { workload, pods: count, paused, note, first_pod, field })
+}
+
+/// Refuses a workload that Tenure doesn't pause.
+fn check(snapshot: &Snapshot, Named { reference: of, object }: &Named, workload: &str) -> Result<()> {
+    let metadata = projection::metadata(object);
+    let above = kueue::above(of, &metadata).filter(|above| snapshot.table.knows(above));
+    if let Some(above) = above {
+        let (kind, name) = (above.kind.to_lowercase(), &above.name);
+        bail!("{workload} is controlled by {kind}/{name}, which is what Tenure pauses: explain that");
+    }
+    let knows = snapshot.table.knows(of);
+    ensure!(knows, "Tenure doesn't pause a {}: explain its pods, or what it controls", of.kind);
+    Ok(())
+}
+
+/// The live pods for which an owner would be paused, or that are in a group.
+async fn members(
+    snapshot: &mut Snapshot,
+    source: &SnapshotSource,
+    namespace: &str,
+    (of, group): (&OwnerReference, Option<PodGroupKind>),
+) -> Result<Vec<NamespacedName>> {
+    let is_owner = |owner: &OwnerReference| {
+        (group_of(&owner.api_version), &owner.kind, &owner.name)
+            == (group_of(&of.api_version), &of.kind, &of.name)
+    };
+    let mut members = Vec::new();
+    for (key, controller) in snapshot.pods_in(namespace) {
+        let is_member = match group {
+            Some(kind) => {
+                snapshot.gang_key(snapshot.pod(&key)?)
+                    == (Some(kind), (namespace.to_owned(), of.name.clone()))
+            }
+            None => match snapshot.climb(source, namespace, controller.as_ref()).await? {
+                Action::Pause(owner) | Action::AwaitDeletion(owner) | Action::Forbidden(owner) => {
+                    is_owner(&owner)
+                }
+                Action::DeletePod | Action::Exempt => false,
+            },
+        };
+        if is_member {
+            members.push(key);
+        }
+    }
+    Ok(members)
+}
+
+/// The number of these pods that are in a queue and live, and the one of them whose run ends first.
+fn first(snapshot: &mut Snapshot, pods: &[NamespacedName]) -> Result<(usize, Option<NamespacedName>)> {
+    let mut standings = Vec::new();
+    for key in pods {
+        let pod = snapshot.pod(key)?.clone();
+        let exemption = exemption(&pod, &Scope::default());
+        if matches!(exemption, Some(Exemption::Terminating | Exemption::Finished)) {
+            continue;
+        }
+        let Some(standing) = snapshot.index.standing(&pod) else { continue };
+        let end = standing.expires.map_or(Timestamp::MAX, |(at, _)| at);
+        standings.push((exemption.is_some(), end, key));
+    }
+    let count = standings.len();
+    Ok((count, standings.into_iter().min().map(|(.., key)| key.clone())))
+}
+
+/// Returns the pause of a workload, or of its Workload of Kueue, and the present value of the field.
+async fn pause(
+    source: &SnapshotSource,
+    table: &OwnerTable,
+    namespace: &str,
+    Named { reference: of, object }: &Named,
+) -> Result<Option<(Result<PauseReport, String>, Value)>> {
+    let known = PausedObject { object: reference(of, Some(namespace)), workload: None };
+    let read = |object: &Value, known: &PausedObject| {
+        let paused = PauseReport::read(object, known)?;
+        let field = OwnerObject(object).record().map(|record| OwnerObject(object).at(&record.field).clone());
+        Some((paused, field.unwrap_or_default()))
+    };
+    if let Some(paused) = read(object, &known) {
+        return Ok(Some(paused));
+    }
+    let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+    if uid.is_empty() {
+        return Ok(None);
+    }
+    let of = OwnerReference { uid: uid.to_owned(), ..of.clone() };
+    let Some(lookup) = kueue::of_owner(&of, table) else {
+        return Ok(None);
+    };
+    let found = source.workloads(namespace, lookup).await?;
+    let paused = kueue::owned(&found, uid).into_iter().find_map(|workload| {
+        let name = kueue::refer_to(OwnerObject(workload)).name;
+        read(workload, &PausedObject { workload: Some(name), ..known.clone() })
+    });
+    Ok(paused)
+}
+
+impl WorkloadExplanation {
+    fn text(&self, now: Timestamp) -> String {
+        let mut sentences =
+            self.paused.as_ref().map(|paused| paused.sentences(&self.field)).unwrap_or_default();
+        sentences.extend(self.note.clone());
+        sentences.push(match self.pods {
+            0 if self.paused.is_some() => "none of its pods is left in a queue".into(),
+            0 => "no live pod of it is in a queue: no ceiling applies".into(),
+            1 => "one pod of it is in a queue".into(),
+            many => format!("{many} pods of it are in a queue; this is the one whose run ends first"),
+        });
+        let workload = paragraph(&self.workload, &sentences);
+        let pod = self.first_pod.as_ref().map(|pod| format!("\n{}", pod::sentences(pod, now)));
+        workload + &pod.unwrap_or_default()
     }
 }

@@ -114,7 +114,7 @@ impl Snapshot {
 
     /// Reads the objects that an explanation needs, and prints warnings about them.
     pub async fn read(
-        input: InputArgs,
+        input: &InputArgs,
         connect: ConnectArgs,
         wanted: Wanted<'_>,
     ) -> Result<(Self, SnapshotSource)> {
@@ -128,7 +128,7 @@ impl Snapshot {
             snapshot.complete();
             (snapshot, SnapshotSource::Cluster(cluster))
         } else {
-            let documents = input::read(&filename)?;
+            let documents = input::read(filename)?;
             let now = now.unwrap_or_else(Timestamp::now);
             (Self::of_documents(&documents, &config, place, now), SnapshotSource::Files(documents))
         };

@@ -7,21 +7,20 @@ pub use print::sentences;
 
 use anyhow::Result;
 use clap::Args;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use tenure_index::{CeilingIndex, RunRules, Standing};
-use tenure_policy::notice::NoticePoints;
 use tenure_types::runai::v3alpha1::OnReversal;
 
-use super::text::{key, pod_name};
+use super::{
+    RunArgs,
+    text::{key, pod_name},
+};
 use crate::{
     connect::ConnectArgs,
-    floors::{FloorArgs, Sourced},
-    input::InputArgs,
-    output::OutputArgs,
+    floors::Sourced,
     run::Run,
-    snapshot::{NamespacedName, Snapshot, SnapshotSource, Wanted, workload},
+    snapshot::{NamespacedName, Snapshot, SnapshotSource, workload},
 };
 use question::{Question, without_effect};
 
@@ -30,40 +29,26 @@ use question::{Question, without_effect};
 /// Protection is shown against preemptors of the same leaf queue, against others below each of the queue's ancestors,
 /// and against those of each other top-level queue. The end of the run is computed by the keeper's own code.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure explain pod team/train-0
+  kubectl tenure explain pod -f cluster.yaml --now 2026-01-02T03:04:05Z team/train-0 -o json")]
 pub struct PodArgs {
     /// The pod
     #[arg(value_name = "NAMESPACE/POD", value_parser = pod_name)]
     pod: NamespacedName,
 
     #[command(flatten)]
-    input: InputArgs,
-
-    #[command(flatten)]
-    output: OutputArgs,
-
-    /// The namespace in which queues of T9k count, as the keeper has it
-    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
-    t9k_system_namespace: String,
-
-    #[command(flatten)]
-    floors: FloorArgs,
+    args: RunArgs,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  kubectl tenure explain pod team/train-0
-  kubectl tenure explain pod -f cluster.yaml --now 2026-01-02T03:04:05Z team/train-0 -o json";
 
 impl PodArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
-        let Self { pod, input, output, t9k_system_namespace, floors: args } = self;
-        let key = key(pod, &connect.namespace(!input.filename.is_empty()).await?);
-        let (pods, t9k_system_namespace) = (std::slice::from_ref(&key), Some(t9k_system_namespace.as_str()));
-        let wanted = Wanted { pods, namespace: None, t9k_system_namespace, floors: &args };
-        let (mut snapshot, source) = Snapshot::read(input, connect, wanted).await?;
-        let answer = answer(&mut snapshot, &source, &key, args.node_pool.as_deref()).await?;
-        output.show(&answer, || sentences(&answer, snapshot.now))
+        let Self { pod, args } = self;
+        let key = key(pod, &connect.namespace(!args.input.filename.is_empty()).await?);
+        let (mut snapshot, source) = args.read(connect, std::slice::from_ref(&key), None).await?;
+        let answer = answer(&mut snapshot, &source, &key, args.pool()).await?;
+        args.output.show(&answer, || sentences(&answer, snapshot.now))
     }
 }
 
@@ -79,32 +64,12 @@ pub async fn answer(
     let action = snapshot.climb(source, &key.0, pod.controller()).await?;
     let workload = workload(source, &snapshot.table, (&key.0, &pod), &action).await?;
     let standing = snapshot.index.standing(&pod);
-    let rules = standing.as_ref().map_or_else(Rules::default, |of| Rules::of(&mut snapshot.index, of));
+    let ending = standing.as_ref().and_then(|of| Some((of.expires?.1, of.queue(of.expires?.1)?)));
+    let rules = ending.map(|(family, queue)| snapshot.index.rules(family, queue));
     let without_effect = without_effect(snapshot, &pod, &action, standing.as_ref());
     let pool = pool.or_else(|| snapshot.pool(&pod));
     let question = Question { snapshot, pool, key, pod: &pod, rules, without_effect };
     Ok(question.answer((&action, workload.as_ref()), standing))
-}
-
-/// The rules of a pod's queue for the end of its run, if a ceiling applies.
-#[derive(Clone, Copy, Debug, Default)]
-struct Rules {
-    /// None for a time slice.
-    on_reversal: Option<OnReversal>,
-    /// The notices before the end.
-    notice: NoticePoints,
-    /// The time from the end of a time slice until it comes back.
-    slice_delay: Option<SignedDuration>,
-}
-
-impl Rules {
-    fn of(index: &mut CeilingIndex, standing: &Standing) -> Self {
-        let family = standing.expires.map(|(_, family)| family);
-        let queue = family.and_then(|family| Some((family, standing.queue(family)?)));
-        let Some((family, queue)) = queue else { return Self::default() };
-        let RunRules { slice_delay, notice, on_reversal, pods_ready: _ } = index.rules(family, queue);
-        Self { on_reversal: slice_delay.is_none().then_some(on_reversal), notice, slice_delay }
-    }
 }
 
 /// The answer for programs.

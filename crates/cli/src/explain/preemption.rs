@@ -34,7 +34,10 @@ use crate::{
 /// "reclaimMinRuntime"|"preemptionToleration"|"minAvailable"|null, "until": TIME|null, "because": [SENTENCE...]}]}.
 /// If several rules protect a victim, the rule that does so for longest is named.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure explain preemption --preemptor team/big-0 --victim prod/train-0 --victim prod/train-1
+  kubectl tenure explain preemption -f cluster.yaml --now 2026-01-02T03:04:05Z --preemptor a/p --victim b/v -o json")]
 pub struct PreemptionArgs {
     #[command(flatten)]
     input: InputArgs,
@@ -53,11 +56,6 @@ pub struct PreemptionArgs {
     #[command(flatten)]
     floors: FloorArgs,
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  kubectl tenure explain preemption --preemptor team/big-0 --victim prod/train-0 --victim prod/train-1
-  kubectl tenure explain preemption -f cluster.yaml --now 2026-01-02T03:04:05Z --preemptor a/p --victim b/v -o json";
 
 #[derive(Debug, Serialize)]
 struct PreemptionExplanation {
@@ -85,7 +83,7 @@ impl PreemptionArgs {
         check(&preemptor, &victims)?;
         let pods: Vec<NamespacedName> = std::iter::once(&preemptor).chain(&victims).cloned().collect();
         let wanted = Wanted { pods: &pods, namespace: None, t9k_system_namespace: None, floors: &args };
-        let (snapshot, _) = Snapshot::read(input, connect, wanted).await?;
+        let (snapshot, _) = Snapshot::read(&input, connect, wanted).await?;
         let answer =
             Question { snapshot: &snapshot, pool: args.node_pool.as_deref() }.answer(&preemptor, &victims)?;
         output.show(&answer, || text(&answer, &shown(&preemptor), snapshot.now))
