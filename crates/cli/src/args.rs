@@ -6,24 +6,11 @@ use anyhow::Error;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    change::ChangeArgs,
-    completion::{self, CompletionArgs},
-    config::ConfigCommand,
-    connect::ConnectArgs,
-    deactivate::Deactivate,
-    explain::Explain,
-    extend::ExtendArgs,
-    extensions::{ApproveArgs, DenyArgs, ExtensionsArgs},
-    list::ListArgs,
-    matrix::MatrixArgs,
-    output::print,
-    queue::QueueArgs,
-    requeue_schedule::RequeueScheduleArgs,
-    resume::{Activate, Requeue, Resume},
-    status::StatusArgs,
-    tell,
-    usage::UsageArgs,
-    validate::ValidateArgs,
+    change,
+    cluster::ConnectArgs,
+    completion, config, deactivate, explain, extend, extensions, list, matrix,
+    print::{Reported, complain, print},
+    queue, requeue_schedule, resume, status, usage, validate,
 };
 
 /// Show when workloads expire, resume paused workloads, and explain floors and ceilings.
@@ -60,25 +47,25 @@ pub struct Cli {
 
 #[derive(Clone, Debug, Subcommand)]
 enum Command {
-    List(ListArgs),
-    Queue(QueueArgs),
-    Resume(ChangeArgs<Resume>),
-    Requeue(ChangeArgs<Requeue>),
-    Deactivate(ChangeArgs<Deactivate>),
-    Activate(ChangeArgs<Activate>),
-    Extend(ExtendArgs),
-    Extensions(ExtensionsArgs),
-    Approve(ApproveArgs),
-    Deny(DenyArgs),
+    List(list::ListArgs),
+    Queue(queue::QueueArgs),
+    Resume(change::ChangeArgs<resume::Resume>),
+    Requeue(change::ChangeArgs<resume::Requeue>),
+    Deactivate(change::ChangeArgs<deactivate::Deactivate>),
+    Activate(change::ChangeArgs<resume::Activate>),
+    Extend(extend::ExtendArgs),
+    Extensions(extensions::ExtensionsArgs),
+    Approve(extensions::ApproveArgs),
+    Deny(extensions::DenyArgs),
     #[command(subcommand)]
-    Config(ConfigCommand),
-    Matrix(MatrixArgs),
-    Explain(Box<Explain>),
-    Status(StatusArgs),
-    Usage(UsageArgs),
-    RequeueSchedule(RequeueScheduleArgs),
-    Validate(ValidateArgs),
-    Completion(CompletionArgs),
+    Config(config::ConfigCommand),
+    Matrix(matrix::MatrixArgs),
+    Explain(Box<explain::Explain>),
+    Status(status::StatusArgs),
+    Usage(usage::UsageArgs),
+    RequeueSchedule(requeue_schedule::RequeueScheduleArgs),
+    Validate(validate::ValidateArgs),
+    Completion(completion::CompletionArgs),
     /// Print the version of this plugin
     Version,
 }
@@ -130,8 +117,8 @@ fn fail(error: &Error) -> ExitCode {
         let _ = usage.print();
         return ExitCode::from(2);
     }
-    if !error.is::<tell::Reported>() {
-        tell::complain(error);
+    if !error.is::<Reported>() {
+        complain(error);
     }
     ExitCode::FAILURE
 }

@@ -19,16 +19,11 @@ use tenure_policy::{
     owners::OwnerTable,
     pause::{self, OwnerObject},
 };
-use tenure_types::projection::WholeObject;
+use tenure_types::projection::{Owner, WholeObject};
 
 use crate::{
-    cluster::ClusterReader,
-    connect::ConnectArgs,
-    kinds::ResourceKind,
-    output::print,
-    server::{explain, is_forbidden},
-    target,
-    tell::{Reported, complain, tell},
+    cluster::{ClusterReader, ConnectArgs, ResourceKind, explain, is_forbidden, targets},
+    print::{Reported, complain, print, tell},
 };
 pub use bulk::BulkArgs;
 pub use subject::{ChangeSubject, ObjectChange, ObjectName, PauseState, shown};
@@ -78,7 +73,7 @@ impl<C: Args + Command> ChangeArgs<C> {
         if objects.is_empty() {
             return bulk::run(command, connect, dry_run).await;
         }
-        let targets = target::parse(&objects)?;
+        let targets = targets(&objects)?;
         let (cluster, table) = (connect.connect().await?, OwnerTable::default());
         let changer = Changer { command, cluster, table, dry_run, in_bulk: false, namespaces: false };
         let objects = targets.iter().map(|(kind, name)| {
@@ -146,7 +141,7 @@ impl<C: Command> Changer<C> {
         let is_run = kueue::of_owner(&of, &self.table).is_some() && self.table.knows(&of);
         let kind = self.cluster.kinds.find(kueue::GROUP, kueue::WORKLOAD).filter(|_| is_run);
         let Some(kind) = kind else { return Ok(None) };
-        let api = object.kind.metadata_api(&self.cluster.client, Some(object.namespace));
+        let api = object.kind.api::<Owner>(&self.cluster.client, Some(object.namespace));
         let found = api.get_opt(object.name).await.map_err(|error| refused::<C>(object, error))?;
         let Some(found) = found else { return Ok(None) };
         let has_record = pause::record_on(&found.metadata).is_some();
@@ -172,7 +167,7 @@ impl<C: Command> Changer<C> {
 
     /// Returns the change that was decided, and the object after it.
     async fn write(&self, object: ObjectName<'_>) -> Result<(ObjectChange, Value)> {
-        let api = object.kind.api(&self.cluster.client, Some(object.namespace));
+        let api = object.kind.api::<WholeObject>(&self.cluster.client, Some(object.namespace));
         for _ in 0..TRIES {
             let found = api.get(object.name).await.map_err(|error| refused::<C>(object, error))?;
             let metadata = &found.metadata;

@@ -1,5 +1,11 @@
 //! Reads objects from an API server.
 
+mod connect;
+mod kinds;
+mod pages;
+mod server;
+mod target;
+
 use anyhow::{Error, Result};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -13,12 +19,13 @@ use tenure_types::{
 
 use crate::{
     input::Document,
-    kinds::{ResourceKind, ResourceKinds},
-    pages::{Pages, objects},
-    server::{Clock, explain, is_forbidden},
-    target::is_segment,
-    tell::{warn, with_causes},
+    print::{warn, with_causes},
 };
+pub use connect::{ConnectArgs, DEFAULT_NAMESPACE};
+pub use kinds::{ResourceKind, ResourceKinds};
+pub use pages::{Pages, objects};
+pub use server::{Clock, FROM_SERVER, explain, is_forbidden, unreachable};
+pub use target::{Target, is_segment, targets};
 
 /// Requests under way at once.
 pub const AT_ONCE: usize = 8;
@@ -53,7 +60,7 @@ impl ClusterReader {
 
     /// The same without all but their metadata.
     pub fn metadata(&self, kind: &ResourceKind, namespace: Option<&str>) -> Pages<ObjectMeta> {
-        let pages = objects(kind.metadata_api(&self.client, namespace), None);
+        let pages = objects(kind.api(&self.client, namespace), None);
         pages.map_ok(|page| page.into_iter().map(|object: Owner| object.metadata).collect()).boxed()
     }
 
@@ -76,7 +83,7 @@ impl ClusterReader {
     /// An owner of something in a namespace; none if there is no such object, or no such kind.
     pub async fn look_up(&self, namespace: &str, owner: &OwnerReference) -> kube::Result<Option<ObjectMeta>> {
         let kind = self.kinds.version(&owner.api_version, &owner.kind).filter(|_| is_segment(&owner.name));
-        let Some(api) = kind.map(|kind| kind.metadata_api(&self.client, Some(namespace))) else {
+        let Some(api) = kind.map(|kind| kind.api::<Owner>(&self.client, Some(namespace))) else {
             return Ok(None);
         };
         Ok(api.get_opt(&owner.name).await?.map(|found| found.metadata))
@@ -85,7 +92,7 @@ impl ClusterReader {
     /// Kueue's Workloads that are looked for; none where there is no Kueue, or where they may not be read.
     pub async fn workloads(&self, namespace: &str, lookup: Lookup<'_>) -> Result<Vec<Value>> {
         let Some(kind) = self.kinds.find(kueue::GROUP, kueue::WORKLOAD) else { return Ok(Vec::new()) };
-        let api = kind.api(&self.client, Some(namespace));
+        let api = kind.api::<WholeObject>(&self.client, Some(namespace));
         let found = match lookup {
             Lookup::Named(name) if !is_segment(name) => return Ok(Vec::new()),
             Lookup::Named(name) => api.get_opt(name).await.map(Vec::from_iter),

@@ -8,9 +8,12 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 use anyhow::Result;
 use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
-use words::{CompletionPlace, place, texts};
+use words::{CompletionPlace, place};
 
-use crate::{args::Cli, output::print, table::printable};
+use crate::{
+    args::Cli,
+    print::{print, printable},
+};
 
 /// Print a script that lets a shell complete commands and flags
 ///
@@ -48,9 +51,10 @@ pub fn asked(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<OsStri
 /// Prints the candidates for the last of these words, one a line, and then a directive for the shell, as kubectl's own
 /// completion does: 0 to complete names of files, 4 not to.
 pub async fn answer(words: Vec<OsString>) -> ExitCode {
-    let (found, is_file) = match texts(words) {
-        Some(words) => candidates(&words).await,
-        None => (String::new(), false),
+    let texts: Result<Vec<String>, _> = words.into_iter().map(OsString::into_string).collect();
+    let (found, is_file) = match texts {
+        Ok(words) => candidates(&words).await,
+        Err(_) => (String::new(), false),
     };
     let directive = if is_file { 0 } else { 4 };
     // a shell that doesn't read it has gone on

@@ -8,7 +8,7 @@ use anyhow::{Context, Error, Result, anyhow, ensure};
 use clap::{Args, Subcommand};
 use tenure_policy::config::{ConfigFile, Problem};
 
-use crate::{output::OutputArgs, tell::tell};
+use crate::print::{OutputArgs, tell};
 use report::Report;
 
 /// Check the configuration file of Tenure's servers

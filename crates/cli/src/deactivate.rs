@@ -17,7 +17,7 @@ use tenure_types::{
 
 use crate::{
     change::{ChangeSubject, Command, ObjectChange, ObjectName, shown},
-    table::printable,
+    print::printable,
 };
 
 /// Stop workloads until they are activated

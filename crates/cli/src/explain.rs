@@ -16,19 +16,18 @@ use tenure_policy::{
     expiry::{Exemption, Scope, exemption},
     kueue,
     naming::{group_of, reference},
-    owners::OwnerTable,
+    owners::{OwnerTable, PauseRule},
     pause::{OwnerObject, PausedObject},
 };
 use tenure_types::{podgroup::PodGroupKind, projection};
 
 use crate::{
     change::shown,
-    connect::ConnectArgs,
+    cluster::{ConnectArgs, targets},
     floors::FloorArgs,
     input::InputArgs,
-    output::OutputArgs,
+    print::OutputArgs,
     snapshot::{Named, NamespacedName, Snapshot, SnapshotSource, Wanted},
-    target,
 };
 use pause::PauseReport;
 use text::paragraph;
@@ -111,7 +110,7 @@ impl Explain {
             Some(Decision::Pod(pod)) => return pod.run(connect).await,
             None => {}
         }
-        let mut targets = target::parse(&object)?;
+        let mut targets = targets(&object)?;
         let target = targets.pop().filter(|_| targets.is_empty());
         let target = target.ok_or_else(|| anyhow!("name one object, as in deployment/test"))?;
         let namespace = connect.namespace(!args.input.filename.is_empty()).await?;
@@ -141,9 +140,6 @@ struct WorkloadExplanation {
     note: Option<String>,
     /// The pod whose run ends first; null if it has none in a queue.
     first_pod: Option<pod::PodExplanation>,
-    /// The value of the field that a pause has set, as it is now.
-    #[serde(skip)]
-    field: Value,
 }
 
 async fn answer(
@@ -160,19 +156,15 @@ async fn answer(
         check(snapshot, named, &workload)?;
     }
     let pods = members(snapshot, source, namespace, (of, group)).await?;
-    let (paused, note, field) = match pause(source, &snapshot.table, namespace, named).await? {
-        Some((Ok(paused), field)) => (Some(paused), None, field),
-        Some((Err(note), _)) => (None, Some(note), Value::Null),
+    let (paused, note) = match pause(source, &snapshot.table, namespace, named).await? {
+        Some(Ok(paused)) => (Some(paused), None),
+        Some(Err(note)) => (None, Some(note)),
         None => {
             let rule = snapshot.table.rules(of).find(|rule| OwnerObject(object).is_paused(rule));
-            let note = rule.map(|rule| {
-                format!(
-                    "its {} is {}, which something else than Tenure has set",
-                    rule.field,
-                    shown(&rule.value)
-                )
-            });
-            (None, note, Value::Null)
+            let by_other = |PauseRule { field, value, .. }: &PauseRule| {
+                format!("its {field} is {}, which something else than Tenure has set", shown(value))
+            };
+            (None, rule.map(by_other))
         }
     };
     let (count, first) = first(snapshot, &pods)?;
@@ -180,7 +172,7 @@ async fn answer(
         Some(key) => Some(pod::answer(snapshot, source, &key, pool).await?),
         None => None,
     };
-    Ok(WorkloadExplanation { workload, pods: count, paused, note, first_pod, field })
+    Ok(WorkloadExplanation { workload, pods: count, paused, note, first_pod })
 }
 
 /// Refuses a workload that Tenure doesn't pause.
@@ -245,20 +237,15 @@ fn first(snapshot: &mut Snapshot, pods: &[NamespacedName]) -> Result<(usize, Opt
     Ok((count, standings.into_iter().min().map(|(.., key)| key.clone())))
 }
 
-/// Returns the pause of a workload, or of its Workload of Kueue, and the present value of the field.
+/// Returns the pause of a workload, or of its Workload of Kueue.
 async fn pause(
     source: &SnapshotSource,
     table: &OwnerTable,
     namespace: &str,
     Named { reference: of, object }: &Named,
-) -> Result<Option<(Result<PauseReport, String>, Value)>> {
+) -> Result<Option<Result<PauseReport, String>>> {
     let known = PausedObject { object: reference(of, Some(namespace)), workload: None };
-    let read = |object: &Value, known: &PausedObject| {
-        let paused = PauseReport::read(object, known)?;
-        let field = OwnerObject(object).record().map(|record| OwnerObject(object).at(&record.field).clone());
-        Some((paused, field.unwrap_or_default()))
-    };
-    if let Some(paused) = read(object, &known) {
+    if let Some(paused) = PauseReport::read(object, &known) {
         return Ok(Some(paused));
     }
     let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
@@ -272,15 +259,14 @@ async fn pause(
     let found = source.workloads(namespace, lookup).await?;
     let paused = kueue::owned(&found, uid).into_iter().find_map(|workload| {
         let name = kueue::refer_to(OwnerObject(workload)).name;
-        read(workload, &PausedObject { workload: Some(name), ..known.clone() })
+        PauseReport::read(workload, &PausedObject { workload: Some(name), ..known.clone() })
     });
     Ok(paused)
 }
 
 impl WorkloadExplanation {
     fn text(&self, now: Timestamp) -> String {
-        let mut sentences =
-            self.paused.as_ref().map(|paused| paused.sentences(&self.field)).unwrap_or_default();
+        let mut sentences = self.paused.as_ref().map(PauseReport::sentences).unwrap_or_default();
         sentences.extend(self.note.clone());
         sentences.push(match self.pods {
             0 if self.paused.is_some() => "none of its pods is left in a queue".into(),

@@ -19,15 +19,10 @@ use tenure_types::{
 
 use crate::{
     change::ObjectName,
-    cluster::ClusterReader,
-    connect::ConnectArgs,
+    cluster::{ClusterReader, ConnectArgs, explain, targets},
     extensions::{decided, explain_extension},
     floors::duration,
-    output::print,
-    server::explain,
-    table::printable,
-    target,
-    tell::tell,
+    print::{print, printable, tell},
 };
 
 /// Between two looks at a request that is waited for.
@@ -69,7 +64,7 @@ pub struct ExtendArgs {
 impl ExtendArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { object, duration, reason, wait, dry_run } = self;
-        let (word, name) = target::parse(&[object])?.remove(0);
+        let (word, name) = targets(&[object])?.remove(0);
         let cluster = connect.connect().await?;
         let table = OwnerTable::default();
         let kind = cluster.kinds.resolve(&word, &table)?;

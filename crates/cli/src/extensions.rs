@@ -18,17 +18,10 @@ use tenure_types::{
 };
 
 use crate::{
-    age::human,
     change::FIELD_MANAGER,
-    connect::ConnectArgs,
+    cluster::{ConnectArgs, explain, is_segment, objects},
     floors::duration,
-    listing::{Format, Listed, Printer},
-    output::print,
-    pages::objects,
-    server::explain,
-    table::{Column, cell, printable},
-    target::is_segment,
-    tell::{tell, warn},
+    print::{Column, Format, Listed, Printer, cell, human, print, printable, tell, warn},
 };
 
 /// List requests for more time: pending ones first, then the latest

@@ -11,7 +11,7 @@ use tenure_types::{DurationError, ExtendedDuration};
 
 use crate::{
     config::{complaint, read},
-    tell::warn,
+    print::warn,
 };
 
 /// Defaults of floors, and how they are resolved.

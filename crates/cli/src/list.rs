@@ -16,12 +16,9 @@ use clap::Args;
 use tenure_types::selector::Selector;
 
 use crate::{
-    connect::ConnectArgs,
+    cluster::{ConnectArgs, explain},
     floors::of_file,
-    listing::{Format, Printer},
-    output::print,
-    server::explain,
-    tell::{tell, with_causes},
+    print::{Format, Printer, print, tell, with_causes},
 };
 use gather::Gatherer;
 use row::{Row, WorkloadState};
@@ -93,22 +90,12 @@ pub struct ListArgs {
 
 impl ListArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
-        let Self {
-            queues,
-            all_namespaces,
-            selector,
-            no_headers,
-            output,
-            watch,
-            ended,
-            t9k_system_namespace,
-            config,
-        } = self;
-        let config = of_file(config.as_deref())?;
+        let Self { queues, selector, output, all_namespaces, no_headers, .. } = self;
+        let config = of_file(self.config.as_deref())?;
         let cluster = connect.connect().await?;
         let namespace = (!all_namespaces).then(|| cluster.namespace.clone());
         let place = namespace.as_ref().map_or_else(String::new, |name| format!(" in {name} namespace"));
-        if ended {
+        if self.ended {
             let mut ended = ended::ended(&cluster, namespace.as_deref()).await.map_err(explain)?;
             ended.retain(|of| queues.is_empty() || of.queue.as_ref().is_some_and(|of| queues.contains(of)));
             if ended.is_empty() {
@@ -116,7 +103,7 @@ impl ListArgs {
             }
             return print(&ended::shown(&ended, output, (all_namespaces, !no_headers), cluster.clock.now())?);
         }
-        let mut gatherer = Gatherer::new(cluster, namespace, t9k_system_namespace, config);
+        let mut gatherer = Gatherer::new(cluster, namespace, self.t9k_system_namespace, config);
         gatherer.selector = selector;
         let printer = Printer::new(output, all_namespaces, !no_headers);
         let mut list = List { gatherer, queues, printer };
@@ -130,7 +117,7 @@ impl ListArgs {
         if rows.is_empty() {
             tell(&format!("No workloads in a queue found{place}."));
         }
-        if watch {
+        if self.watch {
             return list.watch(rows).await;
         }
         print(&list.printer.all(&rows, list.gatherer.now())?)

@@ -13,13 +13,11 @@ use tenure_policy::{
 };
 
 use crate::{
-    connect::ConnectArgs,
+    cluster::ConnectArgs,
     floors::{FloorArgs, Sourced},
     input::InputArgs,
-    output::{Out, OutputArgs},
+    print::{Out, OutputArgs, Table, cell, table, tell},
     snapshot::{Snapshot, queues},
-    table::{Table, cell, table},
-    tell::tell,
 };
 
 /// Show the floors and ceilings of all queues, and the floor between each two of them

@@ -1,6 +1,6 @@
 //! `kubectl tenure queue`: the running, returning and paused workloads of a queue.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -10,18 +10,13 @@ use tenure_policy::{expiry::Family, requeue::order};
 use tenure_types::runai::v3alpha1::RequeuingTimestamp;
 
 use crate::{
-    connect::ConnectArgs,
+    cluster::ConnectArgs,
     floors::of_file,
     list::{
-        gather::Gatherer,
-        no_queue,
-        print::{EXPIRES_AT, FLOOR_UNTIL, STATE, left},
-        row::{Row, WorkloadState},
+        gather::Gatherer, no_queue, print::EXPIRES_AT, print::FLOOR_UNTIL, print::STATE, print::left,
+        row::Row, row::WorkloadState,
     },
-    listing::Listed,
-    output::{OutputArgs, OutputFormat},
-    table::{Column, Part, cell, moment, tables},
-    tell::tell,
+    print::{Column, Listed, OutputArgs, OutputFormat, Part, cell, moment_cell, tables, tell},
 };
 
 /// Show the workloads of a queue: running, coming back, deactivated and paused
@@ -67,14 +62,10 @@ impl QueueArgs {
         let mut gatherer = Gatherer::new(cluster, namespace, t9k_system_namespace, config);
         let mut view = gatherer.view().await?;
         let (is_known, now) = (view.snapshot.index.has_queue(&name), gatherer.now());
-        let mut of = |family| {
-            view.snapshot.index.rules(family, &name).pods_ready.map(|of| of.timestamp).unwrap_or_default()
-        };
-        let (of_runai, of_tensorstack) = (of(Family::Runai), of(Family::Tensorstack));
-        let timestamp = |family| match family {
-            Family::Runai => of_runai,
-            Family::Tensorstack => of_tensorstack,
-        };
+        let rules = Family::ALL.map(|family| (family, view.snapshot.index.rules(family, &name).pods_ready));
+        let timestamps: BTreeMap<_, _> =
+            rules.into_iter().filter_map(|(family, rules)| Some((family, rules?.timestamp))).collect();
+        let timestamp = |family| timestamps.get(&family).copied().unwrap_or_default();
         let answer = QueueOverview::new(name, timestamp, view.rows(now), now);
         let tables = answer.tables(!is_given, now);
         let is_there = is_known || !tables.is_empty();
@@ -143,7 +134,7 @@ impl QueueOverview {
 }
 
 const RETURNS: Column<Row> = ("RETURNS", |row, _| row.requeue_count.unwrap_or_default().to_string());
-const PAUSED_AT: Column<Row> = ("PAUSED AT", |row, _| moment(row.paused_at));
+const PAUSED_AT: Column<Row> = ("PAUSED AT", |row, _| moment_cell(row.paused_at));
 const BECAUSE_OF: Column<Row> = ("BECAUSE OF", |row, _| cell(row.reason.as_deref()));
 
 const RUNNING: [Column<Row>; 6] = [
@@ -151,7 +142,7 @@ const RUNNING: [Column<Row>; 6] = [
     ("PODS READY", |row, _| {
         cell(row.ready_pods.zip(row.needed_pods).map(|(ready, needed)| format!("{ready}/{needed}")))
     }),
-    ("SINCE", |row, _| moment(row.started_at)),
+    ("SINCE", |row, _| moment_cell(row.started_at)),
     FLOOR_UNTIL,
     EXPIRES_AT,
     STATE,
@@ -159,7 +150,7 @@ const RUNNING: [Column<Row>; 6] = [
 
 const COMING_BACK: [Column<Row>; 6] = [
     ("COMING BACK", |row, _| row.workload.clone()),
-    ("AT", |row, _| moment(row.requeue_at)),
+    ("AT", |row, _| moment_cell(row.requeue_at)),
     ("IN", |row, now| left(row.requeue_at, now)),
     RETURNS,
     PAUSED_AT,

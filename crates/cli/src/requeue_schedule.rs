@@ -15,12 +15,10 @@ use tenure_types::{
 };
 
 use crate::{
-    connect::ConnectArgs,
+    cluster::ConnectArgs,
     input::Document,
-    output::OutputArgs,
+    print::{OutputArgs, tables, tell, warn},
     snapshot::{Snapshot, queues},
-    table::tables,
-    tell::{tell, warn},
 };
 
 /// The number of rows, if neither flag nor limit sets it.

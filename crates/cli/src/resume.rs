@@ -8,7 +8,7 @@ use tenure_types::keys::{ACTIVE_ANNOTATION, REQUEUE_STATE_ANNOTATION};
 
 use crate::{
     change::{BulkArgs, ChangeSubject, Command, ObjectChange, PauseState},
-    table::printable,
+    print::printable,
 };
 
 /// Resume workloads that Tenure has paused

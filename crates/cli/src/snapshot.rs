@@ -6,7 +6,6 @@ mod pods;
 pub mod queues;
 mod selected;
 mod source;
-mod take;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -35,16 +34,15 @@ use tenure_types::{
 };
 
 use crate::{
-    connect::{ConnectArgs, DEFAULT},
+    cluster::{ConnectArgs, DEFAULT_NAMESPACE, explain, is_forbidden},
     floors::FloorArgs,
     input::{self, Document, InputArgs},
-    server::{explain, is_forbidden},
-    tell::{warn, with_causes},
+    print::{warn, with_causes},
 };
 pub use cluster::NotListed;
 pub use owners::{ClimbStep, KnownOwners, ListedOwner, found};
 pub use pods::NamedWorkload;
-pub use selected::Selected;
+use selected::Selected;
 pub use source::{Named, SnapshotSource, workload};
 
 /// Namespace and name.
@@ -164,10 +162,16 @@ impl Snapshot {
     }
 
     fn try_take(&mut self, document: &Document) -> Result<()> {
-        let place = document.namespace().unwrap_or(DEFAULT);
+        let place = document.namespace().unwrap_or(DEFAULT_NAMESPACE);
         match (document.group(), document.kind.as_str()) {
-            ("", "Pod") => self.take_pods([decode(document)?]),
-            ("", "Node") => self.take_node(decode::<Owner>(document)?.metadata),
+            ("", "Pod") => {
+                let pod: Pod = decode(document)?;
+                self.pods.insert(key(&pod.metadata), pod);
+            }
+            ("", "Node") => {
+                let Owner { metadata, .. } = decode(document)?;
+                self.nodes.insert(metadata.name.clone().unwrap_or_default(), metadata);
+            }
             ("scheduling.k8s.io", "PriorityClass") => self.take_class(decode(document)?),
             (group, "Queue") => match (Family::of(group), document.name()) {
                 (Some(Family::Tensorstack), _) if self.t9k_system_namespace.as_deref() == Some(place) => {
@@ -261,7 +265,7 @@ fn group_names(pod: &Pod) -> impl Iterator<Item = (PodGroupKind, &str)> {
 }
 
 fn key(metadata: &ObjectMeta) -> NamespacedName {
-    let namespace = metadata.namespace.clone().unwrap_or_else(|| DEFAULT.into());
+    let namespace = metadata.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.into());
     (namespace, metadata.name.clone().unwrap_or_default())
 }
 

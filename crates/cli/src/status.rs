@@ -11,12 +11,8 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::{
-    cluster::ClusterReader,
-    connect::ConnectArgs,
-    output::OutputArgs,
-    server::{explain, is_forbidden},
-    table::Table,
-    tell::{Reported, with_causes},
+    cluster::{ClusterReader, ConnectArgs, explain, is_forbidden},
+    print::{OutputArgs, Reported, Table, with_causes},
 };
 use inspect::Inspector;
 

@@ -11,11 +11,8 @@ use serde::Serialize;
 use tenure_types::usage::{USAGE_CONFIG_MAP, USAGE_KEY, UsageEnd, UsageRecord};
 
 use crate::{
-    age::{human, moment},
-    connect::ConnectArgs,
-    output::OutputArgs,
-    server::explain,
-    table::{printable, table},
+    cluster::{ConnectArgs, explain},
+    print::{OutputArgs, human, moment, printable, table},
 };
 
 /// Show what runs have used, by queue, resource and how they ended

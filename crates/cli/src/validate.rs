@@ -20,13 +20,11 @@ use tenure_policy::{
 };
 
 use crate::{
-    connect::DEFAULT,
+    cluster::DEFAULT_NAMESPACE,
     floors::FloorArgs,
     input::{self, Document},
-    output::OutputArgs,
+    print::{OutputArgs, Reported, printable, warn},
     snapshot::{Snapshot, queues},
-    table::printable,
-    tell::{Reported, warn},
 };
 
 /// Validate objects in files as the API server and Tenure's webhook would, without a cluster
@@ -200,7 +198,7 @@ fn findings(document: &Document, kind: Reviewable, context: &Context<'_>) -> (Fi
         Ok(raw) => raw,
         Err(error) => return (FieldError::invalid_json("object", "", error.to_string()).into(), false),
     };
-    let namespace = document.namespace().unwrap_or(DEFAULT);
+    let namespace = document.namespace().unwrap_or(DEFAULT_NAMESPACE);
     match kind.read("", namespace, Some(&raw)) {
         Ok(subject) => {
             let mut findings = subject.review(context);

@@ -8,14 +8,10 @@ use tenure_types::{ExtendedDuration, selector::Selector};
 
 use super::{Changer, Command, ObjectName};
 use crate::{
-    connect::ConnectArgs,
+    cluster::ConnectArgs,
     floors::duration,
-    list::{
-        gather::Gatherer,
-        row::{Row, WorkloadState},
-    },
-    output::print,
-    tell::{Reported, tell},
+    list::{gather::Gatherer, row::Row, row::WorkloadState},
+    print::{Reported, print, tell},
 };
 
 /// Flags that select workloads by the records of their pauses. All of them must hold.

@@ -13,7 +13,10 @@ use tenure_policy::{
 };
 use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord};
 
-use crate::{kinds::ResourceKind, server::Clock, table::printable};
+use crate::{
+    cluster::{Clock, ResourceKind},
+    print::printable,
+};
 
 /// A reference to an object.
 #[derive(Clone, Copy, Debug)]

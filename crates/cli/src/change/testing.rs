@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_policy::{owners::OwnerTable, pause::OwnerObject};
 
 use super::{ChangeSubject, Command, ObjectChange, ObjectName};
-use crate::{kinds::ResourceKinds, server::Clock};
+use crate::cluster::{Clock, ResourceKinds};
 
 impl fmt::Debug for ObjectChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,12 +10,8 @@ use tenure_policy::{config::Config, expiry::Family, owners::OwnerTable};
 use super::words::Completion;
 use crate::{
     args::Cli,
-    cluster::ClusterReader,
-    connect::ConnectArgs,
-    list::{
-        gather::Gatherer,
-        row::{Row, WorkloadState},
-    },
+    cluster::{ClusterReader, ConnectArgs},
+    list::{gather::Gatherer, row::Row, row::WorkloadState},
 };
 
 /// The longest time that people wait for a key to do something.

@@ -1,7 +1,5 @@
 //! Finds the place of a word on the command line, by the definition of the command line.
 
-use std::ffi::OsString;
-
 use clap::{Arg, Command};
 
 /// A candidate, and its description.
@@ -99,11 +97,6 @@ fn flags(command: &Command) -> Vec<Completion> {
         Some((format!("--{}", arg.get_long()?), help))
     };
     shown.filter_map(flag).collect()
-}
-
-/// The words as texts; none if one of them isn't.
-pub fn texts(words: impl IntoIterator<Item = OsString>) -> Option<Vec<String>> {
-    words.into_iter().map(|word| word.into_string().ok()).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::change::testing::{judged, object, record, told};
+use crate::change::{testing::judged, testing::object, testing::record, testing::told};
 
 fn job(annotations: &[(&str, &str)], suspend: bool) -> Value {
     let template = json!({"metadata": {"labels": {"kai.scheduler/queue": "research"}}});

@@ -9,7 +9,10 @@ use tenure_policy::{
 };
 use tenure_types::{keys::PAUSED_ANNOTATION, paused::ExceededCeiling, projection};
 
-use crate::{age::moment, change::shown, table::printable};
+use crate::{
+    change::shown,
+    print::{moment, printable},
+};
 
 /// A pause, for programs.
 #[derive(Debug, Serialize)]
@@ -36,6 +39,9 @@ pub struct PauseReport {
     command: String,
     /// For people.
     message: String,
+    /// The value of the field as it is now.
+    #[serde(skip)]
+    now: Value,
 }
 
 impl PauseReport {
@@ -64,6 +70,7 @@ impl PauseReport {
             _ => None,
         };
         Some(Ok(Self {
+            now: OwnerObject(object).at(&record.field).clone(),
             at: record.at,
             in_force: pause::is_ours(OwnerObject(object), &record),
             queue: record.queue,
@@ -80,7 +87,7 @@ impl PauseReport {
     }
 
     /// Sentences for people.
-    pub fn sentences(&self, now_at: &Value) -> Vec<String> {
+    pub fn sentences(&self) -> Vec<String> {
         let Self { field, value, previous_value, .. } = self;
         let of =
             self.kueue_workload.as_ref().map(|name| format!(" of its Workload {name}")).unwrap_or_default();
@@ -95,7 +102,7 @@ impl PauseReport {
         let command = &self.command;
         let since = format!(
             "something else has set {field} to {} since: {command} removes what is left of the pause",
-            shown(now_at)
+            shown(&self.now)
         );
         vec![set, since]
     }

@@ -17,7 +17,7 @@ use super::{
     text::{key, pod_name},
 };
 use crate::{
-    connect::ConnectArgs,
+    cluster::ConnectArgs,
     floors::Sourced,
     run::Run,
     snapshot::{NamespacedName, Snapshot, SnapshotSource, workload},

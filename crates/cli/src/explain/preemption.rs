@@ -9,16 +9,16 @@ use serde::Serialize;
 use tenure_policy::{
     gang::progress,
     preemption::{Place, PreemptionKind, Preemptor, Rule, Rules, Ruling, Victim},
-    toleration,
+    toleration::PreemptorClaim,
 };
 use tenure_types::projection::Pod;
 
-use super::text::{key, moment, paragraph, pod_name, shown};
+use super::text::{from_now, key, paragraph, pod_name, shown};
 use crate::{
-    connect::ConnectArgs,
+    cluster::ConnectArgs,
     floors::FloorArgs,
     input::InputArgs,
-    output::OutputArgs,
+    print::OutputArgs,
     snapshot::{NamedWorkload, NamespacedName, Snapshot, Wanted},
 };
 
@@ -80,112 +80,96 @@ impl PreemptionArgs {
         let preemptor = key(preemptor, &namespace);
         let victims: Vec<NamespacedName> =
             victims.into_iter().map(|victim| key(victim, &namespace)).collect();
-        check(&preemptor, &victims)?;
+        let mut named = HashSet::new();
+        for victim in &victims {
+            ensure!(*victim != preemptor, "--victim {}: a pod can't preempt itself", shown(victim));
+            ensure!(named.insert(victim), "--victim {}: named twice", shown(victim));
+        }
         let pods: Vec<NamespacedName> = std::iter::once(&preemptor).chain(&victims).cloned().collect();
         let wanted = Wanted { pods: &pods, namespace: None, t9k_system_namespace: None, floors: &args };
         let (snapshot, _) = Snapshot::read(&input, connect, wanted).await?;
-        let answer =
-            Question { snapshot: &snapshot, pool: args.node_pool.as_deref() }.answer(&preemptor, &victims)?;
+        let answer = answer(&snapshot, args.node_pool.as_deref(), &preemptor, &victims)?;
         output.show(&answer, || text(&answer, &shown(&preemptor), snapshot.now))
     }
 }
 
-fn check(preemptor: &NamespacedName, victims: &[NamespacedName]) -> Result<()> {
-    let mut named = HashSet::new();
-    for victim in victims {
-        ensure!(victim != preemptor, "--victim {}: a pod can't preempt itself", shown(victim));
-        ensure!(named.insert(victim), "--victim {}: named twice", shown(victim));
+/// Judges a preemption. A pool takes the place of those of the victims' nodes.
+fn answer(
+    snapshot: &Snapshot,
+    pool: Option<&str>,
+    preemptor: &NamespacedName,
+    victims: &[NamespacedName],
+) -> Result<PreemptionExplanation> {
+    let aggressor = snapshot.pod(preemptor)?;
+    let preemptor = Preemptor { place: place(snapshot, aggressor), claim: claim(snapshot, aggressor) };
+    let pods: Vec<&Pod> = victims.iter().map(|victim| snapshot.pod(victim)).collect::<Result<_>>()?;
+    let mut gangs = HashMap::new();
+    for pod in &pods {
+        snapshot.warn_of_missing_group(pod);
+        gangs.entry(snapshot.gang_key(pod)).or_insert_with(|| snapshot.gang(pod));
     }
-    Ok(())
+    // of one workload, all have the very same
+    let gang = |pod| Some((pod, gangs.get(&snapshot.gang_key(pod))?));
+    let pods: Vec<(&Pod, &NamedWorkload<'_>)> = pods.into_iter().filter_map(gang).collect();
+    let judged = pods.iter().map(|&(pod, gang)| Victim {
+        workload: &gang.workload,
+        place: place(snapshot, pod),
+        subgroup: gang.workload.shape.subgroup(pod),
+        progress: progress(pod),
+        pool: pool.or_else(|| snapshot.pool(pod)),
+        class: snapshot.class_state(pod),
+        scheduled_at: pod.scheduled_at().map(|at| at.0),
+    });
+    let judged: Vec<Victim<'_>> = judged.collect();
+    let rules = Rules { floors: &snapshot.floors, tree: snapshot.tree(), now: snapshot.now };
+    let verdict = rules.verdict(&preemptor, &judged);
+    let rulings = verdict.rulings.iter().zip(victims).zip(&pods).zip(&judged);
+    let victims = rulings.map(|(((ruling, key), &(pod, gang)), victim)| VictimAnswer {
+        pod: shown(key),
+        protected: ruling.rule.is_some(),
+        rule: ruling.rule.map(Rule::name),
+        until: ruling.until,
+        because: because(ruling, &preemptor, (pod, &victim.place, gang), snapshot.now),
+    });
+    Ok(PreemptionExplanation {
+        allowed: verdict.allowed,
+        kind: verdict.kind.name(),
+        victims: victims.collect(),
+    })
 }
 
-struct Question<'s> {
-    snapshot: &'s Snapshot,
-    /// In place of the pools of the victims' nodes.
-    pool: Option<&'s str>,
+fn place<'s>(snapshot: &'s Snapshot, pod: &'s Pod) -> Place<'s> {
+    snapshot.index.workload(pod).0.place
 }
 
-impl<'s> Question<'s> {
-    fn answer(
-        &self,
-        preemptor: &NamespacedName,
-        victims: &[NamespacedName],
-    ) -> Result<PreemptionExplanation> {
-        let Self { snapshot, .. } = self;
-        let aggressor = snapshot.pod(preemptor)?;
-        let preemptor = Preemptor { place: self.place(aggressor), claim: self.claim(aggressor) };
-        let pods: Vec<&Pod> = victims.iter().map(|victim| snapshot.pod(victim)).collect::<Result<_>>()?;
-        let mut gangs = HashMap::new();
-        for pod in &pods {
-            snapshot.warn_of_missing_group(pod);
-            gangs.entry(snapshot.gang_key(pod)).or_insert_with(|| snapshot.gang(pod));
-        }
-        // of one workload, all have the very same
-        let gang = |pod: &'s Pod| Some((pod, gangs.get(&snapshot.gang_key(pod))?));
-        let pods: Vec<(&Pod, &NamedWorkload<'_>)> = pods.into_iter().filter_map(gang).collect();
-        let judged: Vec<Victim<'_>> = pods.iter().map(|(pod, gang)| self.victim(pod, gang)).collect();
-        let rules = Rules { floors: &snapshot.floors, tree: snapshot.tree(), now: snapshot.now };
-        let verdict = rules.verdict(&preemptor, &judged);
-        let rulings = verdict.rulings.iter().zip(victims).zip(&pods);
-        let victims = rulings.map(|((ruling, key), (pod, gang))| VictimAnswer {
-            pod: shown(key),
-            protected: ruling.rule.is_some(),
-            rule: ruling.rule.map(Rule::name),
-            until: ruling.until,
-            because: self.because(ruling, &preemptor, pod, gang),
-        });
-        Ok(PreemptionExplanation {
-            allowed: verdict.allowed,
-            kind: verdict.kind.name(),
-            victims: victims.collect(),
-        })
-    }
+fn claim(snapshot: &Snapshot, pod: &Pod) -> PreemptorClaim {
+    let of_class = || snapshot.class(pod)?.preemption_policy.as_deref();
+    let policy = pod.spec.preemption_policy.as_deref().or_else(of_class);
+    PreemptorClaim { priority: priority(pod), never_preempts: policy == Some("Never") }
+}
 
-    fn victim<'g>(&'g self, pod: &'g Pod, gang: &'g NamedWorkload<'_>) -> Victim<'g> {
-        Victim {
-            workload: &gang.workload,
-            place: self.place(pod),
-            subgroup: gang.workload.shape.subgroup(pod),
-            progress: progress(pod),
-            pool: self.pool.or_else(|| self.snapshot.pool(pod)),
-            class: self.snapshot.class_state(pod),
-            scheduled_at: pod.scheduled_at().map(|at| at.0),
-        }
+/// Sentences about a ruling on a pod, its place and its workload.
+fn because(
+    ruling: &Ruling<'_>,
+    preemptor: &Preemptor<'_>,
+    (pod, place, gang): (&Pod, &Place<'_>, &NamedWorkload<'_>),
+    now: Timestamp,
+) -> Vec<String> {
+    let mut because = vec![format!("its workload is {}", gang.name)];
+    because.extend(ruling.because(preemptor, place, now));
+    if ruling.start.is_some() && ruling.floor.is_some() {
+        because.push(format!("the start time is from {}", gang.start_from));
     }
-
-    fn place<'g>(&'g self, pod: &'g Pod) -> Place<'g> {
-        self.snapshot.index.workload(pod).0.place
+    let (theirs, ours) = (priority(pod), preemptor.claim.priority);
+    if ruling.kind == PreemptionKind::Preempt && theirs >= ours {
+        because.push(format!(
+            "its priority, {theirs}, is not below the preemptor's, {ours}: no scheduler would choose it"
+        ));
     }
-
-    fn claim(&self, pod: &Pod) -> toleration::PreemptorClaim {
-        let of_class = || self.snapshot.class(pod)?.preemption_policy.as_deref();
-        let policy = pod.spec.preemption_policy.as_deref().or_else(of_class);
-        toleration::PreemptorClaim { priority: priority(pod), never_preempts: policy == Some("Never") }
+    if preemptor.claim.never_preempts {
+        because.push("the preemptor's preemptionPolicy is Never: kube-scheduler wouldn't ask".into());
     }
-
-    fn because(
-        &self,
-        ruling: &Ruling<'_>,
-        preemptor: &Preemptor<'_>,
-        pod: &Pod,
-        gang: &NamedWorkload<'_>,
-    ) -> Vec<String> {
-        let mut because = vec![format!("its workload is {}", gang.name)];
-        because.extend(ruling.because(preemptor, &self.place(pod), self.snapshot.now));
-        if ruling.start.is_some() && ruling.floor.is_some() {
-            because.push(format!("the start time is from {}", gang.start_from));
-        }
-        let (theirs, ours) = (priority(pod), preemptor.claim.priority);
-        if ruling.kind == PreemptionKind::Preempt && theirs >= ours {
-            because.push(format!(
-                "its priority, {theirs}, is not below the preemptor's, {ours}: no scheduler would choose it"
-            ));
-        }
-        if preemptor.claim.never_preempts {
-            because.push("the preemptor's preemptionPolicy is Never: kube-scheduler wouldn't ask".into());
-        }
-        because
-    }
+    because
 }
 
 /// A pod without one has 0.
@@ -199,7 +183,7 @@ fn text(answer: &PreemptionExplanation, preemptor: &str, now: Timestamp) -> Stri
         let heading = match (victim.rule, victim.until) {
             (None, _) => format!("{}: not protected", victim.pod),
             (Some(rule), Some(until)) => {
-                format!("{}: protected by {rule} until {}", victim.pod, moment(until, now))
+                format!("{}: protected by {rule} until {}", victim.pod, from_now(until, now))
             }
             (Some(rule), None) => {
                 format!("{}: protected by {rule}, without an end that is known", victim.pod)

@@ -3,9 +3,8 @@
 use jiff::Timestamp;
 
 use crate::{
-    age::{self, until},
+    print::{moment, printable, until},
     snapshot::NamespacedName,
-    table::printable,
 };
 
 /// A pod of the command line, `NAMESPACE/POD` or a name alone: then its namespace is empty.
@@ -34,6 +33,6 @@ pub fn paragraph(heading: &str, sentences: &[String]) -> String {
 }
 
 /// To the second, and how long it is until then.
-pub fn moment(at: Timestamp, now: Timestamp) -> String {
-    format!("{} ({} from now)", age::moment(at), until(at, now))
+pub fn from_now(at: Timestamp, now: Timestamp) -> String {
+    format!("{} ({} from now)", moment(at), until(at, now))
 }

@@ -4,19 +4,14 @@
 use anyhow::{Error, Result, anyhow};
 use futures::TryStreamExt;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
 use tenure_policy::{pause::RunEnd, reason::EventReason};
 use tenure_types::{keys::EVENT_QUEUE_ANNOTATION, projection::Event};
 
 use super::row::name_of;
 use crate::{
-    age::{human, moment},
-    cluster::ClusterReader,
-    listing::{Format, Listed, Printer},
-    pages::objects,
-    server::explain,
-    table::{Column, cell},
+    cluster::{ClusterReader, explain, objects},
+    print::{Column, Format, Listed, Printer, cell, human, moment},
 };
 
 /// Selects the events of the keeper.
@@ -67,15 +62,10 @@ impl Ended {
         }
         let run = RunEnd::read(&message).filter(|_| of_event == EventReason::RunEnded);
         let noted = metadata.annotations.and_then(|mut all| all.remove(EVENT_QUEUE_ANNOTATION));
-        let object = OwnerReference {
-            api_version: of.api_version.unwrap_or_default(),
-            kind: of.kind.unwrap_or_default(),
-            name: of.name.unwrap_or_default(),
-            ..OwnerReference::default()
-        };
+        let [api_version, kind, name] = [of.api_version, of.kind, of.name].map(Option::unwrap_or_default);
         Some(Self {
             namespace: of.namespace.or(metadata.namespace).unwrap_or_default(),
-            workload: name_of(&object),
+            workload: name_of(&api_version, &kind, &name),
             queue: noted.or_else(|| run.map(|run| run.queue.to_owned())).filter(|queue| !queue.is_empty()),
             ceiling: run.and_then(|run| run.ceiling).map(str::to_owned),
             at: event_time?,

@@ -14,11 +14,9 @@ use tenure_types::{extension, selector::Selector};
 
 use super::{row::Row, view::View};
 use crate::{
-    cluster::{AT_ONCE, ClusterReader},
-    kinds::{ResourceKind, ResourceKinds},
-    server::{explain, is_forbidden},
-    snapshot::{NotListed, Selected, Snapshot, found},
-    tell::{warn, with_causes},
+    cluster::{AT_ONCE, ClusterReader, ResourceKind, ResourceKinds, explain, is_forbidden},
+    print::{warn, with_causes},
+    snapshot::{NotListed, Snapshot, found},
 };
 
 /// The number of owners that are read one by one before the climbs go on with the answers.
@@ -90,7 +88,10 @@ impl Gatherer {
         let mut absent = Family::ALL.to_vec();
         absent.retain(is_absent);
         let is_alone = absent.len() == 1;
-        for family in absent.into_iter().filter(|family| !is_alone || view.counts_on(*family)) {
+        for family in absent
+            .into_iter()
+            .filter(|family| !is_alone || view.queues_of_pods().any(|(of, ..)| of == *family))
+        {
             let group = family.group();
             self.warn(format!("the cluster has no queues.{group}: pods that name one have no ceiling"));
         }
@@ -99,7 +100,7 @@ impl Gatherer {
 
     fn empty(&self) -> View {
         let mut snapshot = Snapshot::new(&self.config, Some(&self.t9k_system_namespace), self.now());
-        snapshot.selected = Selected::by(self.selector.clone());
+        snapshot.selected.selector.clone_from(&self.selector);
         View::new(snapshot)
     }
 

@@ -4,14 +4,10 @@ use jiff::Timestamp;
 use tenure_policy::naming::group_of;
 
 use super::row::{Row, WorkloadState};
-use crate::{
-    age::{human, until},
-    listing::{Format, Listed, Printer},
-    table::{Column, cell, moment},
-};
+use crate::print::{Column, Format, Listed, Printer, cell, human, moment_cell, until};
 
-pub const FLOOR_UNTIL: Column<Row> = ("FLOOR UNTIL", |row, _| moment(row.floor_until));
-pub const EXPIRES_AT: Column<Row> = ("EXPIRES AT", |row, _| moment(row.expires_at));
+pub const FLOOR_UNTIL: Column<Row> = ("FLOOR UNTIL", |row, _| moment_cell(row.floor_until));
+pub const EXPIRES_AT: Column<Row> = ("EXPIRES AT", |row, _| moment_cell(row.expires_at));
 pub const STATE: Column<Row> = ("STATE", |row, _| format!("{:?}", row.state));
 
 impl Listed for Row {
@@ -24,7 +20,7 @@ impl Listed for Row {
         }),
         FLOOR_UNTIL,
         EXPIRES_AT,
-        ("COMES BACK AT", |row, _| moment(row.requeue_at)),
+        ("COMES BACK AT", |row, _| moment_cell(row.requeue_at)),
         STATE,
     ];
 
@@ -60,7 +56,7 @@ fn why(row: &Row) -> String {
     match (&row.reason, row.paused_at) {
         (Some(reason), Some(at)) if row.state != WorkloadState::Gone => {
             let by = row.kueue_workload.as_ref().map(|name| format!(", by Kueue's Workload {name}"));
-            format!("{reason} since {}{}", moment(Some(at)), by.unwrap_or_default())
+            format!("{reason} since {}{}", moment_cell(Some(at)), by.unwrap_or_default())
         }
         (reason, _) => cell(reason.as_deref()),
     }

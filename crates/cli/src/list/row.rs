@@ -154,7 +154,7 @@ impl WorkloadSummary {
         let Self { namespace, reference, run, ready, needed, units: _, pause, of_kueue, terminating } = self;
         let row = Row {
             namespace,
-            workload: name_of(&reference),
+            workload: name_of(&reference.api_version, &reference.kind, &reference.name),
             api_version: reference.api_version,
             kind: reference.kind,
             name: reference.name,
@@ -247,9 +247,9 @@ fn state(run: &Run, terminating: bool, now: Timestamp) -> WorkloadState {
 }
 
 /// Kinds of other groups than Kubernetes' own have namesakes.
-pub fn name_of(reference: &OwnerReference) -> String {
-    let (kind, name) = (reference.kind.to_lowercase(), &reference.name);
-    match group_of(&reference.api_version) {
+pub fn name_of(api_version: &str, kind: &str, name: &str) -> String {
+    let kind = kind.to_lowercase();
+    match group_of(api_version) {
         "" | "apps" | "batch" => format!("{kind}/{name}"),
         group => format!("{kind}.{group}/{name}"),
     }

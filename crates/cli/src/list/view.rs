@@ -119,22 +119,14 @@ impl View {
     }
 
     /// The queues that pods are in or name, with the namespaces of these pods.
-    pub fn queues_of_pods(&mut self) -> Vec<(String, String)> {
+    pub fn queues_of_pods(&mut self) -> impl Iterator<Item = (Family, String, &str)> {
         let Self { snapshot: Snapshot { index, .. }, pods } = self;
-        let mut named = Vec::new();
-        for pod in pods {
-            let Some(standing) = pod.seen.standing(index) else { continue };
-            let queues = Family::ALL.into_iter().filter_map(|family| standing.queue(family));
-            named.extend(queues.map(|queue| (queue.to_string(), pod.namespace.clone())));
-        }
-        named
-    }
-
-    /// True if any pod is in a queue of a family.
-    pub fn counts_on(&mut self, family: Family) -> bool {
-        let Self { snapshot: Snapshot { index, .. }, pods } = self;
-        let mut standings = pods.iter().filter_map(|pod| pod.seen.standing(index));
-        standings.any(|standing| standing.queue(family).is_some())
+        let standings =
+            pods.iter().filter_map(|pod| Some((pod.seen.standing(index)?, pod.namespace.as_str())));
+        standings.flat_map(|(standing, namespace)| {
+            let queue = |family| Some((family, standing.queue(family)?.to_string(), namespace));
+            Family::ALL.map(queue).into_iter().flatten()
+        })
     }
 
     /// All workloads, in alphabetical order.

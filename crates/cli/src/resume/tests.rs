@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::change::testing::{self, told};
+use crate::change::{testing, testing::told};
 
 fn judged(kind: &str, found: &Value, fields: &[&str]) -> Result<ObjectChange, String> {
     let fields = fields.iter().map(|field| (*field).to_owned()).collect();

@@ -6,18 +6,15 @@ use anyhow::{Error, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
-use tenure_policy::expiry::Family;
+use tenure_policy::{expiry::Family, kueue};
 use tenure_types::{extension, podgroup::PodGroupKind, projection::Pod};
 
-use super::{NamespacedName, Snapshot, Wanted, group_names};
+use super::{ListedOwner, NamespacedName, Snapshot, Wanted, group_names, key};
 use crate::{
-    cluster::{AT_ONCE, ClusterReader, LIVE, cannot_list},
+    cluster::{AT_ONCE, ClusterReader, LIVE, ResourceKind, cannot_list, explain, is_forbidden, is_segment},
     input::Document,
-    kinds::ResourceKind,
     list::ended::missing,
-    server::{explain, is_forbidden},
-    target::is_segment,
-    tell::{warn, with_causes},
+    print::{warn, with_causes},
 };
 
 /// A kind that can't be listed.
@@ -65,25 +62,41 @@ impl Snapshot {
         failed.into_values().collect()
     }
 
+    /// Adds nodes, or objects that may own pods, of a kind that is listed as a whole.
+    pub fn take_metadata(&mut self, kind: &ResourceKind, found: Vec<ObjectMeta>) {
+        for metadata in found {
+            self.selected.take(metadata.uid.as_deref(), metadata.labels.as_ref());
+            if kind.is("", "Node") {
+                self.nodes.insert(metadata.name.clone().unwrap_or_default(), metadata);
+                continue;
+            }
+            if kind.is(kueue::GROUP, kueue::WORKLOAD) {
+                self.index.apply_workload(0, &metadata);
+            } else {
+                self.index.apply_owner(0, &metadata);
+                self.owners.note(&metadata);
+            }
+            self.owners.extend(ListedOwner::read(kind, &metadata));
+        }
+    }
+
     /// Reads the objects that an explanation needs.
     pub(super) async fn explain(&mut self, cluster: &ClusterReader, wanted: &Wanted<'_>) -> Result<()> {
-        self.take_pods(with_groups(cluster, wanted.pods).await?);
+        let mut pods = with_groups(cluster, wanted.pods).await?;
         if let Some(namespace) = wanted.namespace {
-            let pods = cluster.pods(Some(namespace), Some(LIVE)).try_concat().await.map_err(explain)?;
-            self.take_pods(pods);
+            pods.extend(cluster.pods(Some(namespace), Some(LIVE)).try_concat().await.map_err(explain)?);
         }
+        self.pods.extend(pods.into_iter().map(|pod| (key(&pod.metadata), pod)));
         let kinds = &cluster.kinds;
         let classes = kinds.find("scheduling.k8s.io", "PriorityClass");
         let lists = kinds.queues(Family::Runai).into_iter().chain(classes).map(|kind| (kind, None));
         let of_t9k = kinds.queues(Family::Tensorstack).zip(wanted.t9k_system_namespace);
         let is_named = |of: PodGroupKind| self.pods.values().any(|pod| of.named_by(pod).is_some());
         let groups = kinds.pod_groups().filter(|(of, _)| *of == PodGroupKind::Runai || is_named(*of));
-        let groups: Vec<&ResourceKind> = groups.map(|(_, kind)| kind).collect();
+        let groups = groups.map(|(_, kind)| kind).chain(kinds.find(extension::GROUP, "Extension"));
+        let groups: Vec<&ResourceKind> = groups.collect();
         let of_pods = wanted.pods.iter().map(|(namespace, _)| namespace.as_str());
         let namespaces: BTreeSet<&str> = of_pods.chain(wanted.namespace).collect();
-        let extensions = kinds.find(extension::GROUP, "Extension");
-        let groups = groups.into_iter().chain(extensions);
-        let groups: Vec<&ResourceKind> = groups.collect();
         let groups = namespaces.iter().flat_map(|of| groups.iter().map(|kind| (*kind, Some(*of))));
         // it matters on which nodes pods are
         let needs_nodes = !self.floors.node_pools.is_empty() && wanted.floors.node_pool.is_none();

@@ -14,7 +14,7 @@ use tenure_types::{
 };
 
 use super::decode;
-use crate::{input::Document, kinds::ResourceKind, tell::warn};
+use crate::{cluster::ResourceKind, input::Document, print::warn};
 
 /// An object of a kind that was listed.
 #[derive(Clone, Debug)]

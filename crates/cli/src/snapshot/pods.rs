@@ -13,18 +13,37 @@ use tenure_policy::{
     pause,
     preemption::Workload,
     start,
-    toleration::ClassState,
+    toleration::{ClassState, Toleration},
 };
-use tenure_types::{keys, podgroup::PodGroupKind, projection::Pod};
+use tenure_types::{
+    keys,
+    podgroup::{PodGroup, PodGroupKind},
+    projection::Pod,
+};
 
 use super::{NamespacedName, Snapshot};
-use crate::{connect::DEFAULT, tell::warn};
+use crate::{cluster::DEFAULT_NAMESPACE, print::warn};
 
 /// Classes that every cluster has.
 const BUILT_IN: [(&str, i32); 2] =
     [("system-cluster-critical", SYSTEM_CRITICAL_PRIORITY), ("system-node-critical", 2_000_001_000)];
 
 impl Snapshot {
+    pub(super) fn take_class(&mut self, class: PriorityClass) {
+        let name = class.name_any();
+        let read = Toleration::read(class.value.unwrap_or(0), class.metadata.annotations.as_ref());
+        let shown = |error| format!("PriorityClass {name:?}: {error}: it protects no pod");
+        self.oddities.extend(read.err().into_iter().flatten().map(shown));
+        self.classes.insert(name, class);
+    }
+
+    pub(super) fn take_group(&mut self, kind: PodGroupKind, mut group: PodGroup) {
+        group.metadata.namespace.get_or_insert_with(|| DEFAULT_NAMESPACE.into());
+        self.oddities.extend(unreadable_stamp(&group.metadata));
+        self.oddities.extend(unreadable_max_duration(&group.metadata));
+        self.index.apply_group(kind, &group);
+    }
+
     /// Adds the fields that manifests leave to the API server, once all objects are known, and collects warnings.
     pub(super) fn complete(&mut self) {
         let Self { pods, classes, index, now, oddities, .. } = self;
@@ -37,7 +56,7 @@ impl Snapshot {
                 ));
             }
             pod.metadata.creation_timestamp.get_or_insert(Time(scheduled.unwrap_or(*now)));
-            pod.metadata.namespace.get_or_insert_with(|| DEFAULT.into());
+            pod.metadata.namespace.get_or_insert_with(|| DEFAULT_NAMESPACE.into());
             if pod.spec.priority.is_none() {
                 let class = pod
                     .spec
@@ -152,7 +171,7 @@ impl Snapshot {
 }
 
 /// Returns a warning about a stamp that isn't a time.
-pub fn unreadable_stamp(group: &ObjectMeta) -> Option<String> {
+fn unreadable_stamp(group: &ObjectMeta) -> Option<String> {
     let text = start::stamp(group)?.err()?;
     let (namespace, name) = super::key(group);
     let annotation = annotation(&namespace, &name);
@@ -162,7 +181,7 @@ pub fn unreadable_stamp(group: &ObjectMeta) -> Option<String> {
 }
 
 /// A sentence about a ceiling of its own that is no duration.
-pub fn unreadable_max_duration(group: &ObjectMeta) -> Option<String> {
+fn unreadable_max_duration(group: &ObjectMeta) -> Option<String> {
     let text = group.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?;
     let (namespace, name) = super::key(group);
     let error = expiry::own_ceiling(text).err()?;

@@ -10,9 +10,9 @@ use tenure_types::{ExtendedDuration, projection, runai::QueueVersion};
 
 use super::Snapshot;
 use crate::{
-    connect::ConnectArgs,
+    cluster::ConnectArgs,
     input::{self, Document},
-    tell::warn,
+    print::warn,
 };
 
 /// The group of queues that are in a tree.

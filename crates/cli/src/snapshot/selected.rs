@@ -8,15 +8,11 @@ use tenure_types::selector::Selector;
 /// Objects with labels as wanted. Without a selector, all objects are.
 #[derive(Debug, Default)]
 pub struct Selected {
-    selector: Option<Selector>,
+    pub selector: Option<Selector>,
     uids: HashSet<Uid>,
 }
 
 impl Selected {
-    pub fn by(selector: Option<Selector>) -> Self {
-        Self { selector, uids: HashSet::new() }
-    }
-
     /// Adds an object, if it is selected.
     pub fn take(&mut self, uid: Option<&str>, labels: Option<&BTreeMap<String, String>>) {
         let Self { selector: Some(selector), uids } = self else { return };
@@ -38,7 +34,7 @@ mod tests {
     #[test]
     fn an_object_that_was_not_read_is_not_selected() {
         let labels = BTreeMap::from([("a".to_owned(), "1".to_owned())]);
-        let mut selected = Selected::by(Some("a=1".parse().unwrap()));
+        let mut selected = Selected { selector: Some("a=1".parse().unwrap()), ..Selected::default() };
         selected.take(Some("u"), Some(&labels));
         selected.take(Some("v"), None);
         assert_eq!(["u", "v", "w"].map(|uid| selected.contains(&Uid::of(uid))), [true, false, false]);

@@ -9,14 +9,12 @@ use tenure_policy::{
     owners::OwnerTable,
     pause,
 };
-use tenure_types::projection::Pod;
+use tenure_types::projection::{Pod, WholeObject};
 
 use crate::{
-    cluster::ClusterReader,
-    connect::DEFAULT,
+    cluster::{ClusterReader, DEFAULT_NAMESPACE, Target},
     input::Document,
     list::{ended::missing, row::name_of},
-    target::Target,
 };
 
 /// The source of further objects.
@@ -32,7 +30,7 @@ impl SnapshotSource {
             Self::Files(documents) => {
                 let is_one = |document: &&Document| {
                     (document.group(), document.kind.as_str()) == (kueue::GROUP, kueue::WORKLOAD)
-                        && document.namespace().unwrap_or(DEFAULT) == namespace
+                        && document.namespace().unwrap_or(DEFAULT_NAMESPACE) == namespace
                 };
                 Ok(documents.iter().filter(is_one).map(|document| document.value.clone()).collect())
             }
@@ -48,7 +46,7 @@ impl SnapshotSource {
                 let is_meant = |document: &&Document| {
                     document.is_called(word)
                         && document.name() == Some(name)
-                        && document.namespace().unwrap_or(DEFAULT) == namespace
+                        && document.namespace().unwrap_or(DEFAULT_NAMESPACE) == namespace
                 };
                 let found = documents.iter().rev().find(is_meant);
                 let found =
@@ -64,9 +62,10 @@ impl SnapshotSource {
             Self::Cluster(cluster) => {
                 let kind = cluster.kinds.resolve(word, table)?;
                 let reference = kind.reference(name);
-                match kind.api(&cluster.client, Some(namespace)).get(name).await {
+                let workload = name_of(&reference.api_version, &reference.kind, name);
+                match kind.api::<WholeObject>(&cluster.client, Some(namespace)).get(name).await {
                     Ok(found) => Ok(Named { reference, object: found.value }),
-                    Err(error) => Err(missing(cluster, namespace, &name_of(&reference), error).await),
+                    Err(error) => Err(missing(cluster, namespace, &workload, error).await),
                 }
             }
         }

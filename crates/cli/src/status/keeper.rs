@@ -12,9 +12,8 @@ use tenure_policy::owners::is_subdomain;
 
 use super::{Check, Fault, Finding, inspect::Inspector};
 use crate::{
-    age::human,
-    server::{explain, is_forbidden},
-    tell::with_causes,
+    cluster::{explain, is_forbidden},
+    print::{human, with_causes},
 };
 
 /// The port of metrics and probes, where the Deployment doesn't name one.

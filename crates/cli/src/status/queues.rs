@@ -9,12 +9,8 @@ use tenure_types::projection::Event;
 
 use super::{Check, Fault, Finding, inspect::Inspector};
 use crate::{
-    list::{
-        ended::BY_KEEPER,
-        row::{Row, WorkloadState},
-        view::View,
-    },
-    pages::objects,
+    cluster::objects,
+    list::{ended::BY_KEEPER, row::Row, row::WorkloadState, view::View},
     snapshot::{NotListed, Snapshot},
 };
 
@@ -38,11 +34,10 @@ impl Inspector {
         let listed = view.list_pods(cluster, None).await;
         listed.map_err(|error| Fault::unread(error, "list pods in all namespaces"))?;
         let mut missing: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (queue, namespace) in view.queues_of_pods() {
-            if !view.snapshot.index.has_queue(&queue) {
-                missing.entry(queue).or_default().insert(namespace);
-            }
+        for (_, queue, namespace) in view.queues_of_pods() {
+            missing.entry(queue).or_default().insert(namespace.to_owned());
         }
+        missing.retain(|queue, _| !view.snapshot.index.has_queue(queue));
         let rows = view.rows(now);
         let is_overdue = |row: &&Row| {
             row.state == WorkloadState::Expired

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tenure_policy::expiry::Family;
 
 use super::{Check, Fault, Finding, certificate, inspect::Inspector};
-use crate::age::{human, moment};
+use crate::print::{human, moment};
 
 /// A CA that ends so soon should have been replaced.
 const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);

@@ -95,7 +95,7 @@ impl Reasons {
         let none = json!({});
         let metadata = document.value.get("metadata").filter(|metadata| !metadata.is_null()).unwrap_or(&none);
         if self.reads::<ObjectMeta>("metadata", metadata) {
-            self.known_alone("metadata", metadata, &METADATA);
+            self.known_alone("metadata", metadata, METADATA);
         }
         let text = |key: &str| metadata.get(key).filter(|value| !value.is_null() && **value != "");
         match (text("name"), text("generateName")) {
@@ -117,7 +117,7 @@ impl Reasons {
         if !self.reads::<PriorityClass>("", whole) {
             return;
         }
-        self.known_alone("", whole, &PRIORITY_CLASS);
+        self.known_alone("", whole, PRIORITY_CLASS);
         let (name, value) = (document.name().unwrap_or_default(), whole.get("value"));
         if name.starts_with(RESERVED) {
             if !BUILT_IN.contains(&name) {
@@ -151,10 +151,11 @@ impl Reasons {
     }
 
     /// Refuses all fields but these.
-    fn known_alone(&mut self, path: &str, object: &Value, known: &[&str]) {
+    fn known_alone(&mut self, path: &str, object: &Value, known: &str) {
+        let known: Vec<&str> = known.split(' ').collect();
         for (key, value) in object.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
             if !known.contains(&key.as_str()) {
-                self.unknown(&joined(path, key), key, value, known);
+                self.unknown(&joined(path, key), key, value, &known);
             }
         }
     }
@@ -243,22 +244,5 @@ impl Reasons {
 }
 
 /// The fields of any object's metadata, and of a `PriorityClass`.
-const METADATA: [&str; 15] = [
-    "annotations",
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "finalizers",
-    "generateName",
-    "generation",
-    "labels",
-    "managedFields",
-    "name",
-    "namespace",
-    "ownerReferences",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];
-const PRIORITY_CLASS: [&str; 7] =
-    ["apiVersion", "description", "globalDefault", "kind", "metadata", "preemptionPolicy", "value"];
+const METADATA: &str = "annotations creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers generateName generation labels managedFields name namespace ownerReferences resourceVersion selfLink uid";
+const PRIORITY_CLASS: &str = "apiVersion description globalDefault kind metadata preemptionPolicy value";

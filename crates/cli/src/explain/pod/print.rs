@@ -4,9 +4,9 @@ use jiff::Timestamp;
 
 use super::{PodExplanation, Protection, Relation, TolerationAnswer, Would};
 use crate::{
-    age,
-    explain::text::{moment, paragraph},
+    explain::text::{from_now, paragraph},
     floors::Sourced,
+    print::{human, moment},
 };
 
 /// Sentences for people.
@@ -71,7 +71,10 @@ fn tolerated(toleration: &TolerationAnswer, now: Timestamp) -> String {
         (0, _) => format!("its PriorityClass {class:?} gives no protection"),
         (..0, _) => format!("against priorities below {minimum}: always (PriorityClass {class:?})"),
         (_, Some(at)) => {
-            format!("against priorities below {minimum}: until {} (PriorityClass {class:?})", moment(at, now))
+            format!(
+                "against priorities below {minimum}: until {} (PriorityClass {class:?})",
+                from_now(at, now)
+            )
         }
         (seconds, None) => format!(
             "against priorities below {minimum}: not protected (PriorityClass {class:?} tolerates them for {seconds}s after scheduling)"
@@ -90,7 +93,7 @@ fn against(protection: &Protection) -> String {
 
 fn sentence(protection: &Protection, against: &str, now: Timestamp) -> String {
     let Protection { kind, floor: Sourced { value, from }, until, .. } = protection;
-    let until = until.map_or("not protected".into(), |at| format!("until {}", moment(at, now)));
+    let until = until.map_or("not protected".into(), |at| format!("until {}", from_now(at, now)));
     format!("{against}: {until} ({kind} floor {value}, {from})")
 }
 
@@ -110,7 +113,7 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     let since =
         answer.ceiling_since.map(|since| format!(", counted from {since} ({from})")).unwrap_or_default();
     let mut sentences =
-        vec![format!("it expires at {}: {}{since}", moment(at, now), ceiling.unwrap_or_default())];
+        vec![format!("it expires at {}: {}{since}", from_now(at, now), ceiling.unwrap_or_default())];
     sentences.extend(
         answer.extension.as_ref().map(|time| {
             format!("its run was granted {time} beyond that ceiling (kubectl tenure extensions)")
@@ -118,9 +121,9 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     );
     let notices = answer.notices_at.iter().map(|at| {
         if *at <= now {
-            format!("{} ({} ago)", age::moment(*at), age::human(now.duration_since(*at)))
+            format!("{} ({} ago)", moment(*at), human(now.duration_since(*at)))
         } else {
-            moment(*at, now)
+            from_now(*at, now)
         }
     });
     let notices: Vec<_> = notices.collect();

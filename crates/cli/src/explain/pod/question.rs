@@ -19,8 +19,8 @@ use tenure_types::{keys::MAX_DURATION_ANNOTATION, projection::Pod, runai::v3alph
 
 use super::{super::text::shown, PodExplanation, Protection, Relation, Run, TolerationAnswer, Would};
 use crate::{
-    age::go,
     floors::Sourced,
+    print::go,
     snapshot::{NamedWorkload, NamespacedName, Snapshot},
 };
 

@@ -3,7 +3,7 @@ use tenure_policy::config::Config;
 use tenure_types::podgroup::PodGroupKind;
 
 use super::*;
-use crate::{input::Document, kinds::ResourceKinds, list::row::WorkloadState};
+use crate::{cluster::ResourceKinds, input::Document, list::row::WorkloadState};
 
 /// `seconds` after the time at which all pods of these tests are created.
 fn at(seconds: i64) -> Timestamp {

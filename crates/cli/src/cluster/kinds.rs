@@ -12,10 +12,7 @@ use kube::{
     },
 };
 use tenure_policy::{expiry::Family, owners::OwnerTable};
-use tenure_types::{
-    podgroup::PodGroupKind,
-    projection::{Owner, WholeObject},
-};
+use tenure_types::podgroup::PodGroupKind;
 
 /// A kind of object in one version of its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,17 +67,8 @@ impl ResourceKind {
         }
     }
 
-    /// Its objects in a namespace, or all of them if none is given or they are in no namespace.
-    pub fn api(&self, client: &Client, namespace: Option<&str>) -> Api<WholeObject> {
-        self.api_of(client, namespace)
-    }
-
-    /// The same without all but their metadata.
-    pub fn metadata_api(&self, client: &Client, namespace: Option<&str>) -> Api<Owner> {
-        self.api_of(client, namespace)
-    }
-
-    fn api_of<K>(&self, client: &Client, namespace: Option<&str>) -> Api<K>
+    /// Its objects in a namespace, or all of them if none is given or they are in no namespace: as a whole, or their metadata.
+    pub fn api<K>(&self, client: &Client, namespace: Option<&str>) -> Api<K>
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     {

@@ -5,7 +5,7 @@ use http::{Request, Uri, header::DATE};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimeParser};
 use kube::{Client, client::Body};
 
-use crate::tell::with_causes;
+use crate::print::with_causes;
 
 /// Clocks that differ by less count as the same: a Date header is cut to the second.
 const SAME: SignedDuration = SignedDuration::from_secs(2);

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::table::{Column, Table, printable};
+use super::table::{Column, Table, printable};
 
 /// Another form than the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

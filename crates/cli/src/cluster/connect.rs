@@ -10,10 +10,13 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-use crate::{cluster::ClusterReader, floors::duration, server::unreachable, target::is_segment};
+use crate::{
+    cluster::{ClusterReader, is_segment, unreachable},
+    floors::duration,
+};
 
 /// The namespace of objects that name none.
-pub const DEFAULT: &str = "default";
+pub const DEFAULT_NAMESPACE: &str = "default";
 
 /// The flags of kubectl that matter here.
 #[derive(Clone, Debug, Args)]
@@ -71,7 +74,7 @@ impl ConnectArgs {
     pub async fn namespace(&self, offline: bool) -> Result<String> {
         match self.named_namespace() {
             Some(namespace) => Ok(namespace.to_owned()),
-            None if offline => Ok(DEFAULT.into()),
+            None if offline => Ok(DEFAULT_NAMESPACE.into()),
             None => Ok(self.config().await?.default_namespace),
         }
     }

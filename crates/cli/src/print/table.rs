@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::age;
+use super::age;
 
 const BETWEEN: usize = 3;
 
@@ -72,7 +72,7 @@ pub fn cell(text: Option<impl Into<String>>) -> String {
 }
 
 /// The cell of a time.
-pub fn moment(at: Option<Timestamp>) -> String {
+pub fn moment_cell(at: Option<Timestamp>) -> String {
     cell(at.map(age::moment))
 }
 

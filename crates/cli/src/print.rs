@@ -1,4 +1,9 @@
-//! Prints answers.
+//! Prints answers, tables and messages.
+
+pub mod age;
+mod listing;
+pub mod table;
+mod tell;
 
 use std::io::{self, BufWriter, Write};
 
@@ -6,6 +11,11 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_saphyr::ser::Error;
+
+pub use age::{go, human, moment, until};
+pub use listing::{Format, Listed, Printer};
+pub use table::{Column, Part, Table, cell, moment_cell, printable, table, tables};
+pub use tell::{Reported, complain, tell, warn, with_causes};
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

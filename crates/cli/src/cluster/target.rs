@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 pub type Target = (String, String);
 
 /// Reads `KIND/NAME...` or `KIND NAME...`.
-pub fn parse(arguments: &[String]) -> Result<Vec<Target>> {
+pub fn targets(arguments: &[String]) -> Result<Vec<Target>> {
     match arguments {
         [first, ..] if first.contains('/') => arguments.iter().map(|argument| pair(argument)).collect(),
         [kind, names @ ..] if !names.is_empty() => names.iter().map(|name| of_kind(kind, name)).collect(),
@@ -43,7 +43,7 @@ mod tests {
 
     fn parsed(line: &str) -> Option<Vec<(String, String)>> {
         let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        parse(&arguments).ok()
+        targets(&arguments).ok()
     }
 
     fn pair(kind: &str, name: &str) -> (String, String) {

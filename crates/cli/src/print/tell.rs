@@ -7,7 +7,8 @@ use std::{
 
 use anyhow::Error;
 
-use crate::{server::FROM_SERVER, table::printable};
+use super::table::printable;
+use crate::cluster::FROM_SERVER;
 
 /// Prints a line on standard error, and ignores errors: there is no other place to report them. Control characters are
 /// escaped, because parts of the line may come from other users, who could send commands to the terminal.
