@@ -24,13 +24,10 @@ use tenure_types::{podgroup::PodGroupKind, projection};
 use crate::{
     change::shown,
     cluster::{ConnectArgs, targets},
-    floors::FloorArgs,
-    input::InputArgs,
-    print::OutputArgs,
-    snapshot::{Named, NamespacedName, Snapshot, SnapshotSource, Wanted},
+    snapshot::{Named, NamespacedName, Snapshot, SnapshotSource},
 };
 use pause::PauseReport;
-use text::paragraph;
+use text::{RunArgs, paragraph};
 
 /// Explain a workload, a pod or a decision, in sentences or as JSON
 ///
@@ -65,41 +62,6 @@ pub struct Explain {
 enum Decision {
     Preemption(preemption::PreemptionArgs),
     Pod(pod::PodArgs),
-}
-
-/// The flags of explanations of runs.
-#[derive(Clone, Debug, Args)]
-struct RunArgs {
-    #[command(flatten)]
-    input: InputArgs,
-
-    #[command(flatten)]
-    output: OutputArgs,
-
-    /// The namespace in which queues of T9k count, as the keeper has it
-    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
-    t9k_system_namespace: String,
-
-    #[command(flatten)]
-    floors: FloorArgs,
-}
-
-impl RunArgs {
-    /// Reads these pods with their groups, or all pods of a namespace, and what their runs depend on.
-    async fn read(
-        &self,
-        connect: ConnectArgs,
-        pods: &[NamespacedName],
-        namespace: Option<&str>,
-    ) -> Result<(Snapshot, SnapshotSource)> {
-        let Self { input, output: _, t9k_system_namespace, floors } = self;
-        let wanted = Wanted { pods, namespace, t9k_system_namespace: Some(t9k_system_namespace), floors };
-        Snapshot::read(input, connect, wanted).await
-    }
-
-    fn pool(&self) -> Option<&str> {
-        self.floors.node_pool.as_deref()
-    }
 }
 
 impl Explain {

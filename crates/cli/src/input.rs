@@ -1,16 +1,19 @@
 //! Objects that are read from files, as kubectl reads them, instead of from a cluster.
 
 mod document;
-mod files;
 mod text;
-mod value;
 
-use anyhow::{Result, anyhow, ensure};
+use std::{
+    fs,
+    io::{self, Read},
+    path::Path,
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use jiff::Timestamp;
 
 pub use document::Document;
-pub use files::shown;
 
 /// The source of the objects of a decision, and its time.
 #[derive(Clone, Debug, Default, Args)]
@@ -32,12 +35,12 @@ pub fn time(text: &str) -> Result<Timestamp, String> {
 
 /// All objects in files, in directories and below, and on standard input (`-`), in their order.
 pub fn read(paths: &[String]) -> Result<Vec<Document>> {
-    let of_stdin = paths.iter().filter(|path| *path == files::STDIN).count();
+    let of_stdin = paths.iter().filter(|path| *path == STDIN).count();
     ensure!(of_stdin <= 1, "-f -: standard input can be read only once");
     let mut documents = Vec::new();
     for path in paths {
         let mut is_empty = true;
-        for (name, text) in files::of(path)? {
+        for (name, text) in texts(path)? {
             is_empty &= add(&name, &text, &mut documents)? == 0;
         }
         ensure!(!is_empty, "no objects in {}", shown(path));
@@ -60,6 +63,76 @@ fn add(name: &str, text: &str, documents: &mut Vec<Document>) -> Result<usize> {
         document::flatten(format!("{name}:{line}"), value, documents)?;
     }
     Ok(read)
+}
+
+/// The path that stands for standard input.
+const STDIN: &str = "-";
+
+/// The name of a text in messages, and the text.
+type InputText = (String, String);
+
+/// Returns the name of a path in messages.
+pub fn shown(path: &str) -> &str {
+    if path == STDIN { "<stdin>" } else { path }
+}
+
+/// The file, the files of a directory and below, or standard input.
+fn texts(path: &str) -> Result<Vec<InputText>> {
+    if path == STDIN {
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
+        return Ok(vec![decode(shown(STDIN), bytes)?]);
+    }
+    let kind = fs::metadata(path).map_err(|error| explain(path, error))?;
+    if !kind.is_dir() {
+        return Ok(vec![file(path)?]);
+    }
+    let mut files = Vec::new();
+    walk(Path::new(path), &mut files)?;
+    Ok(files)
+}
+
+fn file(path: &str) -> Result<InputText> {
+    decode(path, fs::read(path).map_err(|error| explain(path, error))?)
+}
+
+fn explain(path: &str, error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => anyhow!("the path {path:?} does not exist"),
+        _ => anyhow::Error::new(error).context(format!("cannot read {path:?}")),
+    }
+}
+
+fn decode(name: &str, bytes: Vec<u8>) -> Result<InputText> {
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+        let line = good.split(|byte| *byte == b'\n').count();
+        anyhow!("{name}:{line}: not UTF-8: save the file in this encoding")
+    })?;
+    let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+    Ok((name.into(), text))
+}
+
+/// In the order of their names. What is hidden is left out, and so is what links to a directory: it may lead back.
+fn walk(directory: &Path, files: &mut Vec<InputText>) -> Result<()> {
+    let why = || format!("cannot read {:?}", directory.display().to_string());
+    let mut entries =
+        fs::read_dir(directory).and_then(Iterator::collect::<io::Result<Vec<_>>>).with_context(why)?;
+    entries.retain(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        if entry.file_type().with_context(why)?.is_dir() {
+            walk(&path, files)?;
+        } else if is_manifest(&path) && !path.is_dir() {
+            files.push(file(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?)?);
+        }
+    }
+    Ok(())
+}
+
+fn is_manifest(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known))
 }
 
 #[cfg(test)]

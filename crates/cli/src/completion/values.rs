@@ -32,11 +32,10 @@ async fn find(name: &str, command: &str, before: &[String], words: &[String]) ->
         let contexts = Kubeconfig::read()?.contexts;
         return Ok(contexts.into_iter().map(|context| (context.name, None)).collect());
     }
-    let matches = matches(words)?;
-    let cluster = ConnectArgs::from_arg_matches(&matches)?.connect().await?;
+    let cluster = ConnectArgs::from_arg_matches(&matches(words)?)?.connect().await?;
+    let mut found = Vec::new();
     match name {
         "QUEUE" => {
-            let mut found = Vec::new();
             for (family, place) in [(Family::Runai, None), (Family::Tensorstack, Some(T9K_SYSTEM_NAMESPACE))]
             {
                 if let Some(kind) = cluster.kinds.queues(family) {
@@ -44,15 +43,16 @@ async fn find(name: &str, command: &str, before: &[String], words: &[String]) ->
                     found.extend(cluster.names(kind, place).await.unwrap_or_default());
                 }
             }
-            Ok(found.into_iter().map(|name| (name, None)).collect())
         }
-        "NAMESPACE" => match cluster.kinds.find("", "Namespace") {
-            Some(kind) => Ok(cluster.names(kind, None).await?.into_iter().map(|name| (name, None)).collect()),
-            None => Ok(Vec::new()),
-        },
-        "OBJECT" => workloads(cluster, command, before).await,
-        _ => Ok(Vec::new()),
+        "NAMESPACE" => {
+            if let Some(kind) = cluster.kinds.find("", "Namespace") {
+                found = cluster.names(kind, None).await?;
+            }
+        }
+        "OBJECT" => return workloads(cluster, command, before).await,
+        _ => {}
     }
+    Ok(found.into_iter().map(|name| (name, None)).collect())
 }
 
 /// The flags among words that may not be a whole command line yet.
@@ -77,26 +77,20 @@ async fn workloads(cluster: ClusterReader, command: &str, before: &[String]) -> 
         "activate" => row.state == WorkloadState::Inactive,
         _ => row.kind != "Pod",
     };
-    let shown = |row: &Row, name: String| {
-        (
-            name,
-            Some(
-                row.queue
-                    .iter()
-                    .fold(format!("{:?}", row.state), |state, queue| format!("{state}, queue {queue}")),
-            ),
-        )
+    let shown = |row: &Row, name: &str| {
+        let queue = row.queue.as_ref().map_or_else(String::new, |queue| format!(", queue {queue}"));
+        (name.to_owned(), Some(format!("{:?}{queue}", row.state)))
     };
     let rows = rows.iter().filter(is_wanted);
     Ok(match before.first().filter(|word| !word.contains('/')) {
-        None => rows.map(|row| shown(row, row.workload.clone())).collect(),
+        None => rows.map(|row| shown(row, &row.workload)).collect(),
         // one kind, and then names
         Some(word) => {
             let table = OwnerTable::default();
             let Ok(kind) = cluster.kinds.resolve(word, &table) else { return Ok(Vec::new()) };
             let is_of =
                 |row: &&Row| row.kind == kind.resource.kind && row.api_version == kind.resource.api_version;
-            rows.filter(is_of).map(|row| shown(row, row.name.clone())).collect()
+            rows.filter(is_of).map(|row| shown(row, &row.name)).collect()
         }
     })
 }

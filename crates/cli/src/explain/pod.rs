@@ -12,10 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tenure_types::runai::v3alpha1::OnReversal;
 
-use super::{
-    RunArgs,
-    text::{key, pod_name},
-};
+use super::text::{RunArgs, key, pod_name};
 use crate::{
     cluster::ConnectArgs,
     floors::Sourced,

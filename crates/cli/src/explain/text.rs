@@ -1,11 +1,51 @@
-//! Pods as the command line names them, and parts of answers.
+//! Flags and pods as the command line has them, and parts of answers.
 
+use anyhow::Result;
+use clap::Args;
 use jiff::Timestamp;
 
 use crate::{
-    print::{moment, printable, until},
-    snapshot::NamespacedName,
+    cluster::ConnectArgs,
+    floors::FloorArgs,
+    input::InputArgs,
+    print::{OutputArgs, moment, printable, until},
+    snapshot::{NamespacedName, Snapshot, SnapshotSource, Wanted},
 };
+
+/// The flags of explanations of runs.
+#[derive(Clone, Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub input: InputArgs,
+
+    #[command(flatten)]
+    pub output: OutputArgs,
+
+    /// The namespace in which queues of T9k count, as the keeper has it
+    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
+    t9k_system_namespace: String,
+
+    #[command(flatten)]
+    floors: FloorArgs,
+}
+
+impl RunArgs {
+    /// Reads these pods with their groups, or all pods of a namespace, and what their runs depend on.
+    pub async fn read(
+        &self,
+        connect: ConnectArgs,
+        pods: &[NamespacedName],
+        namespace: Option<&str>,
+    ) -> Result<(Snapshot, SnapshotSource)> {
+        let Self { input, output: _, t9k_system_namespace, floors } = self;
+        let wanted = Wanted { pods, namespace, t9k_system_namespace: Some(t9k_system_namespace), floors };
+        Snapshot::read(input, connect, wanted).await
+    }
+
+    pub fn pool(&self) -> Option<&str> {
+        self.floors.node_pool.as_deref()
+    }
+}
 
 /// A pod of the command line, `NAMESPACE/POD` or a name alone: then its namespace is empty.
 pub fn pod_name(text: &str) -> Result<NamespacedName, String> {

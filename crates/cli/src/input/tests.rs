@@ -113,3 +113,14 @@ fn a_time_has_a_zone() {
         assert!(time(bad).unwrap_err().contains("such as"), "{bad}");
     }
 }
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_text() {
+    assert_eq!(decode("a", b"\xef\xbb\xbfkind: A".to_vec()).unwrap().1, "kind: A");
+}
+
+#[test]
+fn what_is_not_utf_8_is_told_with_its_line() {
+    let error = decode("a.yaml", b"a: 1\nb: \xff\n".to_vec()).unwrap_err().to_string();
+    assert_eq!(error, "a.yaml:2: not UTF-8: save the file in this encoding");
+}

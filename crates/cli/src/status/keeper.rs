@@ -10,7 +10,7 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 use tenure_policy::owners::is_subdomain;
 
-use super::{Check, Fault, Finding, inspect::Inspector};
+use super::{Check, Fault, Finding, Inspector};
 use crate::{
     cluster::{explain, is_forbidden},
     print::{human, with_causes},
@@ -21,7 +21,7 @@ const ADMIN_PORT: i32 = 8080;
 
 impl Inspector {
     /// Each keeper that is installed: its pods, its leader, and its watches.
-    pub async fn keepers(&self) -> Result<Vec<Check>, Fault> {
+    pub(super) async fn keepers(&self) -> Result<Vec<Check>, Fault> {
         let keepers: Vec<Deployment> = self.ours("keeper").await?;
         if keepers.is_empty() {
             let message = format!("there is no keeper {}: no ceiling is enforced", self.place());

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use tenure_policy::{config::Config, reason::EventReason};
 use tenure_types::projection::Event;
 
-use super::{Check, Fault, Finding, inspect::Inspector};
+use super::{Check, Fault, Finding, Inspector};
 use crate::{
     cluster::objects,
     list::{ended::BY_KEEPER, row::Row, row::WorkloadState, view::View},
@@ -22,7 +22,7 @@ const SHOWN: usize = 5;
 
 impl Inspector {
     /// Checks the queues that pods name, and that no pod runs past its ceiling.
-    pub async fn queues_and_pods(&self) -> Result<Vec<Check>, Fault> {
+    pub(super) async fn queues_and_pods(&self) -> Result<Vec<Check>, Fault> {
         let Self { cluster, t9k_system_namespace: place, .. } = self;
         let now = cluster.clock.now();
         let mut view = View::new(Snapshot::new(&Config::default(), Some(place), now));
@@ -49,7 +49,7 @@ impl Inspector {
     }
 
     /// Checks that no return of a workload was refused in the last hour.
-    pub async fn refusals(&self) -> Finding {
+    pub(super) async fn refusals(&self) -> Finding {
         let events = objects(self.cluster.api(None), Some(BY_KEEPER)).try_concat().await;
         let events: Vec<Event> =
             events.map_err(|error| Fault::unread(error, "list events in all namespaces"))?;

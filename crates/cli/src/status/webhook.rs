@@ -15,7 +15,7 @@ use kube::{ResourceExt, api::ListParams, client::Body};
 use serde_json::{Value, json};
 use tenure_policy::expiry::Family;
 
-use super::{Check, Fault, Finding, certificate, inspect::Inspector};
+use super::{Check, Fault, Finding, Inspector, certificate};
 use crate::print::{human, moment};
 
 /// A CA that ends so soon should have been replaced.
@@ -26,7 +26,7 @@ const RENEW: &str =
 
 impl Inspector {
     /// The webhook configurations of the chart: their Services, and the CA by which the API server trusts them.
-    pub async fn webhooks(&self) -> Result<Vec<Check>, Fault> {
+    pub(super) async fn webhooks(&self) -> Result<Vec<Check>, Fault> {
         let configured = self.configured().await?;
         if configured.is_empty() {
             let message = "there is no webhook configuration of Tenure: queues are not reviewed";
@@ -96,7 +96,7 @@ impl Inspector {
 
     /// Checks that the API server asks the webhook, by a dry run of a Queue that draws a warning from it. None: without
     /// queues there is nothing to ask about.
-    pub async fn admission(&self) -> Option<Finding> {
+    pub(super) async fn admission(&self) -> Option<Finding> {
         let api_version = &self.cluster.kinds.queues(Family::Runai)?.resource.api_version;
         let queue = json!({
             "apiVersion": api_version, "kind": "Queue", "metadata": {"generateName": "tenure-status-"},
