@@ -119,11 +119,6 @@ impl ClusterReader {
         }
     }
 
-    /// All objects of a kind.
-    pub async fn list(&self, kind: &ResourceKind) -> Result<Vec<Document>> {
-        self.documents(kind, None).try_concat().await.map_err(|error| cannot_list(kind, error))
-    }
-
     /// The names of the objects of a kind in a namespace, or of all of them.
     pub async fn names(&self, kind: &ResourceKind, namespace: Option<&str>) -> Result<Vec<String>> {
         let found =
@@ -132,7 +127,6 @@ impl ClusterReader {
     }
 }
 
-/// Returns the error about a list.
 pub fn cannot_list(kind: &ResourceKind, error: kube::Error) -> Error {
     explain(error).context(format!("can't list {}", kind.plural()))
 }

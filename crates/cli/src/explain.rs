@@ -87,7 +87,6 @@ impl Explain {
     }
 }
 
-/// The answer for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WorkloadExplanation {

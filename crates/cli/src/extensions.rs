@@ -171,7 +171,6 @@ impl DenyArgs {
     }
 }
 
-/// A person's decision.
 struct Decision {
     is_approval: bool,
     /// None: all that was asked for.

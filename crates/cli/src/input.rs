@@ -28,7 +28,6 @@ pub struct InputArgs {
     pub now: Option<Timestamp>,
 }
 
-/// Parses the value of `--now`.
 pub fn time(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| "must be a time with its zone, such as 2026-01-02T03:04:05Z".to_owned())
 }
@@ -65,13 +64,11 @@ fn add(name: &str, text: &str, documents: &mut Vec<Document>) -> Result<usize> {
     Ok(read)
 }
 
-/// The path that stands for standard input.
 const STDIN: &str = "-";
 
 /// The name of a text in messages, and the text.
 type InputText = (String, String);
 
-/// Returns the name of a path in messages.
 pub fn shown(path: &str) -> &str {
     if path == STDIN { "<stdin>" } else { path }
 }

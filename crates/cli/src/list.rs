@@ -124,7 +124,6 @@ impl ListArgs {
     }
 }
 
-/// The error if a queue can't be shown.
 pub fn no_queue(name: &str) -> String {
     format!("there is no queue {name:?}, as far as you may see")
 }

@@ -24,7 +24,6 @@ use crate::{
 /// The number of rows, if neither flag nor limit sets it.
 const ROWS: i32 = 30;
 
-/// The most rows that are printed.
 const MOST_ROWS: i32 = 100_000;
 
 /// Show when a workload whose pods don't get ready comes back, and when it is given up
@@ -181,7 +180,6 @@ fn block(document: &Document) -> Option<(QueueVersion, Value)> {
     Some((version, value)).filter(|(_, value)| !value.is_null())
 }
 
-/// The answer, as it is printed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RequeueSchedule {

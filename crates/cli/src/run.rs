@@ -16,12 +16,10 @@ pub struct Run {
     pub standing: Standing,
     /// The reason why the pods are never touched; none if the ceiling applies to any of them.
     pub exemption: Option<Exemption>,
-    /// The creation of the youngest pod.
     pub created_last: Timestamp,
 }
 
 impl Run {
-    /// Returns the run of one pod.
     pub fn of(standing: Standing, exemption: Option<Exemption>) -> Self {
         let expires = standing.expires.filter(|_| exemption.is_none());
         let created_last = standing.clocks.created;

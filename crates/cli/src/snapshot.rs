@@ -4,7 +4,6 @@ mod cluster;
 mod owners;
 mod pods;
 pub mod queues;
-mod selected;
 mod source;
 
 use std::collections::{BTreeMap, HashMap};
@@ -40,15 +39,13 @@ use crate::{
     print::{warn, with_causes},
 };
 pub use cluster::NotListed;
-pub use owners::{ClimbStep, KnownOwners, ListedOwner, found};
+pub use owners::{ClimbStep, KnownOwners, ListedOwner, Selected, found};
 pub use pods::NamedWorkload;
-use selected::Selected;
 pub use source::{Named, SnapshotSource, workload};
 
 /// Namespace and name.
 pub type NamespacedName = (String, String);
 
-/// The known objects of a cluster.
 #[derive(Debug)]
 pub struct Snapshot {
     /// The time, by the clock of the API server.
@@ -204,7 +201,6 @@ impl Snapshot {
         self.of_queues.iter().cloned().chain(troubles)
     }
 
-    /// Prints all warnings.
     pub fn warn(&self) {
         self.warnings().for_each(|warning| warn(&warning));
         self.oddities.iter().for_each(|oddity| warn(oddity));

@@ -47,7 +47,6 @@ pub struct StatusArgs {
     output: OutputArgs,
 }
 
-/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 enum Status {
@@ -57,7 +56,6 @@ enum Status {
     Unknown,
 }
 
-/// A line of the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Check {
     #[serde(rename = "check")]
@@ -153,7 +151,6 @@ struct Inspector {
 }
 
 impl Inspector {
-    /// Every check, one after the other.
     async fn checks(&self) -> Vec<Check> {
         let all = |name, checks: Result<_, Fault>| {
             checks.unwrap_or_else(|fault| vec![Check::new(name, Err(fault))])
@@ -225,14 +222,6 @@ impl Inspector {
         let list = Api::<K>::all(self.cluster.client.clone()).list(&ListParams::default().labels(OURS)).await;
         let right = format!("list {}.{}", K::plural(&()), K::group(&()));
         Ok(list.map_err(|error| Fault::unread(error, &right))?.items)
-    }
-
-    /// The place where objects of Tenure are looked for, as the end of a sentence.
-    fn place(&self) -> String {
-        match &self.tenure_namespace {
-            Some(namespace) => format!("in namespace {namespace}"),
-            None => "in this cluster".to_owned(),
-        }
     }
 }
 

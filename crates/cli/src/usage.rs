@@ -53,7 +53,16 @@ pub struct UsageArgs {
     output: OutputArgs,
 }
 
-/// The answer as JSON.
+/// The headers of ends, and their names.
+const ENDS: [(&str, &str); 6] = [
+    ("SUCCEEDED", "succeeded"),
+    ("FAILED", "failed"),
+    ("CUT", "cut"),
+    ("PREEMPTED", "preempted"),
+    ("UNREADY", "evicted_unready"),
+    ("DELETED", "deleted"),
+];
+
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct UsageAnswer {
@@ -113,25 +122,18 @@ impl UsageArgs {
 
     fn table(&self, answer: &UsageAnswer, record: &UsageRecord, now: Timestamp) -> String {
         let ages = UsageEnd::ALL.map(UsageEnd::age).into_iter().filter(|age| !age.is_empty());
+        let columns: Vec<(&str, &str)> =
+            if self.preempted { ages.map(|age| (age, age)).collect() } else { ENDS.to_vec() };
         let mut headers = vec!["QUEUE", "RESOURCE"];
-        if self.preempted {
-            headers.extend(ages.clone());
-        } else {
-            headers.extend(["TOTAL", "SUCCEEDED", "FAILED", "CUT", "PREEMPTED", "UNREADY", "DELETED"]);
-        }
+        headers.extend((!self.preempted).then_some("TOTAL"));
+        headers.extend(columns.iter().map(|(header, _)| *header));
         let rows = answer.usage.iter().map(|row| {
-            let amount = |of: &BTreeMap<&'static str, f64>, key: &str| {
-                hours(of.get(key).copied().unwrap_or_default(), &row.resource)
-            };
+            let of = if self.preempted { &row.preempted } else { &row.ends };
+            let total = (!self.preempted).then_some(row.total);
+            let amounts = columns.iter().map(|(_, key)| of.get(key).copied().unwrap_or_default());
             let queue = if row.queue.is_empty() { "<none>" } else { &row.queue };
             let mut cells = vec![printable(queue), printable(&row.resource)];
-            if self.preempted {
-                cells.extend(ages.clone().map(|age| amount(&row.preempted, age)));
-            } else {
-                cells.push(hours(row.total, &row.resource));
-                let ends = ["succeeded", "failed", "cut", "preempted", "evicted_unready", "deleted"];
-                cells.extend(ends.map(|end| amount(&row.ends, end)));
-            }
+            cells.extend(total.into_iter().chain(amounts).map(|seconds| hours(seconds, &row.resource)));
             cells
         });
         let mut text = table(&headers, rows.collect::<Vec<_>>());

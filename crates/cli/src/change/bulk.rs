@@ -46,7 +46,6 @@ impl BulkArgs {
         self.all || by_labels || !self.queues.is_empty()
     }
 
-    /// True if a paused workload is wanted.
     fn is_wanted(&self, row: &Row, now: Timestamp) -> bool {
         let Self { queues, since, selector: _, all: _, all_namespaces: _ } = self;
         // a record that can't be read names neither queue nor time
@@ -57,7 +56,6 @@ impl BulkArgs {
     }
 }
 
-/// Changes all workloads that the flags select.
 pub async fn run<C: Command>(command: C, connect: ConnectArgs, dry_run: bool) -> Result<()> {
     let Some(bulk) = command.bulk().filter(|bulk| bulk.selects()).cloned() else {
         let message = "which workloads? Name them as in deployment/test, or select them with --queue NAME, -l SELECTOR, or --all for all paused ones of the namespace (with -A of all namespaces)\n";

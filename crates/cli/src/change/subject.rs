@@ -37,12 +37,6 @@ impl ObjectName<'_> {
         self.namespaced().map_or_else(String::new, |name| format!(" -n {name}"))
     }
 
-    /// A command that a person can run.
-    pub fn by_hand(&self, patch: &Value) -> String {
-        let place = self.flag();
-        format!("kubectl patch {} {}{place} --type merge -p '{patch}'", self.kind.plural(), self.name)
-    }
-
     /// A command of this plugin that is about it.
     pub fn command(&self, verb: &str) -> String {
         format!("kubectl tenure {verb} {self}{}", self.flag())
@@ -79,7 +73,6 @@ pub enum PauseState {
 pub struct ChangeSubject<'o> {
     pub object: ObjectName<'o>,
     pub found: OwnerObject<'o>,
-    /// The metadata of the object.
     pub metadata: &'o ObjectMeta,
     pub table: &'o OwnerTable,
     pub clock: Clock,
@@ -117,7 +110,7 @@ impl<'o> ChangeSubject<'o> {
             bail!(
                 "{object}: annotation {PAUSED_ANNOTATION} can't be read: {}\nTo resume by hand: {}",
                 printable(text.as_str().unwrap_or_default()),
-                object.by_hand(&self.resumption_by_hand())
+                self.resumption_by_hand()
             );
         };
         if !fields.contains(&record.field) && !self.rules().iter().any(|rule| rule.field == record.field) {
@@ -161,21 +154,19 @@ impl<'o> ChangeSubject<'o> {
         format!("{object} would have come back by itself at {at}. It keeps its count of returns, {count}.")
     }
 
-    /// A patch that removes the annotation, and sets the field that looks paused back to its likeliest value.
-    fn resumption_by_hand(self) -> Value {
-        let restored = |rule: &PauseRule| {
+    /// A command that removes the annotation, and sets the field that looks paused back to its likeliest value.
+    fn resumption_by_hand(self) -> String {
+        let mut patch = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: null}}});
+        if let (Some(rule), Value::Object(patch)) = (self.paused_by(), &mut patch) {
             let running = match &rule.value {
                 Value::Bool(paused) => json!(!paused),
                 Value::Number(_) => json!(1),
                 _ => Value::Null,
             };
-            pause::nested(&rule.field, running)
-        };
-        let mut patch = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: null}}});
-        if let Value::Object(patch) = &mut patch {
-            patch.extend(self.paused_by().into_iter().flat_map(restored));
+            patch.extend(pause::nested(&rule.field, running));
         }
-        patch
+        let (kinds, name, place) = (self.object.kind.plural(), self.object.name, self.object.flag());
+        format!("kubectl patch {kinds} {name}{place} --type merge -p '{patch}'")
     }
 
     /// Takes back the pause that has this record. `word` is the state of the workload then: `resumed`.

@@ -7,7 +7,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use kube::config::Kubeconfig;
 use tenure_policy::{config::Config, expiry::Family, owners::OwnerTable};
 
-use super::words::Completion;
+use super::Completion;
 use crate::{
     args::Cli,
     cluster::{ClusterReader, ConnectArgs},

@@ -14,7 +14,6 @@ use crate::{
     print::{moment, printable},
 };
 
-/// A pause, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PauseReport {
@@ -86,7 +85,6 @@ impl PauseReport {
         }))
     }
 
-    /// Sentences for people.
     pub fn sentences(&self) -> Vec<String> {
         let Self { field, value, previous_value, .. } = self;
         let of =

@@ -69,7 +69,6 @@ pub async fn answer(
     Ok(question.answer((&action, workload.as_ref()), standing))
 }
 
-/// The answer for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodExplanation {
@@ -107,7 +106,6 @@ pub struct PodExplanation {
     without_effect: Vec<String>,
     /// None if it is never touched.
     would: Option<Would>,
-    /// Why it is never touched.
     exempt: Option<&'static str>,
 }
 
@@ -129,7 +127,6 @@ struct Protection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum Relation {
-    /// The same queue.
     Same,
     /// An ancestor of the pod's queue, or another descendant of that ancestor.
     Below,

@@ -66,7 +66,6 @@ pub fn shown(key: &NamespacedName) -> String {
     format!("{}/{}", key.0, key.1)
 }
 
-/// A heading and the sentences below it.
 pub fn paragraph(heading: &str, sentences: &[String]) -> String {
     let sentences = sentences.iter().map(|sentence| format!("  - {}\n", printable(sentence)));
     std::iter::once(format!("{}\n", printable(heading))).chain(sentences).collect()

@@ -52,7 +52,6 @@ impl Gatherer {
         Self { cluster, discovered, namespace, t9k_system_namespace, config, selector, told, is_silent }
     }
 
-    /// Returns the time of the API server.
     pub fn now(&self) -> Timestamp {
         self.cluster.clock.now()
     }

@@ -21,7 +21,6 @@ use tenure_types::{
 
 use crate::run::Run;
 
-/// The state of a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum WorkloadState {
     /// No pod of it was scheduled.
@@ -66,7 +65,6 @@ pub struct Row {
     /// Why it is paused or exempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The time of its pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Timestamp>,
     /// The time at which it comes back.
@@ -86,7 +84,6 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling_from: Option<String>,
     pub pods: usize,
-    /// The number of its ready pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_pods: Option<usize>,
     /// The number of pods that it needs to run.

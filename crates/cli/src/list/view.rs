@@ -53,7 +53,6 @@ impl View {
         Self { snapshot, pods: Vec::new() }
     }
 
-    /// Adds pods.
     pub fn pods(&mut self, pods: &[Pod]) {
         let Self { snapshot: Snapshot { index, selected, .. }, pods: members } = self;
         for pod in pods {
@@ -177,7 +176,6 @@ impl View {
     }
 }
 
-/// Workloads by namespace and uid.
 type Workloads = HashMap<(String, Uid), WorkloadSummary>;
 
 fn entry<'w>(all: &'w mut Workloads, namespace: &str, reference: &OwnerReference) -> &'w mut WorkloadSummary {

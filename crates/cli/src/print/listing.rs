@@ -48,7 +48,6 @@ impl<R: Listed> Printer<R> {
         Self { format, columns, headers, table: None }
     }
 
-    /// A list.
     pub fn all(&mut self, rows: &[R], now: Timestamp) -> Result<String> {
         Ok(match self.format {
             Some(Format::Json) => serde_json::to_string_pretty(rows)? + "\n",

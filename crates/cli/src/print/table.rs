@@ -71,7 +71,6 @@ pub fn cell(text: Option<impl Into<String>>) -> String {
     text.map_or_else(|| "<none>".into(), Into::into)
 }
 
-/// The cell of a time.
 pub fn moment_cell(at: Option<Timestamp>) -> String {
     cell(at.map(age::moment))
 }

@@ -32,7 +32,6 @@ impl fmt::Display for Reported {
     }
 }
 
-/// Prints an error.
 pub fn complain(error: &Error) {
     let message = with_causes(error);
     let whose = if message.starts_with(FROM_SERVER) { "" } else { "error: " };

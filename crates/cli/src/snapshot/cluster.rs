@@ -17,7 +17,6 @@ use crate::{
     print::{warn, with_causes},
 };
 
-/// A kind that can't be listed.
 pub struct NotListed {
     pub kind: ResourceKind,
     pub error: Error,
@@ -25,7 +24,6 @@ pub struct NotListed {
     pub is_forbidden: bool,
 }
 
-/// A part of a list.
 enum Page {
     Whole(Vec<Document>),
     Metadata(Vec<ObjectMeta>),
@@ -80,7 +78,6 @@ impl Snapshot {
         }
     }
 
-    /// Reads the objects that an explanation needs.
     pub(super) async fn explain(&mut self, cluster: &ClusterReader, wanted: &Wanted<'_>) -> Result<()> {
         let mut pods = with_groups(cluster, wanted.pods).await?;
         if let Some(namespace) = wanted.namespace {

@@ -1,6 +1,6 @@
-//! The owners of pods, and which of them is the workload.
+//! The owners of pods, which of them is the workload, and which workloads a label selector selects.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use tenure_index::Uid;
@@ -11,6 +11,7 @@ use tenure_policy::{
 use tenure_types::{
     keys::{MAX_DURATION_ANNOTATION, PAUSED_ANNOTATION},
     projection::{self, Owner},
+    selector::Selector,
 };
 
 use super::decode;
@@ -42,7 +43,6 @@ impl ListedOwner {
     }
 }
 
-/// The known owners.
 #[derive(Debug, Default)]
 pub struct KnownOwners {
     /// Group and kind of owners that were listed as a whole.
@@ -54,7 +54,6 @@ pub struct KnownOwners {
     max_durations: HashMap<Uid, String>,
 }
 
-/// The next step of a climb.
 #[derive(Debug, PartialEq)]
 pub enum ClimbStep {
     /// This owner is to be asked for first.
@@ -151,6 +150,27 @@ pub fn in_files(documents: &[Document], namespace: &str, owner: &OwnerReference)
     metadata
 }
 
+/// Objects with labels as wanted. Without a selector, all objects are.
+#[derive(Debug, Default)]
+pub struct Selected {
+    pub selector: Option<Selector>,
+    uids: HashSet<Uid>,
+}
+
+impl Selected {
+    pub fn take(&mut self, uid: Option<&str>, labels: Option<&BTreeMap<String, String>>) {
+        let Self { selector: Some(selector), uids } = self else { return };
+        let none = BTreeMap::new();
+        if let Some(uid) = uid.filter(|_| selector.selects(labels.unwrap_or(&none))) {
+            uids.insert(Uid::of(uid));
+        }
+    }
+
+    pub fn contains(&self, uid: &Uid) -> bool {
+        self.selector.is_none() || self.uids.contains(uid)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
@@ -211,5 +231,15 @@ mod tests {
         let misnamed = OwnerReference { name: "b".into(), ..job.clone() };
         assert_eq!(snapshot.climb_known("ns", None, Some(&misnamed)), ClimbStep::Done(Action::DeletePod));
         assert_eq!(snapshot.climb_known("ns", None, Some(&job)), ClimbStep::Done(Action::Pause(job)));
+    }
+
+    #[test]
+    fn an_object_that_was_not_read_is_not_selected() {
+        let labels = BTreeMap::from([("a".to_owned(), "1".to_owned())]);
+        let mut selected = Selected { selector: Some("a=1".parse().unwrap()), ..Selected::default() };
+        selected.take(Some("u"), Some(&labels));
+        selected.take(Some("v"), None);
+        assert_eq!(["u", "v", "w"].map(|uid| selected.contains(&Uid::of(uid))), [true, false, false]);
+        assert!(Selected::default().contains(&Uid::of("w")));
     }
 }

@@ -79,7 +79,6 @@ impl Snapshot {
         oddities.append(&mut ahead);
     }
 
-    /// A pod that was asked for.
     pub fn pod(&self, key: &NamespacedName) -> Result<&Pod> {
         let (namespace, name) = key;
         let missing = || anyhow!("pod {namespace}/{name} is not among the objects that were read");
@@ -92,12 +91,10 @@ impl Snapshot {
         here.map(|(key, pod)| (key.clone(), pod.controller().cloned())).collect()
     }
 
-    /// The class that a pod names, if it is known.
     pub fn class(&self, pod: &Pod) -> Option<&PriorityClass> {
         self.classes.get(pod.spec.priority_class_name.as_deref()?)
     }
 
-    /// Returns the state of a pod's priority class.
     pub fn class_state(&self, pod: &Pod) -> ClassState {
         let Some(name) = pod.spec.priority_class_name.as_deref().filter(|name| !name.is_empty()) else {
             return ClassState::None;
@@ -109,7 +106,6 @@ impl Snapshot {
         }
     }
 
-    /// The pool of the node that a pod is on.
     pub fn pool(&self, pod: &Pod) -> Option<&str> {
         let node = self.nodes.get(pod.spec.node_name.as_deref()?)?;
         node.labels.as_ref()?.get(&self.floors.node_pool_label_key).map(String::as_str)
@@ -152,7 +148,6 @@ impl Snapshot {
         }
     }
 
-    /// The workload of a pod.
     pub fn gang<'s>(&'s self, pod: &'s Pod) -> NamedWorkload<'s> {
         let ((workload, _), gang) = (self.index.workload(pod), self.index.gang(pod));
         let (_, (namespace, name)) = self.gang_key(pod);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use futures::TryStreamExt;
 use serde::{Deserialize, de::value::MapDeserializer};
 use serde_json::Value;
 use tenure_policy::{expiry::Family, field::FieldError, queue::RunaiQueue};
@@ -10,7 +11,7 @@ use tenure_types::{ExtendedDuration, projection, runai::QueueVersion};
 
 use super::Snapshot;
 use crate::{
-    cluster::ConnectArgs,
+    cluster::{ConnectArgs, cannot_list},
     input::{self, Document},
     print::warn,
 };
@@ -28,7 +29,8 @@ pub async fn documents(filename: &[String], connect: ConnectArgs) -> Result<Vec<
         warn("the cluster has no queues.scheduling.run.ai");
         return Ok(Vec::new());
     };
-    cluster.list(kind).await
+    let pages = cluster.documents(kind, None);
+    pages.try_concat().await.map_err(|error| cannot_list(kind, error))
 }
 
 /// Returns the queues of the tree by name, and warnings about queues that don't count.
@@ -55,7 +57,6 @@ pub fn is_queue(document: &Document) -> bool {
 }
 
 impl Snapshot {
-    /// Adds a queue of the tree.
     pub(super) fn take_queue(&mut self, name: &str, document: &Document) {
         let mut spec = document.value.get("spec").filter(|spec| !spec.is_null());
         if let Some(bad) = spec.take_if(|spec| !spec.is_object()) {

@@ -17,7 +17,6 @@ use crate::{
     list::{ended::missing, row::name_of},
 };
 
-/// The source of further objects.
 pub enum SnapshotSource {
     Files(Vec<Document>),
     Cluster(ClusterReader),
@@ -38,7 +37,6 @@ impl SnapshotSource {
         }
     }
 
-    /// An object that a person names.
     pub async fn named(&self, namespace: &str, (word, name): &Target, table: &OwnerTable) -> Result<Named> {
         let object = format!("{word}/{name}");
         match self {
@@ -75,7 +73,6 @@ impl SnapshotSource {
 /// An object that a person has named.
 pub struct Named {
     pub reference: OwnerReference,
-    /// All of it.
     pub object: Value,
 }
 

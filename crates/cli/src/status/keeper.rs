@@ -24,7 +24,9 @@ impl Inspector {
     pub(super) async fn keepers(&self) -> Result<Vec<Check>, Fault> {
         let keepers: Vec<Deployment> = self.ours("keeper").await?;
         if keepers.is_empty() {
-            let message = format!("there is no keeper {}: no ceiling is enforced", self.place());
+            let place = self.tenure_namespace.as_ref().map(|name| format!("namespace {name}"));
+            let place = place.as_deref().unwrap_or("this cluster");
+            let message = format!("there is no keeper in {place}: no ceiling is enforced");
             return Err(Fault::problem(message, "helm install tenure, with keeper.enabled=true"));
         }
         let mut checks = Vec::new();

@@ -17,7 +17,6 @@ use crate::{
 /// The time past a ceiling that is no problem: a pause takes a moment, and many of them wait for each other.
 const OVERDUE: SignedDuration = SignedDuration::from_mins(1);
 
-/// The most names that are shown.
 const SHOWN: usize = 5;
 
 impl Inspector {

@@ -204,16 +204,10 @@ impl Reasons {
             }
             Value::Number(number) => {
                 let number = number.as_f64();
-                let beyond = |bound: Option<f64>, is_beyond: fn(&f64, &f64) -> bool| {
-                    number
-                        .zip(bound)
-                        .filter(|(number, bound)| is_beyond(number, bound))
-                        .map(|(_, bound)| bound)
-                };
-                if let Some(least) = beyond(schema.minimum, f64::lt) {
+                if let Some(least) = schema.minimum.filter(|least| number.is_some_and(|it| it < *least)) {
                     self.invalid(field, value, format!("must be at least {least}"));
                 }
-                if let Some(most) = beyond(schema.maximum, f64::gt) {
+                if let Some(most) = schema.maximum.filter(|most| number.is_some_and(|it| it > *most)) {
                     self.invalid(field, value, format!("must be at most {most}"));
                 }
             }

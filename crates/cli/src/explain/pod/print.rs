@@ -9,7 +9,6 @@ use crate::{
     print::{human, moment},
 };
 
-/// Sentences for people.
 pub fn sentences(answer: &PodExplanation, now: Timestamp) -> String {
     let paragraphs = [
         paragraph(&answer.pod, &who(answer, now)),
