@@ -5,10 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::{
-    Api,
-    api::{ObjectMeta, PostParams},
-};
+use kube::api::{ObjectMeta, PostParams};
 use tenure_policy::{owners::OwnerTable, pause::OwnerObject};
 use tenure_types::{
     ExtendedDuration, Written,
@@ -73,7 +70,7 @@ impl ExtendArgs {
         let found = kind.api(&cluster.client, Some(&cluster.namespace)).get(&name).await.map_err(explain)?;
         check(object, &found, &table)?;
         let request = request(object, &found, &duration.to_string(), reason)?;
-        let extensions: Api<Extension> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+        let extensions = cluster.api::<Extension>(Some(&cluster.namespace));
         let how = PostParams { dry_run, ..PostParams::default() };
         let created = extensions.create(&how, &request).await.map_err(explain_extension)?;
         let extension = created.metadata.name.unwrap_or_default();
@@ -113,8 +110,8 @@ fn request(
     reason: Option<String>,
 ) -> Result<Extension> {
     let uid = found.metadata.uid.clone().context("the API server has shown no uid of the workload")?;
-    let OwnerReference { api_version, kind, name, .. } = object.kind.reference(object.name);
-    let owner = OwnerReference { uid: uid.clone(), ..object.kind.reference(object.name) };
+    let owner = OwnerReference { uid, ..object.kind.reference(object.name) };
+    let OwnerReference { api_version, kind, name, uid, .. } = owner.clone();
     let target = ExtensionTarget { api_version, kind, name, uid };
     let spec = ExtensionSpec { target, duration: Written::from(duration), reason, requested_by: None };
     let metadata = ObjectMeta {
@@ -128,7 +125,7 @@ fn request(
 }
 
 async fn await_decision(cluster: &ClusterReader, name: &str) -> Result<()> {
-    let extensions: Api<Tolerant<Extension>> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let extensions = cluster.api::<Tolerant<Extension>>(Some(&cluster.namespace));
     let mut told = None;
     loop {
         let extension = extensions.get(name).await.map_err(explain_extension)?.read()?;

@@ -182,8 +182,7 @@ impl Decision {
     async fn about(&self, names: &[String], connect: ConnectArgs) -> Result<()> {
         let cluster = connect.connect().await?;
         let user = user(&cluster.client).await?;
-        let extensions: Api<Tolerant<Extension>> =
-            Api::namespaced(cluster.client.clone(), &cluster.namespace);
+        let extensions = cluster.api::<Tolerant<Extension>>(Some(&cluster.namespace));
         for name in names {
             ensure!(is_segment(name), "{name:?} can't be an extension");
             let found = extensions.get(name).await.map_err(explain_extension)?.read()?;

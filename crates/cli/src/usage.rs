@@ -6,7 +6,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
 use serde::Serialize;
 use tenure_types::usage::{USAGE_CONFIG_MAP, USAGE_KEY, UsageEnd, UsageRecord};
 
@@ -90,8 +89,7 @@ impl UsageArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let cluster = connect.connect().await?;
         let (namespace, name) = (&self.tenure_namespace, &self.usage_config_map);
-        let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), namespace);
-        let map = maps.get_opt(name).await.map_err(explain)?.ok_or_else(|| {
+        let map = cluster.api::<ConfigMap>(Some(namespace)).get_opt(name).await.map_err(explain)?.ok_or_else(|| {
             anyhow!(
                 "there is no ConfigMap {name} in namespace {namespace}: install the chart with usage.enabled=true and without keeper.dryRun, or name the right one with --tenure-namespace and --usage-config-map"
             )

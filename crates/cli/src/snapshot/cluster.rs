@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use anyhow::{Error, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Api;
 use tenure_policy::{expiry::Family, kueue};
 use tenure_types::{extension, podgroup::PodGroupKind, projection::Pod};
 
@@ -137,7 +136,7 @@ async fn with_groups(cluster: &ClusterReader, wanted: &[NamespacedName]) -> Resu
     };
     for (namespace, name) in wanted {
         ensure!(is_segment(name) && is_segment(namespace), "{namespace}/{name} can't be a pod");
-        let pod = match Api::<Pod>::namespaced(cluster.client.clone(), namespace).get(name).await {
+        let pod = match cluster.api::<Pod>(Some(namespace)).get(name).await {
             Ok(pod) => pod,
             Err(error) => return Err(missing(cluster, namespace, &format!("pod/{name}"), error).await),
         };

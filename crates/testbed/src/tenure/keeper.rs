@@ -107,13 +107,9 @@ impl Keeper {
 
     /// The same with another way to the API server, such as a proxy on 127.0.0.1: `https://127.0.0.1:<port>`.
     pub async fn start_at(&self, server: &str) -> Result<()> {
-        self.aim(server)?;
-        self.program.start().await
-    }
-
-    fn aim(&self, server: &str) -> Result<()> {
         let account = fs::read_to_string(&self.account)?;
-        put(&self.kubeconfig, &account.replace(&self.server, server))
+        put(&self.kubeconfig, &account.replace(&self.server, server))?;
+        self.program.start().await
     }
 
     /// Ends it as kubelet would, and waits for it.
