@@ -2,7 +2,8 @@
 
 use std::{
     path::{Path, PathBuf},
-    time::Duration,
+    task::{self, Poll},
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
@@ -10,18 +11,17 @@ use clap::{
     Args,
     builder::{OsStringValueParser, TypedValueParser},
 };
+use futures::{FutureExt, future::BoxFuture};
+use http::{Method, Request, Response};
+use http_body_util::Limited;
 use kube::{
     Client, Config,
-    client::ClientBuilder,
+    client::{Body, ClientBuilder},
     config::{KubeConfigOptions, Kubeconfig},
 };
+use tower::{BoxError, Layer, Service};
 
-use crate::{
-    clock::ServerClock,
-    leadership::{Leadership, WritesOfLeader},
-    pages::PageLimit,
-    watch,
-};
+use crate::{clock::ServerClock, leadership::Leadership, pages::most_bytes, watch};
 
 /// The timeout for an answer to begin, and for each further part of it. kube has no limit of its own: on a connection
 /// that died unnoticed a list would wait without end. A watch without news ends earlier by itself.
@@ -57,8 +57,59 @@ impl ClientArgs {
         config.read_timeout = Some(READ_TIMEOUT);
         // otherwise the time that a connection was idle would count
         config.reset_reader_on_write = true;
-        let builder = ClientBuilder::try_from(config)?.with_layer(&WritesOfLeader(lead));
-        Ok(builder.with_layer(&clock.layer()).with_layer(&PageLimit).build())
+        let layer = ApiLayer { lead, clock: clock.clone() };
+        Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
+    }
+}
+
+/// A layer of a client by which only the leader writes, the clock reads the time from each answer, and the answer to a
+/// list of many objects fails when it has too many bytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ApiLayer {
+    pub lead: Leadership,
+    pub clock: ServerClock,
+}
+
+impl<S> Layer<S> for ApiLayer {
+    type Service = ApiService<S>;
+
+    fn layer(&self, service: S) -> ApiService<S> {
+        ApiService { layer: self.clone(), service }
+    }
+}
+
+/// A client with an [`ApiLayer`].
+#[derive(Clone, Debug)]
+pub(crate) struct ApiService<S> {
+    layer: ApiLayer,
+    service: S,
+}
+
+impl<S, B> Service<Request<Body>> for ApiService<S>
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = BoxError>,
+    S::Future: Send + 'static,
+    B: Send + 'static,
+{
+    type Response = Response<Limited<B>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Limited<B>>, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut task::Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let ApiLayer { lead, clock } = self.layer.clone();
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        let (most, sent) = (most_bytes(&request), Instant::now());
+        let answer = self.service.call(request);
+        async move {
+            let response = if is_read { answer.await? } else { lead.write(answer).await? };
+            clock.hear(sent, response.headers());
+            Ok(response.map(|body| Limited::new(body, most)))
+        }
+        .boxed()
     }
 }
 

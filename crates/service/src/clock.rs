@@ -6,12 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{FutureExt, future::BoxFuture};
-use http::{HeaderMap, Request, Response, header::DATE};
+use http::{HeaderMap, Request, header::DATE};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimeParser};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
-use tower::util::MapFutureLayer;
 use tracing::warn;
 
 use crate::{call::call, log::with_causes, readiness::Awaited};
@@ -146,23 +144,10 @@ impl ServerClock {
         self.0.lock().time_at(Instant::now())
     }
 
-    /// Returns a layer that reads the date of every answer to a client.
-    pub fn layer<F, B, E>(
-        &self,
-    ) -> MapFutureLayer<impl Fn(F) -> BoxFuture<'static, Result<Response<B>, E>> + Clone + use<F, B, E>>
-    where
-        F: Future<Output = Result<Response<B>, E>> + Send + 'static,
-    {
-        let clock = self.clone();
-        MapFutureLayer::new(move |answer: F| {
-            let (clock, sent) = (clock.clone(), Instant::now());
-            answer.inspect(move |answer| clock.hear(sent, answer.as_ref().ok())).boxed()
-        })
-    }
-
-    /// Takes in the date of an answer. A date that can't be read is skipped: the next measurement reports the error.
-    fn hear<B>(&self, sent: Instant, answer: Option<&Response<B>>) {
-        if let Some(Ok(date)) = answer.map(|answer| date(answer.headers())) {
+    /// Takes in the date of an answer to a request that was sent at `sent`. A date that can't be read is skipped: the
+    /// next measurement reports the error.
+    pub(crate) fn hear(&self, sent: Instant, headers: &HeaderMap) {
+        if let Ok(date) = date(headers) {
             self.0.lock().add(date, sent, Instant::now());
         }
     }
@@ -208,9 +193,11 @@ impl ServerClock {
 
 #[cfg(test)]
 mod tests {
+    use http::Response;
     use kube::client::ClientBuilder;
 
     use super::*;
+    use crate::client::ApiLayer;
 
     const BEGIN: i64 = 1_000_000_300;
 
@@ -331,10 +318,12 @@ mod tests {
         let of_server = Arc::clone(&date);
         let service = tower::service_fn(move |_: Request<Body>| {
             let answer = Response::builder().header(DATE, *of_server.lock()).body(Body::empty());
-            async move { answer }
+            async move { answer.map_err(tower::BoxError::from) }
         });
         let clock = ServerClock::default();
-        let client = ClientBuilder::new(service, "default").with_layer(&clock.layer()).build();
+        let client = ClientBuilder::new(service, "default")
+            .with_layer(&ApiLayer { clock: clock.clone(), ..ApiLayer::default() })
+            .build();
         let heard = async || {
             client.send(Request::get("/api").body(Body::empty()).unwrap()).await.unwrap();
             clock.now()

@@ -8,7 +8,8 @@
 //! - A leader stops leading when the renew deadline has passed since it *sent* its last successful renewal.
 //! - No candidate takes a lease before its own duration has passed since its last change was *seen*, which is later.
 //! - Each write carries the `resourceVersion` that it is based on, so of two only one succeeds.
-//! - A client with [`WritesOfLeader`] sends no write once this process no longer leads.
+//! - A [client of the leader](crate::client::ClientArgs::client_of_leader) sends no write once this process no longer
+//!   leads.
 //!
 //! No lease can rule out that a write that was sent while leading arrives later: such writes need preconditions of
 //! their own.
@@ -26,14 +27,12 @@ use std::{
 use anyhow::ensure;
 use clap::{ArgAction, Args, builder::NonEmptyStringValueParser};
 use humantime::{format_duration, parse_duration};
-use kube::{Api, Client};
+use kube::Client;
 
 pub use election::Election;
 pub use term::Leadership;
 pub use view::{ElectionStep, LeaseView};
-pub use writes::{NotLeading, WritesOfLeader};
-
-use election::Candidate;
+pub use writes::NotLeading;
 
 /// The longest lease that is allowed: a longer one is surely a mistake, and instants have an end.
 const LONGEST_LEASE: Duration = Duration::from_hours(24);
@@ -46,20 +45,8 @@ pub struct LeaderArgs {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     elect: bool,
 
-    /// Time that candidates wait after the last renewal that they saw, before they take the lease
-    #[arg(long = "leader-elect-lease-duration", value_name = "DURATION")]
-    #[arg(value_parser = parse_duration, default_value = "15s")]
-    lease_duration: Duration,
-
-    /// Time for which a leader that can't renew the lease goes on leading
-    #[arg(long = "leader-elect-renew-deadline", value_name = "DURATION")]
-    #[arg(value_parser = parse_duration, default_value = "10s")]
-    renew_deadline: Duration,
-
-    /// Time between two renewals by the leader, and between two checks by the others
-    #[arg(long = "leader-elect-retry-period", value_name = "DURATION")]
-    #[arg(value_parser = parse_duration, default_value = "2s")]
-    retry_period: Duration,
+    #[command(flatten)]
+    timing: Timing,
 
     /// The Lease's name
     #[arg(long = "leader-elect-resource-name", value_name = "NAME")]
@@ -87,44 +74,38 @@ impl LeaderArgs {
 
     /// Creates the handle that tells whether this process leads, and the election that has to run for it.
     pub fn election(self, client: Client) -> anyhow::Result<(Leadership, Election)> {
-        let Self {
-            elect,
-            lease_duration,
-            renew_deadline,
-            retry_period,
-            resource_name,
-            resource_namespace,
-            identity,
-        } = self;
-        let timing = Timing { lease_duration, renew_deadline, retry_period };
+        let Self { elect, timing, resource_name, resource_namespace, identity } = self;
         timing.check()?;
         if !elect {
             return Ok((Leadership::always(), Election::none()));
         }
         let namespace = or(resource_namespace, || client.default_namespace().into());
         let identity = or(identity, random_identity);
-        let leadership = Leadership::not_yet();
-        let leases = Api::namespaced(client, &namespace);
-        let candidate =
-            Candidate::new(leases, (&namespace, resource_name), identity, timing, leadership.clone());
-        Ok((leadership, Election::of(candidate)))
+        Ok(Election::new(client, (&namespace, resource_name), identity, timing))
     }
 }
 
 /// Creates the handle and the election for a Lease that no flags are about, with the times of client-go.
 pub fn elect(client: Client, namespace: &str, lease: String) -> (Leadership, Election) {
-    let leadership = Leadership::not_yet();
-    let leases = Api::namespaced(client, namespace);
-    let identity = random_identity();
-    let candidate =
-        Candidate::new(leases, (namespace, lease), identity, Timing::OF_CLIENT_GO, leadership.clone());
-    (leadership, Election::of(candidate))
+    Election::new(client, (namespace, lease), random_identity(), Timing::OF_CLIENT_GO)
 }
 
-#[derive(Clone, Copy, Debug)]
+/// The times of an election.
+#[derive(Clone, Copy, Debug, Args)]
 struct Timing {
+    /// Time that candidates wait after the last renewal that they saw, before they take the lease
+    #[arg(long = "leader-elect-lease-duration", value_name = "DURATION")]
+    #[arg(value_parser = parse_duration, default_value = "15s")]
     lease_duration: Duration,
+
+    /// Time for which a leader that can't renew the lease goes on leading
+    #[arg(long = "leader-elect-renew-deadline", value_name = "DURATION")]
+    #[arg(value_parser = parse_duration, default_value = "10s")]
     renew_deadline: Duration,
+
+    /// Time between two renewals by the leader, and between two checks by the others
+    #[arg(long = "leader-elect-retry-period", value_name = "DURATION")]
+    #[arg(value_parser = parse_duration, default_value = "2s")]
     retry_period: Duration,
 }
 
@@ -195,8 +176,7 @@ mod tests {
     }
 
     fn timing(flags: &[&str]) -> Timing {
-        let LeaderArgs { lease_duration, renew_deadline, retry_period, .. } = parse(flags);
-        Timing { lease_duration, renew_deadline, retry_period }
+        parse(flags).timing
     }
 
     #[test]

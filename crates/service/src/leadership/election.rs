@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
-use kube::{Api, api::PostParams};
+use kube::{Api, Client, api::PostParams};
 use tokio::{
     select,
     time::{Instant, sleep, timeout},
@@ -20,21 +20,38 @@ use crate::log::with_causes;
 /// The timeout of one call, and of a release: a longer one would leave no time for another try.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs the election, and keeps its [`Leadership`] up to date.
+/// Runs the election, and keeps its [`Leadership`] up to date. Without a candidate, no election takes place.
 #[derive(Debug)]
-pub struct Election {
-    /// The candidate; none if no election takes place.
-    candidate: Option<Candidate>,
-}
+pub struct Election(Option<Candidate>);
 
 impl Election {
     /// Creates an election without a candidate, for a process that needs none.
     pub fn none() -> Self {
-        Self { candidate: None }
+        Self(None)
     }
 
-    pub(super) fn of(candidate: Candidate) -> Self {
-        Self { candidate: Some(candidate) }
+    /// Creates the election for a Lease, of which the namespace and the name are given, and the leadership that it keeps.
+    pub(super) fn new(
+        client: Client,
+        (namespace, name): (&str, String),
+        identity: String,
+        timing: Timing,
+    ) -> (Leadership, Self) {
+        let leadership = Leadership::not_yet();
+        let candidate = Candidate {
+            leases: Api::namespaced(client, namespace),
+            lease: format!("{namespace}/{name}"),
+            view: LeaseView::new(name.clone(), identity.clone(), timing.lease_duration),
+            name,
+            identity,
+            timing,
+            timeout: TIMEOUT.min(timing.renew_deadline / 2),
+            leadership: leadership.clone(),
+            claimed: false,
+            leader: None,
+            trouble: None,
+        };
+        (leadership, Self(Some(candidate)))
     }
 
     /// Campaigns until `stop`, as a leader or, before and after that, as a standby. After `stop` it releases the lease
@@ -42,12 +59,10 @@ impl Election {
     ///
     /// The leader's work should have ended before `stop`: another process may lead as soon as the lease is released.
     pub async fn run(self, stop: CancellationToken) {
-        let Some(candidate) = self.candidate else {
-            return stop.cancelled().await;
-        };
-        let (leadership, identity) = (candidate.leadership.clone(), candidate.identity.clone());
-        let lease = candidate.lease.clone();
-        let patience = candidate.timeout;
+        let Some(candidate) = self.0 else { return stop.cancelled().await };
+        let Candidate { leadership, identity, lease, timeout: patience, .. } = &candidate;
+        let (leadership, identity) = (leadership.clone(), identity.clone());
+        let (lease, patience) = (lease.clone(), *patience);
         let too_long = async {
             stop.cancelled().await;
             sleep(patience).await;
@@ -75,7 +90,7 @@ async fn report(leadership: &Leadership, identity: &str, lease: &str) {
 }
 
 #[derive(Debug)]
-pub(super) struct Candidate {
+struct Candidate {
     leases: Api<Lease>,
     name: String,
     /// Namespace and name of the lease, for people.
@@ -100,28 +115,6 @@ struct Failure {
 }
 
 impl Candidate {
-    pub(super) fn new(
-        leases: Api<Lease>,
-        (namespace, name): (&str, String),
-        identity: String,
-        timing: Timing,
-        leadership: Leadership,
-    ) -> Self {
-        Self {
-            leases,
-            lease: format!("{namespace}/{name}"),
-            view: LeaseView::new(name.clone(), identity.clone(), timing.lease_duration),
-            name,
-            identity,
-            timing,
-            timeout: TIMEOUT.min(timing.renew_deadline / 2),
-            leadership,
-            claimed: false,
-            leader: None,
-            trouble: None,
-        }
-    }
-
     async fn campaign(mut self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
             let wait = match self.attempt().await {

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 /// A process leads while a renewal succeeded that was sent less than the renew deadline ago, by the local monotonic
 /// clock. So a process that was stopped, or is cut off, doesn't lead once that has passed, even if none of its code
 /// ran.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Leadership {
     /// The terms; none for a process that always leads.
     terms: Option<Arc<watch::Sender<Option<Term>>>>,
@@ -40,7 +40,7 @@ impl Term {
 impl Leadership {
     /// Creates the leadership of a process that needs no election.
     pub fn always() -> Self {
-        Self { terms: None }
+        Self::default()
     }
 
     /// Creates the leadership of a process that may be elected.

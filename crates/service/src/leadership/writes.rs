@@ -1,15 +1,9 @@
 //! The last check of the lead on a write's way: within the client, right before the connection takes it.
 
-use std::{
-    future::poll_fn,
-    task::{Context, Poll},
-};
+use std::{future::poll_fn, pin::pin, task::Poll};
 
-use futures::{FutureExt, future::BoxFuture};
-use http::{Method, Request};
-use kube::client::Body;
 use thiserror::Error;
-use tower::{BoxError, Layer, Service};
+use tower::BoxError;
 
 use super::Leadership;
 
@@ -18,54 +12,19 @@ use super::Leadership;
 #[error("not the leader")]
 pub struct NotLeading;
 
-/// A layer of a client by which only the leader writes.
-///
-/// Each step of a write checks the lead again: a process may be stopped while a connection for it is made. What remains
-/// is the moment in which the connection hands it to the operating system.
-#[derive(Clone, Debug)]
-pub struct WritesOfLeader(pub Leadership);
-
-impl<S> Layer<S> for WritesOfLeader {
-    type Service = LeaderClient<S>;
-
-    fn layer(&self, service: S) -> LeaderClient<S> {
-        LeaderClient { lead: self.0.clone(), service }
-    }
-}
-
-/// A client by which only the leader writes.
-#[derive(Clone, Debug)]
-pub struct LeaderClient<S> {
-    lead: Leadership,
-    service: S,
-}
-
-impl<S> Service<Request<Body>> for LeaderClient<S>
-where
-    S: Service<Request<Body>, Error = BoxError>,
-    S::Response: 'static,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.service.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        let mut answer = self.service.call(request).boxed();
-        if is_read {
-            return answer;
-        }
-        let lead = self.lead.clone();
+impl Leadership {
+    /// Returns the answer to a write. Each step of the write checks the lead again: a process may be stopped while a
+    /// connection for it is made. What remains is the moment in which the connection hands it to the operating system.
+    pub(crate) async fn write<T>(
+        &self,
+        answer: impl Future<Output = Result<T, BoxError>>,
+    ) -> Result<T, BoxError> {
         // hyper sends nothing for a call that was dropped before its connection took it
-        poll_fn(move |context| {
-            if lead.holds() { answer.as_mut().poll(context) } else { Poll::Ready(Err(NotLeading.into())) }
+        let mut answer = pin!(answer);
+        poll_fn(|context| {
+            if self.holds() { answer.as_mut().poll(context) } else { Poll::Ready(Err(NotLeading.into())) }
         })
-        .boxed()
+        .await
     }
 }
 
@@ -73,8 +32,12 @@ where
 mod tests {
     use std::{sync::Arc, time::Duration};
 
-    use http::Response;
-    use kube::{Client, client::ClientBuilder};
+    use futures::FutureExt;
+    use http::{Method, Request, Response};
+    use kube::{
+        Client,
+        client::{Body, ClientBuilder},
+    };
     use parking_lot::Mutex;
     use tokio::{
         sync::Notify,
@@ -82,7 +45,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::call::{ApiError, call};
+    use crate::{
+        call::{ApiError, call},
+        client::ApiLayer,
+    };
 
     const TERM: Duration = Duration::from_secs(10);
 
@@ -98,7 +64,8 @@ mod tests {
                 Ok::<_, BoxError>(Response::new(Body::from(b"{}".to_vec())))
             }
         });
-        (ClientBuilder::new(service, "default").with_layer(&WritesOfLeader(lead.clone())).build(), taken)
+        let layer = ApiLayer { lead: lead.clone(), ..ApiLayer::default() };
+        (ClientBuilder::new(service, "default").with_layer(&layer).build(), taken)
     }
 
     async fn send(client: &Client, method: Method) -> Result<(), ApiError> {

@@ -1,4 +1,4 @@
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -8,9 +8,10 @@ use kube::{
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tower::BoxError;
 
 use super::*;
-use crate::{pages::PageLimit, readiness::ProcessReadiness};
+use crate::{client::ApiLayer, readiness::ProcessReadiness};
 
 const OBJECTS: usize = 1_000;
 
@@ -38,10 +39,10 @@ fn server(pages: Arc<Mutex<Vec<usize>>>, bytes: usize) -> Client {
             pages.lock().push(limit);
             let body = page(from, OBJECTS.min(from + limit), bytes).to_string();
             let response = Response::builder().header("content-type", "application/json");
-            Ok::<_, Infallible>(response.body(Body::from(body.into_bytes())).unwrap())
+            Ok::<_, BoxError>(response.body(Body::from(body.into_bytes())).unwrap())
         }
     });
-    ClientBuilder::new(service, "default").with_layer(&PageLimit).build()
+    ClientBuilder::new(service, "default").with_layer(&ApiLayer::default()).build()
 }
 
 fn page(from: usize, to: usize, bytes: usize) -> Value {
