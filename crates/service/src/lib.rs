@@ -17,7 +17,6 @@ pub mod leadership;
 pub mod limit;
 pub mod log;
 pub mod metrics;
-mod open_files;
 pub mod pages;
 pub mod readiness;
 pub mod served;

@@ -19,24 +19,24 @@ use futures::{
     future::{BoxFuture, join_all},
 };
 use hyper_util::rt::TokioTimer;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::server::{NoClientAuth, danger::ClientCertVerifier};
 use tokio::net::TcpStream;
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tower::Layer;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     address::ListenAddress,
     callers::{AnyClient, ClientCa, ClientChain},
-    open_files,
     readiness::ProcessReadiness,
     validity::CertificateEnds,
 };
 use certificate::{Origin, ServedCertificate};
 use linger::Lingering;
 
-pub use certificate::CertificateSource;
+pub use certificate::MadeCertificate;
 
 /// The timeout for the handshake of a client.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -98,26 +98,26 @@ impl TlsArgs {
     }
 
     /// Serves until `shutdown`, then drains. With authorities of clients, it asks clients for a certificate, which
-    /// [`ClientCa::verify`] verifies for those routes that need one. It listens once there is a certificate, and the
-    /// process is unready while that isn't valid.
+    /// [`ClientCa::verify`] verifies for those routes that need one. It shows the certificate that is made, or else that of
+    /// the files. It listens once there is one, and the process is unready while that isn't valid.
     pub async fn serve(
         self,
         router: Router,
         authorities: Vec<ClientCa>,
-        (source, ends): (CertificateSource, CertificateEnds),
+        (made, ends): (Option<MadeCertificate>, CertificateEnds),
         readiness: ProcessReadiness,
         shutdown: CancellationToken,
     ) -> anyhow::Result<()> {
-        open_files::raise();
+        raise_open_files();
         let Self { listen, tls_cert_file, tls_key_file, tls_reload_interval, drain_delay } = self;
         let clients: Arc<dyn ClientCertVerifier> =
             if authorities.is_empty() { Arc::new(NoClientAuth) } else { AnyClient::new() };
-        let origin = match source {
-            CertificateSource::Files => Origin::Files { certificate: tls_cert_file, key: tls_key_file },
-            CertificateSource::Made(made) => Origin::Made(made),
+        let origin = match made {
+            None => Origin::Files { certificate: tls_cert_file, key: tls_key_file },
+            Some(made) => Origin::Made(made),
         };
         let valid = readiness.awaiting("a certificate that is valid");
-        let mut certificate = ServedCertificate::new(origin, clients, ends.clone(), valid);
+        let mut certificate = ServedCertificate { origin, clients, ends: ends.clone(), valid };
         let (pair, config) = tokio::select! {
             first = certificate.first() => first?,
             () = shutdown.cancelled() => return Ok(()),
@@ -144,6 +144,14 @@ impl TlsArgs {
             () = reload_all(&authorities, &ends, tls_reload_interval) => Ok(()),
             () = drain => Ok(()),
         }
+    }
+}
+
+/// Raises the number of files that may be open as far as this process may. Container runtimes leave it at 1,024, and each connection is a file.
+fn raise_open_files() {
+    let bound = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: bound.maximum, ..bound }) {
+        warn!(%error, now = bound.current, "Failed to raise the number of files that may be open");
     }
 }
 
@@ -241,5 +249,14 @@ mod tests {
         }
         let refusal = parse(&["--listen", "::9443"]).unwrap_err();
         assert!(refusal.contains("--listen") && refusal.contains("in brackets"), "{refusal}");
+    }
+
+    #[test]
+    fn a_process_may_have_as_many_files_open_as_it_can_be_allowed() {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        let low = Rlimit { current: Some(256), maximum };
+        setrlimit(Resource::Nofile, low).unwrap();
+        raise_open_files();
+        assert_eq!(getrlimit(Resource::Nofile).current, maximum);
     }
 }

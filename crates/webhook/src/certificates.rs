@@ -12,6 +12,7 @@ pub mod trust;
 
 use std::{
     collections::BTreeMap,
+    fmt::Debug,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -23,7 +24,8 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tenure_certs::Pair;
 use tenure_service::{
     call::call,
@@ -40,7 +42,7 @@ use tracing::{info, warn};
 pub use args::{CertificateArgs, ConfiguredArgs};
 use held::Held;
 use plan::{Lifetimes, RenewalStep, tolerance};
-use trust::{BundleState, TrustedSince, Truster, WriteScope};
+use trust::{BundleState, TrustedSince, Truster};
 
 /// The field manager of all that the webhook writes.
 pub const MANAGER: &str = "tenure-webhook";
@@ -173,14 +175,11 @@ impl CertificateManager {
         self.ends.observe("ca", held.authority().unwrap_or_default().as_bytes());
     }
 
-    /// Returns the objects that this replica may write now.
-    fn scope(&self, leadership: &Leadership) -> WriteScope {
-        let waited = self.lacking_since.is_some_and(|since| since.elapsed() >= self.interval * PATIENCE);
-        match (leadership.holds(), waited) {
-            (true, _) => WriteScope::All,
-            (false, true) => WriteScope::Bare,
-            (false, false) => WriteScope::None,
-        }
+    /// True if this replica may write an object now: if it leads, or if the object has had no bundle at all for a while,
+    /// so that the leader doesn't seem to know of it.
+    fn may_write(&self, leadership: &Leadership, is_bare: bool) -> bool {
+        let waited = || self.lacking_since.is_some_and(|since| since.elapsed() >= self.interval * PATIENCE);
+        leadership.holds() || is_bare && waited()
     }
 
     /// Has all objects trust these authorities, and notes since when they do. Only the writer changes objects that have
@@ -192,7 +191,8 @@ impl CertificateManager {
         }
         let mut all = BundleState::Present;
         for (index, truster) in self.trusters.iter().enumerate() {
-            let trusts = truster.trusts(&self.client, &bundle, &self.names, || self.scope(leadership)).await;
+            let may_write = |is_bare| self.may_write(leadership, is_bare);
+            let trusts = truster.trusts(&self.client, &bundle, &self.names, may_write).await;
             let trust = trusts.unwrap_or_else(|error| {
                 troubles.push(with_causes(&*error));
                 BundleState::Missing
@@ -225,15 +225,25 @@ impl CertificateManager {
 
     /// Writes the Secret, if it is still as it was read.
     async fn write(&self, read: &Secret, held: &Held) -> anyhow::Result<()> {
-        let patch = json!([
+        let operations = json!([
             {"op": "test", "path": "/metadata/resourceVersion", "value": read.metadata.resource_version},
             {"op": "add", "path": "/data", "value": held.data()},
         ]);
-        let patch: JsonPatch = serde_json::from_value(patch)?;
-        let as_manager = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-        call(self.secrets.patch(&self.secret, &as_manager, &Patch::Json::<()>(patch))).await?;
-        Ok(())
+        patch(&self.secrets, &self.secret, MANAGER, operations).await
     }
+}
+
+/// Sends the operations of a JSON patch.
+pub async fn patch<K: Clone + Debug + DeserializeOwned>(
+    api: &Api<K>,
+    name: &str,
+    manager: &str,
+    operations: Value,
+) -> anyhow::Result<()> {
+    let patch: JsonPatch = serde_json::from_value(operations)?;
+    let as_manager = PatchParams { field_manager: Some(manager.into()), ..PatchParams::default() };
+    call(api.patch(name, &as_manager, &Patch::Json::<()>(patch))).await?;
+    Ok(())
 }
 
 /// Refuses a time by which a certificate would be made that API servers don't take. The error is the same from one look to the

@@ -2,7 +2,10 @@
 
 use axum::Router;
 use tenure_policy::{config::Config, kueue, usage::DEFAULT_RESOURCE};
-use tenure_service::{admin::registry, clock::ServerClock, readiness::ProcessReadiness, shutdown::Signals};
+use tenure_service::{
+    admin::registry, clock::ServerClock, readiness::ProcessReadiness, shutdown::Signals,
+    validity::CertificateEnds,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -41,7 +44,8 @@ impl Args {
         // a client of its own: the Lease must not wait behind other calls
         let of_lease = self.client.clone().client(&clock).await?;
         let clients = (client.clone(), of_lease, clock.clone());
-        let (manager, certificate) = certificates.open(clients, &self.tls, registry, &readiness)?;
+        let ends = CertificateEnds::register(registry);
+        let (manager, made) = certificates.open(clients, &self.tls, &ends, &readiness)?.unzip();
         let metrics = Metrics::register(registry);
         let (placement, queues) = (Placement::default(), KnownQueues::default());
         let sight = Sight { placement, client: client.clone(), clock, readiness: readiness.clone() };
@@ -62,7 +66,7 @@ impl Args {
             .run(async |shutdown| {
                 tokio::select! {
                     () = keep(manager, shutdown.clone()) => Ok(()),
-                    result = self.tls.serve(router, authorities, certificate, readiness, shutdown) => result,
+                    result = self.tls.serve(router, authorities, (made, ends), readiness, shutdown) => result,
                     result = admin => result,
                     () = queues => Ok(()),
                     () = definition => Ok(()),

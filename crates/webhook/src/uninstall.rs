@@ -6,15 +6,7 @@
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use json_patch::Patch as JsonPatch;
-use k8s_openapi::{
-    api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
-use kube::{
-    Api, Client,
-    api::{DeleteParams, Patch, PatchParams},
-};
+use kube::{Client, api::DeleteParams};
 use serde_json::{Value, json};
 use tenure_service::{
     call::{ApiError, call},
@@ -25,7 +17,7 @@ use tenure_service::{
 use tracing::info;
 
 use crate::certificates::{
-    ConfiguredArgs,
+    ConfiguredArgs, patch,
     trust::{Truster, calls},
 };
 
@@ -53,47 +45,36 @@ impl UninstallArgs {
     pub async fn run(self) -> anyhow::Result<()> {
         let Self { client, configured, log } = self;
         log.init()?;
-        let (hosts, objects) = configured.split();
+        let hosts = configured.hosts();
         ensure!(
             !hosts.is_empty(),
             "--webhook-hosts must be set: a definition that another webhook converts stays"
         );
         let client = client.client(&ServerClock::default()).await?;
-        for object in objects {
-            match object {
-                Truster::Validating(name) => {
-                    delete::<ValidatingWebhookConfiguration>(&client, &name).await?;
-                }
-                Truster::Mutating(name) => delete::<MutatingWebhookConfiguration>(&client, &name).await?,
-                Truster::Definition(name) => stop_conversion(&client, &name, &hosts).await?,
-                Truster::ConfigMap(..) => {}
-            }
+        for configuration in configured.configurations() {
+            delete(&client, &configuration).await?;
+        }
+        for definition in configured.definitions() {
+            stop_conversion(&client, &definition, &hosts).await?;
         }
         Ok(())
     }
 }
 
-async fn delete<K>(client: &Client, name: &str) -> anyhow::Result<()>
-where
-    K: kube::Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + serde::de::DeserializeOwned,
-{
-    let api = Api::<K>::all(client.clone());
-    let kind = K::kind(&()).into_owned();
-    match call(api.delete(name, &DeleteParams::default())).await {
+async fn delete(client: &Client, configuration: &Truster) -> anyhow::Result<()> {
+    let (kind, name) = configuration.names();
+    match call(configuration.api(client).delete(name, &DeleteParams::default())).await {
         Ok(_) => info!(kind, name, "Deleted"),
         Err(ApiError::NotFound) => info!(kind, name, "Is gone already"),
-        Err(error) => return Err(error).with_context(|| format!("{kind} {name} can't be deleted")),
+        Err(error) => return Err(error).with_context(|| format!("{configuration} can't be deleted")),
     }
     Ok(())
 }
 
 /// Has a definition work without this webhook. One that another webhook converts stays as it is.
-async fn stop_conversion(client: &Client, name: &str, hosts: &[String]) -> anyhow::Result<()> {
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let context = || format!("CustomResourceDefinition {name} can't be changed");
+async fn stop_conversion(client: &Client, object: &Truster, hosts: &[String]) -> anyhow::Result<()> {
+    let (definitions, (_, name)) = (object.api(client), object.names());
+    let context = || format!("{object} can't be changed");
     for left in (0..TRIES).rev() {
         let definition = match call(definitions.get(name)).await {
             Ok(definition) => serde_json::to_value(definition)?,
@@ -103,10 +84,8 @@ async fn stop_conversion(client: &Client, name: &str, hosts: &[String]) -> anyho
         let Some(operations) = next_change(&definition, hosts) else {
             return Ok(());
         };
-        let patch: JsonPatch = serde_json::from_value(operations)?;
-        let as_manager = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-        match call(definitions.patch(name, &as_manager, &Patch::Json::<()>(patch))).await {
-            Ok(_) => info!(name, "Took the webhook out of the definition"),
+        match patch(&definitions, name, MANAGER, operations).await {
+            Ok(()) => info!(name, "Took the webhook out of the definition"),
             Err(error) if left == 0 => return Err(error).with_context(context),
             // it has changed since it was read, or is read again
             Err(_) => {}

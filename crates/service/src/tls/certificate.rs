@@ -28,29 +28,24 @@ const CA: &str = "ca";
 
 const NO_MORE: &str = "no certificate is made any more";
 
-/// The origin of a server's certificate.
-pub enum CertificateSource {
-    /// The files that the flags name.
-    Files,
-    /// A program that makes it: none until there is a first one.
-    Made(watch::Receiver<Option<Pair>>),
-}
+/// A certificate that a program makes: none until there is a first one.
+pub type MadeCertificate = watch::Receiver<Option<Pair>>;
 
 /// A certificate and its key that can change. They are looked at again and again, and not watched: a mounted Secret
 /// changes by a swap of symbolic links, after which a watch on the files gets no more events.
 pub(super) struct ServedCertificate {
-    origin: Origin,
+    pub origin: Origin,
     /// The verifier that decides which client certificates are accepted.
-    clients: Arc<dyn ClientCertVerifier>,
-    ends: CertificateEnds,
+    pub clients: Arc<dyn ClientCertVerifier>,
+    pub ends: CertificateEnds,
     /// The condition that the certificate is valid now.
-    valid: Awaited,
+    pub valid: Awaited,
 }
 
-/// The origin with all that it needs.
+/// The origin of a server's certificate.
 pub(super) enum Origin {
     Files { certificate: PathBuf, key: PathBuf },
-    Made(watch::Receiver<Option<Pair>>),
+    Made(MadeCertificate),
 }
 
 impl Origin {
@@ -108,15 +103,6 @@ async fn read(flag: &str, file: &Path) -> anyhow::Result<String> {
 }
 
 impl ServedCertificate {
-    pub(super) fn new(
-        origin: Origin,
-        clients: Arc<dyn ClientCertVerifier>,
-        ends: CertificateEnds,
-        valid: Awaited,
-    ) -> Self {
-        Self { origin, clients, ends, valid }
-    }
-
     /// Reads the first pair that can be served; returns it with its TLS configuration.
     ///
     /// # Errors
@@ -165,28 +151,27 @@ impl ServedCertificate {
     pub(super) async fn reload(mut self, config: RustlsConfig, mut served: Pair, interval: Duration) {
         let mut refused = None;
         loop {
+            self.look(&served).await;
             self.origin.changed(interval).await;
-            let loaded = match self.origin.read().await {
-                Ok(pair) if pair == served || Some(&pair) == refused.as_ref() => None,
+            let taken = match self.origin.read().await {
+                Ok(pair) if pair == served || Some(&pair) == refused.as_ref() => continue,
                 Ok(pair) => match self.config(&pair) {
                     Ok(changed) => {
                         config.reload_from_config(changed);
                         served = pair;
-                        Some(Ok(()))
+                        Ok(())
                     }
                     Err(error) => {
                         refused = Some(pair);
-                        Some(Err(error))
+                        Err(error)
                     }
                 },
-                Err(error) => Some(Err(error)),
+                Err(error) => Err(error),
             };
-            match loaded {
-                None => {}
-                Some(Ok(())) => info!("Took up the changed certificate"),
-                Some(Err(error)) => error!(error = format!("{error:#}"), "Kept the old certificate"),
+            match taken {
+                Ok(()) => info!("Took up the changed certificate"),
+                Err(error) => error!(error = format!("{error:#}"), "Kept the old certificate"),
             }
-            self.look(&served).await;
         }
     }
 }
@@ -201,7 +186,7 @@ mod tests {
 
     fn served(origin: Origin, readiness: &ProcessReadiness) -> ServedCertificate {
         let valid = readiness.awaiting("a certificate");
-        ServedCertificate::new(origin, Arc::new(NoClientAuth), CertificateEnds::default(), valid)
+        ServedCertificate { origin, clients: Arc::new(NoClientAuth), ends: CertificateEnds::default(), valid }
     }
 
     /// A pair, and the same with the key of another.

@@ -4,13 +4,16 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::ensure;
 use clap::Args;
-use humantime::{format_duration, parse_duration};
+use humantime::format_duration;
+use k8s_openapi::{
+    api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{Api, Client};
-use prometheus_client::registry::Registry;
 use tenure_service::{
     clock::ServerClock,
     readiness::ProcessReadiness,
-    tls::{CertificateSource, TlsArgs},
+    tls::{MadeCertificate, TlsArgs},
     validity::CertificateEnds,
 };
 use tokio::sync::watch;
@@ -42,14 +45,23 @@ pub struct ConfiguredArgs {
 }
 
 impl ConfiguredArgs {
-    /// Returns the names of the webhook, and the objects.
-    pub fn split(self) -> (Vec<String>, Vec<Truster>) {
-        let Self { webhook_hosts, validating_configurations, mutating_configurations, converted_definitions } =
-            self;
-        let validating = validating_configurations.into_iter().map(Truster::Validating);
-        let mutating = mutating_configurations.into_iter().map(Truster::Mutating);
-        let definitions = converted_definitions.into_iter().map(Truster::Definition);
-        (webhook_hosts, validating.chain(mutating).chain(definitions).collect())
+    /// Returns the names of the webhook.
+    pub fn hosts(&self) -> Vec<String> {
+        self.webhook_hosts.clone()
+    }
+
+    /// Returns the webhook configurations.
+    pub fn configurations(&self) -> impl Iterator<Item = Truster> {
+        let validating = self.validating_configurations.iter().cloned();
+        let mutating = self.mutating_configurations.iter().cloned();
+        let validating = validating.map(Truster::of_cluster::<ValidatingWebhookConfiguration>);
+        validating.chain(mutating.map(Truster::of_cluster::<MutatingWebhookConfiguration>))
+    }
+
+    /// Returns the definitions.
+    pub fn definitions(&self) -> impl Iterator<Item = Truster> {
+        let definitions = self.converted_definitions.iter().cloned();
+        definitions.map(Truster::of_cluster::<CustomResourceDefinition>)
     }
 }
 
@@ -76,61 +88,43 @@ pub struct CertificateArgs {
     #[arg(long, value_name = "NAME")]
     self_managed_config_map: Option<String>,
 
-    /// The lifetime of a certificate. It is renewed when two thirds of that have passed
-    #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = parse_duration)]
-    self_managed_validity: Duration,
-
-    /// The lifetime of an authority. The next one is made and trusted when two thirds of that have passed, and signs when
-    /// five sixths have
-    #[arg(long, value_name = "DURATION", default_value = "365d", value_parser = parse_duration)]
-    self_managed_ca_validity: Duration,
-
-    /// The time for which all objects must have had an authority before it signs a certificate
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
-    self_managed_settling: Duration,
+    #[command(flatten)]
+    lifetimes: Lifetimes,
 
     #[command(flatten)]
     configured: ConfiguredArgs,
 }
 
 impl CertificateArgs {
-    /// Returns the origin of the certificate, and its manager if the webhook makes it. The manager looks at the Secret
-    /// and at the objects at the interval at which files would be read. The second client is for the Lease alone. The clock
-    /// hears the answers to either.
+    /// Returns the certificate and its manager, if the webhook makes it. The manager looks at the Secret and at the
+    /// objects at the interval at which files would be read. The second client is for the Lease alone. The clock hears the
+    /// answers to either.
     pub fn open(
         self,
         (client, of_lease, clock): (Client, Client, ServerClock),
         tls: &TlsArgs,
-        registry: &mut Registry,
+        ends: &CertificateEnds,
         readiness: &ProcessReadiness,
-    ) -> anyhow::Result<(Option<CertificateManager>, (CertificateSource, CertificateEnds))> {
-        let ends = CertificateEnds::register(registry);
+    ) -> anyhow::Result<Option<(CertificateManager, MadeCertificate)>> {
         let Self {
             self_managed_secret,
             self_managed_namespace,
             self_managed_lease,
             self_managed_config_map,
-            self_managed_validity,
-            self_managed_ca_validity,
-            self_managed_settling,
+            lifetimes,
             configured,
         } = self;
-        let Some(secret) = self_managed_secret else { return Ok((None, (CertificateSource::Files, ends))) };
-        let (names, mut trusters) = configured.split();
+        let Some(secret) = self_managed_secret else { return Ok(None) };
+        let names = configured.hosts();
         ensure!(!names.is_empty(), "--webhook-hosts must be set beside --self-managed-secret");
-        let lifetimes = Lifetimes {
-            authority: self_managed_ca_validity,
-            leaf: self_managed_validity,
-            settling: self_managed_settling,
-        };
         check(lifetimes)?;
         let namespace = if self_managed_namespace.is_empty() {
             client.default_namespace().to_owned()
         } else {
             self_managed_namespace
         };
-        let map = self_managed_config_map.map(|map| Truster::ConfigMap(namespace.clone(), map));
-        trusters.extend(map);
+        let map = self_managed_config_map.map(|map| Truster::config_map(namespace.clone(), map));
+        let trusters = configured.configurations().chain(configured.definitions()).chain(map).collect();
         let (made, pair) = watch::channel(None);
         let manager = CertificateManager {
             secrets: Api::namespaced(client.clone(), &namespace),
@@ -153,7 +147,7 @@ impl CertificateArgs {
             trusted_since: TrustedSince::default(),
             troubles: Vec::new(),
         };
-        Ok((Some(manager), (CertificateSource::Made(pair), ends)))
+        Ok(Some((manager, pair)))
     }
 }
 

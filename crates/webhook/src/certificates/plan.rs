@@ -9,6 +9,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use clap::Args;
+use humantime::parse_duration;
 use tenure_certs::Validity;
 
 /// The most by which the clock of a peer may differ from the writer's.
@@ -30,12 +32,23 @@ pub fn tolerance(length: Duration) -> Duration {
 }
 
 /// The lifetimes of certificates.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Args)]
 pub struct Lifetimes {
-    pub authority: Duration,
+    /// The lifetime of a certificate. It is renewed when two thirds of that have passed
+    #[arg(long = "self-managed-validity", value_name = "DURATION", default_value = "90d")]
+    #[arg(value_parser = parse_duration)]
     pub leaf: Duration,
-    /// The time for which all must have trusted an authority before it signs what is served: API servers learn of a
-    /// change a little later.
+
+    /// The lifetime of an authority. The next one is made and trusted when two thirds of that have passed, and signs when
+    /// five sixths have
+    #[arg(long = "self-managed-ca-validity", value_name = "DURATION", default_value = "365d")]
+    #[arg(value_parser = parse_duration)]
+    pub authority: Duration,
+
+    /// The time for which all objects must have had an authority before it signs a certificate
+    // API servers learn of a change a little later
+    #[arg(long = "self-managed-settling", value_name = "DURATION", default_value = "5m")]
+    #[arg(value_parser = parse_duration)]
     pub settling: Duration,
 }
 

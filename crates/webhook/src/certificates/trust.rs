@@ -15,35 +15,26 @@ use std::{
 
 use anyhow::Context;
 use axum::http::Uri;
-use json_patch::Patch as JsonPatch;
-use k8s_openapi::{
-    ByteString,
-    api::{
-        admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
-        core::v1::ConfigMap,
-    },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
+use k8s_openapi::{ByteString, api::core::v1::ConfigMap};
 use kube::{
-    Api, Client,
-    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    Api, Client, Resource,
+    api::{ApiResource, DynamicObject},
 };
 use serde_json::{Value, json};
 use tenure_service::call::{ApiError, call};
 
-use super::MANAGER;
+use super::{MANAGER, patch};
 
 /// The key of the ConfigMap that has the bundle.
 const KEY: &str = "ca.crt";
 
 /// An object that has a bundle.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Truster {
-    Validating(String),
-    Mutating(String),
-    Definition(String),
-    /// Namespace and name.
-    ConfigMap(String, String),
+#[derive(Clone, Debug)]
+pub struct Truster {
+    resource: ApiResource,
+    /// That of a ConfigMap. None: a webhook configuration or a definition.
+    namespace: Option<String>,
+    name: String,
 }
 
 /// The state of a bundle in an object, or in several: then the first one that applies to any of them.
@@ -59,32 +50,6 @@ pub enum BundleState {
     Present,
     /// The object doesn't exist, and so calls no server.
     Absent,
-}
-
-/// The objects that a replica may write now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteScope {
-    /// All: it leads.
-    All,
-    /// Those that have no bundle at all: the leader doesn't seem to know of them.
-    Bare,
-    None,
-}
-
-impl WriteScope {
-    /// True if these operations may be sent for the object that they were made for.
-    fn covers(self, object: &Value, operations: &[Value]) -> bool {
-        let place = |operation: &Value| {
-            let path = operation.get("path").and_then(Value::as_str)?;
-            let adds = operation.get("op").and_then(Value::as_str) == Some("add");
-            object.pointer(path).filter(|_| adds).cloned()
-        };
-        match self {
-            Self::All => true,
-            Self::Bare => operations.iter().filter_map(place).all(|held| held.is_null() || held == ""),
-            Self::None => false,
-        }
-    }
 }
 
 /// The bundle that all objects have, and the time since which they have had it without a break.
@@ -116,74 +81,68 @@ impl TrustedSince {
 
 impl Display for Truster {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Validating(name) => write!(f, "ValidatingWebhookConfiguration {name}"),
-            Self::Mutating(name) => write!(f, "MutatingWebhookConfiguration {name}"),
-            Self::Definition(name) => write!(f, "CustomResourceDefinition {name}"),
-            Self::ConfigMap(namespace, name) => write!(f, "ConfigMap {namespace}/{name}"),
+        let Self { resource: ApiResource { kind, .. }, namespace, name } = self;
+        match namespace {
+            Some(namespace) => write!(f, "{kind} {namespace}/{name}"),
+            None => write!(f, "{kind} {name}"),
         }
     }
 }
 
 impl Truster {
-    /// Returns the state of the bundle where the object doesn't exist. What doesn't exist calls no server; but from the
-    /// ConfigMap, a scheduler learns of the next authority.
-    fn without_object(&self) -> BundleState {
-        match self {
-            Self::Validating(_) | Self::Mutating(_) | Self::Definition(_) => BundleState::Absent,
-            Self::ConfigMap(..) => BundleState::Gone,
+    /// Creates one that belongs to no namespace: a webhook configuration or a definition.
+    pub fn of_cluster<K: Resource<DynamicType = ()>>(name: String) -> Self {
+        Self { resource: ApiResource::erase::<K>(&()), namespace: None, name }
+    }
+
+    /// Creates a ConfigMap.
+    pub fn config_map(namespace: String, name: String) -> Self {
+        Self { resource: ApiResource::erase::<ConfigMap>(&()), namespace: Some(namespace), name }
+    }
+
+    /// Returns the kind and the name of the object.
+    pub fn names(&self) -> (&str, &str) {
+        (&self.resource.kind, &self.name)
+    }
+
+    /// Returns the API of the object's kind.
+    pub fn api(&self, client: &Client) -> Api<DynamicObject> {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource),
+            None => Api::all_with(client.clone(), &self.resource),
         }
     }
 
-    fn api(&self, client: &Client) -> (Api<DynamicObject>, &str) {
-        let client = client.clone();
-        let (resource, name) = match self {
-            Self::Validating(name) => (ApiResource::erase::<ValidatingWebhookConfiguration>(&()), name),
-            Self::Mutating(name) => (ApiResource::erase::<MutatingWebhookConfiguration>(&()), name),
-            Self::Definition(name) => (ApiResource::erase::<CustomResourceDefinition>(&()), name),
-            Self::ConfigMap(namespace, name) => {
-                let resource = ApiResource::erase::<ConfigMap>(&());
-                return (Api::namespaced_with(client, namespace, &resource), name);
-            }
-        };
-        (Api::all_with(client, &resource), name)
+    /// Returns the state of the bundle where the object doesn't exist. What doesn't exist calls no server; but from the
+    /// ConfigMap, a scheduler learns of the next authority.
+    fn without_object(&self) -> BundleState {
+        if self.namespace.is_some() { BundleState::Gone } else { BundleState::Absent }
     }
 
     /// Returns the operations of a JSON patch by which the object has this bundle wherever it calls a server of these
     /// names; empty if it has it already.
     fn operations(&self, object: &Value, bundle: &str, names: &[String]) -> Vec<Value> {
-        match self {
-            Self::Validating(_) | Self::Mutating(_) => {
-                let webhooks = object.pointer("/webhooks").and_then(Value::as_array).into_iter().flatten();
-                let of_each = webhooks.enumerate().filter_map(|(index, webhook)| {
-                    let path = format!("/webhooks/{index}");
-                    let add = of_client(webhook.get("clientConfig")?, &path, bundle, names)?;
-                    Some([
-                        json!({"op": "test", "path": format!("{path}/name"), "value": webhook.get("name")?}),
-                        add,
-                    ])
-                });
-                of_each.flatten().collect()
-            }
-            Self::Definition(_) => {
-                let client = object.pointer("/spec/conversion/webhook/clientConfig");
-                let add =
-                    client.and_then(|client| of_client(client, "/spec/conversion/webhook", bundle, names));
-                add.into_iter().collect()
-            }
-            Self::ConfigMap(..) => {
-                let data = object.get("data").filter(|data| !data.is_null());
-                match data.map(|data| data.get(KEY)) {
-                    Some(Some(has)) if has == bundle => Vec::new(),
-                    Some(_) => vec![json!({"op": "add", "path": format!("/data/{KEY}"), "value": bundle})],
-                    None => vec![json!({"op": "add", "path": "/data", "value": {KEY: bundle}})],
-                }
-            }
+        if self.namespace.is_some() {
+            let data = object.get("data").filter(|data| !data.is_null());
+            return match data.map(|data| data.get(KEY)) {
+                Some(Some(has)) if has == bundle => Vec::new(),
+                Some(_) => vec![json!({"op": "add", "path": format!("/data/{KEY}"), "value": bundle})],
+                None => vec![json!({"op": "add", "path": "/data", "value": {KEY: bundle}})],
+            };
         }
+        let webhooks = object.pointer("/webhooks").and_then(Value::as_array).into_iter().flatten();
+        let of_each = webhooks.enumerate().filter_map(|(index, webhook)| {
+            let path = format!("/webhooks/{index}");
+            let add = of_client(webhook.get("clientConfig")?, &path, bundle, names)?;
+            Some([json!({"op": "test", "path": format!("{path}/name"), "value": webhook.get("name")?}), add])
+        });
+        let converter = object.pointer("/spec/conversion/webhook/clientConfig");
+        let add = converter.and_then(|client| of_client(client, "/spec/conversion/webhook", bundle, names));
+        of_each.flatten().chain(add).collect()
     }
 
-    /// Returns the state of the bundle in the object. An object without it gets it if `scope` covers that: it is asked right
-    /// before the write.
+    /// Returns the state of the bundle in the object. An object without it gets it if `may_write` allows that: it is
+    /// asked right before the write, and told if the object has no bundle at all.
     ///
     /// # Errors
     /// If the object can't be read or written now.
@@ -192,11 +151,11 @@ impl Truster {
         client: &Client,
         bundle: &str,
         names: &[String],
-        scope: impl Fn() -> WriteScope,
+        may_write: impl Fn(bool) -> bool,
     ) -> anyhow::Result<BundleState> {
-        let (api, name) = self.api(client);
+        let api = self.api(client);
         let context = || self.to_string();
-        let object = match call(api.get(name)).await {
+        let object = match call(api.get(&self.name)).await {
             Ok(object) => serde_json::to_value(object)?,
             Err(ApiError::NotFound) => return Ok(self.without_object()),
             Err(error) => return Err(error).with_context(context),
@@ -205,16 +164,21 @@ impl Truster {
         if operations.is_empty() {
             return Ok(BundleState::Present);
         }
-        if !scope().covers(&object, &operations) {
+        if !may_write(is_bare(&object, &operations)) {
             return Ok(BundleState::Missing);
         }
         let version = object.pointer("/metadata/resourceVersion");
         operations.insert(0, json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
-        let patch: JsonPatch = serde_json::from_value(operations.into())?;
-        let as_manager = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-        call(api.patch(name, &as_manager, &Patch::Json::<()>(patch))).await.with_context(context)?;
+        patch(&api, &self.name, MANAGER, operations.into()).await.with_context(context)?;
         Ok(BundleState::Written)
     }
+}
+
+/// True if these operations replace no bundle of the object.
+fn is_bare(object: &Value, operations: &[Value]) -> bool {
+    let adds = operations.iter().filter(|operation| operation.get("op").is_some_and(|op| op == "add"));
+    let mut paths = adds.filter_map(|operation| operation.get("path").and_then(Value::as_str));
+    paths.all(|path| object.pointer(path).is_none_or(|held| held.is_null() || held == ""))
 }
 
 /// The operation that writes the bundle beside a client's other fields; none if it is there, or if the client calls
@@ -241,6 +205,11 @@ pub fn calls(client: &Value, names: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::{
+        api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+        apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    };
+
     use super::*;
 
     const BUNDLE: &str = "the authorities";
@@ -270,13 +239,19 @@ mod tests {
             {"op": "test", "path": "/webhooks/3/name", "value": "old"},
             {"op": "add", "path": "/webhooks/3/clientConfig/caBundle", "value": ENCODED},
         ]);
-        assert_eq!(operations(&Truster::Validating("v".into()), &object), expected);
-        assert_eq!(operations(&Truster::Mutating("m".into()), &json!({})), json!([]));
+        assert_eq!(
+            operations(&Truster::of_cluster::<ValidatingWebhookConfiguration>("v".into()), &object),
+            expected
+        );
+        assert_eq!(
+            operations(&Truster::of_cluster::<MutatingWebhookConfiguration>("m".into()), &json!({})),
+            json!([])
+        );
     }
 
     #[test]
     fn a_definition_gets_the_bundle_only_if_this_server_converts() {
-        let definition = Truster::Definition("queues".into());
+        let definition = Truster::of_cluster::<CustomResourceDefinition>("queues".into());
         let of = |client: Value| json!({"spec": {"conversion": {"webhook": {"clientConfig": client}}}});
         let path = "/spec/conversion/webhook/clientConfig/caBundle";
         let expected = json!([{"op": "add", "path": path, "value": ENCODED}]);
@@ -322,9 +297,12 @@ mod tests {
         let guard = |bundles: &[Value]| {
             let webhooks =
                 bundles.iter().map(|bundle| json!({"name": "x", "clientConfig": ours(bundle.clone())}));
-            (Truster::Validating("guard".into()), json!({"webhooks": webhooks.collect::<Vec<_>>()}))
+            (
+                Truster::of_cluster::<ValidatingWebhookConfiguration>("guard".into()),
+                json!({"webhooks": webhooks.collect::<Vec<_>>()}),
+            )
         };
-        let map = |data: Value| (Truster::ConfigMap("a".into(), "b".into()), json!({"data": data}));
+        let map = |data: Value| (Truster::config_map("a".into(), "b".into()), json!({"data": data}));
         for ((truster, object), expected) in [
             (guard(&[json!(null), json!("")]), true),
             (guard(&[json!(null), json!("b2xk")]), false),
@@ -334,23 +312,24 @@ mod tests {
             (map(json!({"ca.crt": "old"})), false),
         ] {
             let operations = truster.operations(&object, BUNDLE, &names());
-            assert_eq!(WriteScope::Bare.covers(&object, &operations), expected, "{object}");
-            assert!(WriteScope::All.covers(&object, &operations));
-            assert!(!WriteScope::None.covers(&object, &operations));
+            assert_eq!(is_bare(&object, &operations), expected, "{object}");
         }
     }
 
     #[test]
     fn a_config_map_that_is_gone_counts_as_trusted_by_no_scheduler() {
-        let map = Truster::ConfigMap("a".into(), "b".into());
+        let map = Truster::config_map("a".into(), "b".into());
         assert_eq!((map.without_object(), map.to_string()), (BundleState::Gone, "ConfigMap a/b".into()));
-        assert_eq!(Truster::Validating("a".into()).without_object(), BundleState::Absent);
+        assert_eq!(
+            Truster::of_cluster::<ValidatingWebhookConfiguration>("a".into()).without_object(),
+            BundleState::Absent
+        );
         assert_eq!(BundleState::Gone.min(BundleState::Present), BundleState::Gone);
     }
 
     #[test]
     fn a_config_map_gets_one_key_and_keeps_the_others() {
-        let map = Truster::ConfigMap("a".into(), "b".into());
+        let map = Truster::config_map("a".into(), "b".into());
         let whole = json!([{"op": "add", "path": "/data", "value": {"ca.crt": BUNDLE}}]);
         let key = json!([{"op": "add", "path": "/data/ca.crt", "value": BUNDLE}]);
         assert_eq!(operations(&map, &json!({})), whole);

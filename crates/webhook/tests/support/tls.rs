@@ -11,10 +11,7 @@ use axum::Router;
 use clap::Parser;
 use tenure_certs::Pair;
 use tenure_service::{
-    callers::ClientCa,
-    readiness::ProcessReadiness,
-    tls::{CertificateSource, TlsArgs},
-    validity::CertificateEnds,
+    callers::ClientCa, readiness::ProcessReadiness, tls::TlsArgs, validity::CertificateEnds,
 };
 use tokio::net::TcpStream;
 use tokio_rustls::{
@@ -69,7 +66,7 @@ pub fn serve_clients(
         key.to_str().unwrap(),
     ];
     let Flags { tls } = Flags::parse_from(own.iter().chain(flags));
-    let certificates = (CertificateSource::Files, CertificateEnds::default());
+    let certificates = (None, CertificateEnds::default());
     let (readiness, shutdown) = (ProcessReadiness::default(), CancellationToken::new());
     let ended =
         tokio::spawn(tls.serve(router, authorities, certificates, readiness.clone(), shutdown.clone()));
