@@ -1,7 +1,5 @@
 //! Watches KAI-Scheduler's own configuration, and warns where its default floors differ from Tenure's.
 
-mod metrics;
-
 use std::{
     collections::{BTreeMap, HashSet},
     sync::Arc,
@@ -14,21 +12,23 @@ use kube::{
     runtime::watcher,
 };
 use parking_lot::Mutex;
-use prometheus_client::registry::Registry;
+use prometheus_client::{
+    metrics::{family::Family, gauge::Gauge},
+    registry::Registry,
+};
 use serde_json::Value;
 use tenure_policy::{
     config::{ConfigMapKey, KaiSources},
     floor::Floors,
-    kai::{KaiDefaults, KaiDifference},
+    kai::{KaiDefaults, KaiDifference, Setting},
 };
 use tenure_service::{
+    metrics::registered,
     readiness::ProcessReadiness,
     watch::{Store, follow},
 };
 use tokio::sync::watch;
 use tracing::{info, warn};
-
-use metrics::Metrics;
 
 /// The kinds of objects that hold KAI's configuration, as messages and metrics name them.
 const CONFIG_MAP: &str = "ConfigMap";
@@ -50,33 +50,39 @@ struct State {
     /// The defaults in each object, or the reason why they can't be told.
     seen: BTreeMap<Object, Result<KaiDefaults, String>>,
     /// The findings on each that were logged.
-    told: BTreeMap<Object, Findings>,
-    metrics: Metrics,
+    told: BTreeMap<Object, Vec<Finding>>,
+    /// The objects that differ, by kind and field.
+    differing: Family<[(&'static str, &'static str); 2], Gauge>,
+    issues: Family<[(&'static str, &'static str); 1], Gauge>,
 }
 
-/// The findings on an object.
-#[derive(Debug, Default, PartialEq)]
-struct Findings {
-    differences: Vec<KaiDifference>,
-    issues: Vec<String>,
+/// A finding on an object.
+#[derive(Debug, PartialEq)]
+enum Finding {
+    Difference(KaiDifference),
+    Issue(String),
 }
 
 impl KaiWatch {
     /// Registers its metrics.
     pub fn new(registry: &mut Registry) -> Self {
-        let metrics = Metrics::default();
-        registry.register(
-            "kai_floors_differ",
-            "Objects of KAI-Scheduler's configuration whose default differs from Tenure's, by kind and field",
-            metrics.differ.clone(),
-        );
-        registry.register(
-            "kai_configuration_issues",
-            "What of KAI-Scheduler's configuration is missing, can't be read or is taken for something else, by kind",
-            metrics.issues.clone(),
-        );
-        let state =
-            State { floors: Floors::default(), seen: BTreeMap::new(), told: BTreeMap::new(), metrics };
+        let state = State {
+            floors: Floors::default(),
+            seen: BTreeMap::new(),
+            told: BTreeMap::new(),
+            differing: registered(
+                registry,
+                "kai_floors_differ",
+                "Objects of KAI-Scheduler's configuration whose default differs from Tenure's, by kind and field",
+                Family::default(),
+            ),
+            issues: registered(
+                registry,
+                "kai_configuration_issues",
+                "What of KAI-Scheduler's configuration is missing, can't be read or is taken for something else, by kind",
+                Family::default(),
+            ),
+        };
         Self { state: Arc::new(Mutex::new(state)), sources: Arc::default() }
     }
 
@@ -151,42 +157,71 @@ impl State {
     fn forget(&mut self) {
         self.seen.clear();
         self.told.clear();
-        self.metrics.differ.clear();
-        self.metrics.issues.clear();
+        self.differing.clear();
+        self.issues.clear();
     }
 
     /// Logs new findings, and counts all.
     fn judge(&mut self) {
         let findings = |read: &Result<KaiDefaults, String>| match read {
-            Ok(kai) => Findings { differences: kai.differences(&self.floors), issues: kai.issues.clone() },
-            Err(issue) => Findings { differences: Vec::new(), issues: vec![issue.clone()] },
+            Ok(kai) => {
+                let differences = kai.differences(&self.floors).into_iter().map(Finding::Difference);
+                differences.chain(kai.issues.iter().cloned().map(Finding::Issue)).collect()
+            }
+            Err(issue) => vec![Finding::Issue(issue.clone())],
         };
         let now: BTreeMap<_, _> =
             self.seen.iter().map(|(object, read)| (object.clone(), findings(read))).collect();
-        let none = Findings::default();
         for (object, findings) in &now {
-            tell(object, findings, self.told.get(object).unwrap_or(&none));
+            let told = self.told.get(object).map_or(&[][..], Vec::as_slice);
+            findings
+                .iter()
+                .filter(|finding| !told.contains(finding))
+                .for_each(|finding| finding.tell(object));
         }
-        for object in self.told.iter().filter(|(_, told)| **told != none).map(|(object, _)| object) {
-            if now.get(object).is_none_or(|findings| *findings == none) {
-                let (kind, name) = object;
-                info!(kind, name, "KAI-Scheduler's default floors don't differ from Tenure's any more");
-            }
+        for ((kind, name), _) in self
+            .told
+            .iter()
+            .filter(|(object, told)| !told.is_empty() && now.get(*object).is_none_or(Vec::is_empty))
+        {
+            info!(kind, name, "KAI-Scheduler's default floors don't differ from Tenure's any more");
         }
-        self.metrics.count(&now);
         self.told = now;
+        self.count();
+    }
+
+    fn count(&self) {
+        let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        for source in [CONFIG_MAP, SHARD] {
+            let of_kind = self.told.iter().filter(|((kind, _), _)| *kind == source);
+            let findings: Vec<&Finding> = of_kind.flat_map(|(_, findings)| findings).collect();
+            for setting in Setting::ALL {
+                let differs =
+                    |finding: &&&Finding| matches!(finding, Finding::Difference(of) if of.setting == setting);
+                let labels = [("source", source), ("field", setting.name())];
+                self.differing.get_or_create(&labels).set(gauge(findings.iter().filter(differs).count()));
+            }
+            let issues = findings.iter().filter(|finding| matches!(finding, Finding::Issue(_))).count();
+            self.issues.get_or_create(&[("source", source)]).set(gauge(issues));
+        }
     }
 }
 
-/// Logs the findings that weren't logged before.
-fn tell((kind, name): &Object, findings: &Findings, told: &Findings) {
-    for difference in findings.differences.iter().filter(|found| !told.differences.contains(found)) {
-        let KaiDifference { setting: _, field, kai, tenures_field: _, tenure } = difference;
-        let remedy = difference.remedy();
-        warn!(kind, name, field, kai, tenure, remedy, "KAI-Scheduler's default differs from Tenure's");
-    }
-    for issue in findings.issues.iter().filter(|found| !told.issues.contains(found)) {
-        warn!(kind, name, issue, "KAI-Scheduler's configuration is hardly meant so");
+impl Finding {
+    fn tell(&self, (kind, name): &Object) {
+        match self {
+            Self::Difference(difference) => {
+                let KaiDifference { setting: _, field, kai, tenures_field: _, tenure } = difference;
+                let remedy = difference.remedy();
+                warn!(
+                    kind,
+                    name, field, kai, tenure, remedy, "KAI-Scheduler's default differs from Tenure's"
+                );
+            }
+            Self::Issue(issue) => {
+                warn!(kind, name, issue, "KAI-Scheduler's configuration is hardly meant so");
+            }
+        }
     }
 }
 
@@ -270,10 +305,7 @@ mod tests {
     use prometheus_client::encoding::text::encode;
     use serde_json::json;
 
-    use super::{
-        metrics::{DifferLabels, IssueLabels},
-        *,
-    };
+    use super::*;
 
     struct Case {
         registry: Registry,
@@ -377,9 +409,9 @@ mod tests {
         let mut registry = Registry::with_prefix("tenure_webhook");
         let watch = KaiWatch::new(&mut registry);
         {
-            let metrics = &watch.state.lock().metrics;
-            metrics.differ.get_or_create(&DifferLabels { source: "ConfigMap", field: "" }).set(1);
-            metrics.issues.get_or_create(&IssueLabels { source: "ConfigMap" }).set(1);
+            let state = watch.state.lock();
+            state.differing.get_or_create(&[("source", "ConfigMap"), ("field", "")]).set(1);
+            state.issues.get_or_create(&[("source", "ConfigMap")]).set(1);
         }
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
