@@ -129,7 +129,7 @@ impl Extender {
         *self.floors.write() = floors;
     }
 
-    /// Replaces the resources of which it is counted what floors keep from preemptors: `nvidia.com/gpu`.
+    /// Replaces the resources of which it is counted what floors keep from preemptors: none until then.
     pub fn count_resources(&self, resources: BTreeSet<String>) {
         self.kept.configure(resources);
     }

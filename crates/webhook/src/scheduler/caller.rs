@@ -21,9 +21,10 @@ pub struct Granted {
 
 #[derive(Debug, Default)]
 enum State {
+    /// No answer has an effect that could be undone.
     #[default]
     Waits,
-    Answered(Option<Box<Granted>>),
+    Granted(Box<Granted>),
     Left,
 }
 
@@ -36,7 +37,7 @@ impl Caller {
     pub fn commit(&self, act: impl FnOnce() -> Option<Granted>) {
         let mut state = self.0.lock();
         if !matches!(*state, State::Left) {
-            *state = State::Answered(act().map(Box::new));
+            *state = act().map_or(State::Waits, |granted| State::Granted(Box::new(granted)));
         }
     }
 
@@ -47,7 +48,7 @@ impl Caller {
 
     fn leave(&self) -> Option<Box<Granted>> {
         match mem::replace(&mut *self.0.lock(), State::Left) {
-            State::Answered(granted) => granted,
+            State::Granted(granted) => Some(granted),
             State::Waits | State::Left => None,
         }
     }
@@ -59,12 +60,11 @@ impl Caller {
 pub struct Call {
     extender: Extender,
     caller: Caller,
-    is_answered: bool,
 }
 
 impl Call {
     pub fn new(extender: Extender) -> Self {
-        Self { extender, caller: Caller::default(), is_answered: false }
+        Self { extender, caller: Caller::default() }
     }
 
     pub fn caller(&self) -> Caller {
@@ -72,16 +72,14 @@ impl Call {
     }
 
     /// Keeps the effects: the answer is on its way.
-    pub fn answered(mut self) {
-        self.is_answered = true;
+    pub fn answered(self) {
+        *self.caller.0.lock() = State::Waits;
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if !self.is_answered
-            && let Some(granted) = self.caller.leave()
-        {
+        if let Some(granted) = self.caller.leave() {
             self.extender.take_back(*granted);
         }
     }

@@ -79,7 +79,7 @@ async fn preempt(State(extender): State<Arc<Extender>>, request: Request) -> Res
             metrics.preemption_answered(&counts, started.elapsed().as_secs_f64());
             ([(CONTENT_TYPE, "application/json")], answer).into_response()
         }
-        Ok(Err(malformed)) => reject(metrics, StatusCode::BAD_REQUEST, malformed.to_string()),
+        Ok(Err(fault)) => reject(metrics, StatusCode::BAD_REQUEST, fault),
         Err(error) => {
             error!(%error, "Failed to answer a scheduler");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()

@@ -25,9 +25,6 @@ const MOST: usize = 10_000;
 /// Between two counts. A pod that ends is counted for up to this time too short.
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// The resources that are counted where none are configured.
-const RESOURCES: [&str; 1] = ["nvidia.com/gpu"];
-
 /// Processors are requested in thousandths.
 const CPU: &str = "cpu";
 
@@ -87,24 +84,13 @@ impl KeptPods {
             now < pod.until
         });
     }
-
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 /// Counts kept pods from time to time. Clones share their state.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct KeptCounter {
     pods: Arc<Mutex<KeptPods>>,
     resources: Arc<RwLock<BTreeSet<String>>>,
-}
-
-impl Default for KeptCounter {
-    fn default() -> Self {
-        let resources = RESOURCES.map(str::to_owned).into();
-        Self { pods: Arc::default(), resources: Arc::new(RwLock::new(resources)) }
-    }
 }
 
 impl KeptCounter {
@@ -125,7 +111,7 @@ impl KeptCounter {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            if self.pods.lock().is_empty() && labels.is_empty() {
+            if self.pods.lock().0.is_empty() && labels.is_empty() {
                 continue;
             }
             let now = clock.now();
@@ -196,7 +182,7 @@ mod tests {
         pods.add(vec![kept("a", of, 10)], at(0), &gpu);
         pods.add(vec![kept("a", of, 10)], at(3), &gpu);
         assert!((counted(&mut pods, &[2, 5, 8, 20, 30], &["a"]) - 80.0).abs() < 1e-9);
-        assert!(pods.is_empty());
+        assert!(pods.0.is_empty());
     }
 
     #[test]
@@ -218,7 +204,7 @@ mod tests {
         pods.add(vec![kept("a", of, 100)], at(0), &resources(&["nvidia.com/gpu"]));
         assert!((counted(&mut pods, &[5], &["a"]) - 5.0).abs() < 1e-9);
         assert!(counted(&mut pods, &[6, 50], &[]).abs() < 1e-9);
-        assert!(pods.is_empty());
+        assert!(pods.0.is_empty());
     }
 
     #[test]
@@ -227,7 +213,7 @@ mod tests {
         let mut pods = KeptPods::default();
         pods.add(vec![kept("a", of, 10)], at(0), &resources(&["nvidia.com/gpu"]));
         pods.add(vec![kept("b", none, 10)], at(0), &resources(&["cpu"]));
-        assert!(pods.is_empty(), "they have none");
+        assert!(pods.0.is_empty(), "they have none");
         pods.add(vec![kept("a", of, 10)], at(0), &resources(&["cpu"]));
         assert!((counted(&mut pods, &[10], &["a"]) - 15.0).abs() < 1e-9);
     }

@@ -9,31 +9,27 @@ use tenure_types::{
     projection::{Pod, PodSpec, PodStatus},
 };
 
-use super::question::MalformedArgs;
-
 #[derive(Deserialize)]
 struct Claim {
-    #[serde(default)]
     metadata: Option<Metadata>,
 }
 
 #[derive(Deserialize)]
 struct Metadata {
-    #[serde(default)]
     uid: Option<String>,
 }
 
 /// Returns the uid of the pod that a question is for. One that can't be read counts as that of an unknown pod: without
 /// an answer, a scheduler may go on without the extender, and then no pod is protected.
-pub fn uid(pod: &RawValue) -> Result<String, MalformedArgs> {
-    let text = pod.get();
-    match serde_json::from_str::<Claim>(text) {
-        Ok(claim) if text.starts_with('{') => {
-            Ok(claim.metadata.and_then(|metadata| metadata.uid).unwrap_or_default())
-        }
-        Err(_) if text.starts_with('{') => Ok(String::new()),
-        _ => Err(MalformedArgs::Pod),
+///
+/// # Errors
+/// If it is no object.
+pub fn uid(pod: &RawValue) -> Result<String, &'static str> {
+    if !pod.get().starts_with('{') {
+        return Err("the Pod of the ExtenderPreemptionArgs can't be read: it must be an object");
     }
+    let metadata = serde_json::from_str::<Claim>(pod.get()).ok().and_then(|claim| claim.metadata);
+    Ok(metadata.and_then(|metadata| metadata.uid).unwrap_or_default())
 }
 
 /// Returns a pod that waits in the form that a question to the index has.

@@ -9,7 +9,6 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_index::{NodeVerdict, PendingPod, PlacementIndex, PreemptionRequest, Rejection, Taken, Uid};
 use tenure_policy::preemption::{Rule, Rules};
 use tenure_types::extender::{self, Args, Offer};
-use thiserror::Error;
 use tracing::{debug, info};
 
 use super::{
@@ -27,20 +26,6 @@ const UNKNOWN_FOR: SignedDuration = SignedDuration::from_secs(5);
 
 /// The time between two lookups of a preemptor that the index doesn't know yet.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
-
-/// The reason why a body is not valid `ExtenderPreemptionArgs`.
-#[derive(Debug, Error)]
-pub enum MalformedArgs {
-    /// It isn't JSON, or not of the right shape.
-    #[error("not ExtenderPreemptionArgs: {0}")]
-    Args(serde_json::Error),
-    /// It names no pod that wants room.
-    #[error("the ExtenderPreemptionArgs have no Pod: it must be the pod that wants room")]
-    NoPod,
-    /// The object that wants room isn't a pod.
-    #[error("the Pod of the ExtenderPreemptionArgs can't be read: it must be an object")]
-    Pod,
-}
 
 /// The obstacle to a preemptor that ends first: its node and its end.
 #[derive(Default)]
@@ -93,13 +78,13 @@ fn count_rejection<'i>(
 impl Extender {
     /// Returns the body of the answer to a question. It comes a little later if the preemptor isn't known yet, and
     /// grants no victims if the preemptor isn't known to wait.
-    pub(super) fn answer(
-        &self,
-        body: &[u8],
-        caller: &Caller,
-    ) -> Result<(Vec<u8>, NodeCounts), MalformedArgs> {
-        let args = Args::read(body).map_err(MalformedArgs::Args)?;
-        let uid = preemptor::uid(args.pod.ok_or(MalformedArgs::NoPod)?)?;
+    ///
+    /// # Errors
+    /// If the body is not valid `ExtenderPreemptionArgs`.
+    pub(super) fn answer(&self, body: &[u8], caller: &Caller) -> Result<(Vec<u8>, NodeCounts), String> {
+        let args = Args::read(body).map_err(|error| format!("not ExtenderPreemptionArgs: {error}"))?;
+        let no_pod = "the ExtenderPreemptionArgs have no Pod: it must be the pod that wants room";
+        let uid = preemptor::uid(args.pod.ok_or(no_pod)?)?;
         self.await_pod(&uid, caller);
         let now = self.clock.now();
         let floors = self.floors.read().clone();
