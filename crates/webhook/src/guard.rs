@@ -24,7 +24,7 @@ use tracing::{debug, info};
 
 use crate::{
     KnownQueues, Permits, Placement,
-    review::{Outgoing, Request, unknown},
+    review::{Request, Response, unknown},
 };
 
 pub use http::router;
@@ -74,7 +74,7 @@ struct Settings {
 
 /// The answer to a review, with its labels for the metrics and the audit log.
 struct Reviewed<'r> {
-    outgoing: Outgoing<'r>,
+    response: Response<'r>,
     operation: &'static str,
     reason: &'static str,
 }
@@ -156,8 +156,8 @@ impl<'r> Reviewed<'r> {
         reason: &'static str,
         warning: String,
     ) -> Self {
-        let outgoing = Outgoing::admit(request, vec![warning]).audited(annotations(true, reason));
-        Self { outgoing, operation, reason }
+        let response = Response::admit(request, vec![warning]).audited(annotations(true, reason));
+        Self { response, operation, reason }
     }
 
     fn of(request: &'r Request<'_>, subject: &PodRemoval<'_>, verdict: GuardVerdict) -> Self {
@@ -165,19 +165,16 @@ impl<'r> Reviewed<'r> {
         let mut annotations = annotations(hold.is_none(), reason.name());
         let preemptor = preemptor.map(|(namespace, name)| format!("{namespace}/{name}"));
         annotations.extend(preemptor.map(|preemptor| ("preemptor", preemptor)));
-        let outgoing = match hold {
-            None => Outgoing::admit(request, Vec::new()),
+        let response = match hold {
+            None => Response::admit(request, Vec::new()),
             Some(hold) => {
                 annotations.insert("rule", hold.rule.name().to_owned());
                 annotations.extend(hold.until.map(|until| ("protected-until", until.to_string())));
-                Outgoing::later(request, &subject.name, hold.message, hold.retry_after)
+                Response::later(request, &subject.name, hold.message, hold.retry_after)
             }
         };
-        Self {
-            outgoing: outgoing.audited(annotations),
-            operation: name(subject.operation),
-            reason: reason.name(),
-        }
+        let response = response.audited(annotations);
+        Self { response, operation: name(subject.operation), reason: reason.name() }
     }
 }
 

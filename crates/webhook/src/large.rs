@@ -18,66 +18,50 @@ use tracing::info;
 use crate::{
     Metrics,
     http::{announced, json, reject},
-    review::{MAX_BODY_BYTES, Outgoing},
+    review::{self, MAX_BODY_BYTES},
 };
 
 /// The part of a body in which the uid is: an API server writes it behind the review's kind and version.
 const START_BYTES: usize = 256;
 
-/// Reviews that are admitted unread.
+/// The answer to reviews that are too large to be read.
 #[derive(Clone, Debug)]
 pub struct Unread {
-    pub metrics: Metrics,
-    /// What that means, for the user who is warned.
-    pub text: &'static str,
+    metrics: Metrics,
+    /// The meaning of an admission, for the user who is warned. None: reviews are refused.
+    admitted: Option<&'static str>,
 }
 
-/// Refuses requests whose announced length is too large; passes all others on.
-pub async fn refuse(State(metrics): State<Metrics>, request: Request, next: Next) -> Response {
-    match too_large(&request) {
-        Some(bytes) => {
-            answer_unread(&metrics, request, |uid| {
-                info!(bytes, "Refused an object that is too large to be reviewed");
-                json(&Outgoing::too_large(uid, bytes))
-            })
-            .await
-        }
-        None => next.run(request).await,
-    }
+/// Refuses reviews that are too large.
+pub fn refuse(metrics: &Metrics) -> Unread {
+    Unread { metrics: metrics.clone(), admitted: None }
 }
 
-/// Admits requests whose announced length is too large, with a warning; passes all others on.
-pub async fn admit(State(Unread { metrics, text }): State<Unread>, request: Request, next: Next) -> Response {
-    match too_large(&request) {
-        Some(bytes) => {
-            answer_unread(&metrics, request, |uid| {
-                info!(bytes, "Admitted an object that is too large to be reviewed");
-                json(&Outgoing::admit_unread(uid, bytes, text))
-            })
-            .await
-        }
-        None => next.run(request).await,
-    }
+/// Admits reviews that are too large, with a warning that says what that means.
+pub fn admit(metrics: &Metrics, meaning: &'static str) -> Unread {
+    Unread { metrics: metrics.clone(), admitted: Some(meaning) }
 }
 
-/// The announced length of a request that is too large to be read.
-fn too_large(request: &Request) -> Option<u64> {
-    announced(request.headers()).filter(|bytes| *bytes > MAX_BODY_BYTES as u64)
-}
-
-/// Answers the review of a uid, of which nothing else is read.
-async fn answer_unread(
-    metrics: &Metrics,
+/// Answers requests whose announced length is too large, of which only the uid is read; passes all others on.
+pub async fn answer(
+    State(Unread { metrics, admitted }): State<Unread>,
     request: Request,
-    answer: impl FnOnce(&str) -> Response,
+    next: Next,
 ) -> Response {
+    let too_large = announced(request.headers()).filter(|bytes| *bytes > MAX_BODY_BYTES as u64);
+    let Some(bytes) = too_large else { return next.run(request).await };
     let start = pass_over(request.into_body()).await;
-    match uid(&String::from_utf8_lossy(&start)) {
-        Some(uid) => {
-            metrics.rejected(StatusCode::PAYLOAD_TOO_LARGE.as_u16());
-            answer(uid)
-        }
-        None => reject(metrics, StatusCode::PAYLOAD_TOO_LARGE, "length limit exceeded".into()),
+    let start = String::from_utf8_lossy(&start);
+    let Some(uid) = uid(&start) else {
+        return reject(&metrics, StatusCode::PAYLOAD_TOO_LARGE, "length limit exceeded".into());
+    };
+    metrics.rejected(StatusCode::PAYLOAD_TOO_LARGE.as_u16());
+    if let Some(meaning) = admitted {
+        info!(bytes, "Admitted an object that is too large to be reviewed");
+        json(&review::Response::admit_unread(uid, bytes, meaning))
+    } else {
+        info!(bytes, "Refused an object that is too large to be reviewed");
+        json(&review::Response::too_large(uid, bytes))
     }
 }
 

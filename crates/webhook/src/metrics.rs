@@ -1,9 +1,9 @@
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::{
-    encoding::{EncodeLabelSet, EncodeLabelValue},
+    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
-    registry::Registry,
+    registry::{Metric, Registry},
 };
 use tenure_service::metrics::{registered, seconds};
 
@@ -20,65 +20,32 @@ pub struct NodeCounts {
     pub unknown: u64,
 }
 
+/// The labels of a counter: their names and values.
+type Labels<const N: usize> = [(&'static str, &'static str); N];
+
 /// The webhook's metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    reviews: Family<ReviewLabels, Counter>,
-    mutations: Family<MutationLabels, Counter>,
-    guard_verdicts: Family<GuardLabels, Counter>,
-    owner_answers: Family<OwnerLabels, Counter>,
-    rejected_requests: Family<RejectedLabels, Counter>,
+    reviews: Family<Labels<2>, Counter>,
+    mutations: Family<Labels<3>, Counter>,
+    guard_verdicts: Family<Labels<2>, Counter>,
+    owner_answers: Family<Labels<1>, Counter>,
+    rejected_requests: Family<[(&'static str, u16); 1], Counter>,
     seconds: Histogram,
-    conversions: ConversionMetrics,
+    conversions: Family<Labels<2>, Counter>,
+    converted_objects: Family<Labels<2>, Counter>,
+    conversion_seconds: Histogram,
     preemptions: PreemptionMetrics,
-}
-
-/// The metrics of conversions.
-#[derive(Clone, Debug)]
-struct ConversionMetrics {
-    reviews: Family<ConversionLabels, Counter>,
-    objects: Family<ConversionLabels, Counter>,
-    seconds: Histogram,
 }
 
 /// The metrics of the answers to schedulers.
 #[derive(Clone, Debug)]
 struct PreemptionMetrics {
-    nodes: Family<NodeLabels, Counter>,
+    nodes: Family<Labels<1>, Counter>,
     seconds: Histogram,
     wake_ups: Counter,
     waiting: Gauge,
     kept: Family<KeptLabels, Counter<f64, AtomicU64>>,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ReviewLabels {
-    group: &'static str,
-    verdict: ReviewResult,
-}
-
-/// The object of a mutating review, and its result.
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct MutationLabels {
-    pub group: &'static str,
-    pub kind: &'static str,
-    pub result: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct RejectedLabels {
-    code: u16,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ConversionLabels {
-    version: &'static str,
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct NodeLabels {
-    result: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -95,19 +62,8 @@ impl KeptLabels {
     }
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct GuardLabels {
-    operation: &'static str,
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct OwnerLabels {
-    verdict: ReviewResult,
-}
-
 /// The result of a review.
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReviewResult {
     /// Admitted without warnings.
     Admitted,
@@ -115,6 +71,16 @@ pub enum ReviewResult {
     Warned,
     /// Refused.
     Refused,
+}
+
+impl ReviewResult {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Admitted => "Admitted",
+            Self::Warned => "Warned",
+            Self::Refused => "Refused",
+        }
+    }
 }
 
 /// The statuses of answers to requests that can't be served.
@@ -126,47 +92,17 @@ const VERSIONS: [&str; 2] = ["v3alpha1", "v2"];
 const CONVERTED: &str = "converted";
 const FAILED: &str = "failed";
 
-impl ConversionMetrics {
-    fn register(registry: &mut Registry) -> Self {
-        let metrics = Self {
-            reviews: registered(
-                registry,
-                "conversions",
-                "Conversion reviews by the version asked for and result",
-                Family::default(),
-            ),
-            objects: registered(
-                registry,
-                "converted_objects",
-                "Objects in conversion reviews by the version asked for and the review's result",
-                Family::default(),
-            ),
-            seconds: seconds(
-                registry,
-                "conversion_duration",
-                "Time from a conversion review's body to its answer",
-                [0.000_05, 0.000_25, 0.001, 0.005, 0.025, 0.1, 0.4, 1.0, 5.0],
-            ),
-        };
-        for version in VERSIONS {
-            for result in [CONVERTED, FAILED] {
-                let labels = ConversionLabels { version, result };
-                drop(metrics.reviews.get_or_create(&labels));
-                drop(metrics.objects.get_or_create(&labels));
-            }
-        }
-        metrics
-    }
+fn default<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    registered(registry, name, help, M::default())
 }
 
 impl PreemptionMetrics {
     fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
-            nodes: registered(
+            nodes: default(
                 registry,
                 "preemption_nodes",
                 "Candidate nodes of preemptions by result: kept, substituted, protected or unknown",
-                Family::default(),
             ),
             seconds: seconds(
                 registry,
@@ -174,23 +110,20 @@ impl PreemptionMetrics {
                 "Time from a scheduler's question to its answer",
                 [0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0],
             ),
-            wake_ups: registered(
+            wake_ups: default(
                 registry,
                 "wake_ups",
                 "Pods that were woken because a floor ended that was in their way",
-                Counter::default(),
             ),
-            waiting: registered(
+            waiting: default(
                 registry,
                 "waiting_preemptors",
                 "Pods that found no pod to preempt, and will be woken when a floor ends",
-                Gauge::default(),
             ),
-            kept: registered(
+            kept: default(
                 registry,
                 "kept_resource_seconds",
                 "Resources of pods that a preemptor wanted and their floors kept, times the seconds for which they did",
-                Family::default(),
             ),
         };
         metrics.count(&NodeCounts::default());
@@ -202,7 +135,7 @@ impl PreemptionMetrics {
         let results =
             [("kept", kept), ("substituted", instead), ("protected", protected), ("unknown", unknown)];
         for (result, nodes) in results {
-            self.nodes.get_or_create(&NodeLabels { result }).inc_by(nodes);
+            self.nodes.get_or_create(&[("result", result)]).inc_by(nodes);
         }
     }
 }
@@ -211,60 +144,92 @@ impl Metrics {
     /// Registers the webhook's metrics. Counters whose labels are known are there from zero on, so that Prometheus sees
     /// the first event as well.
     pub fn register(registry: &mut Registry) -> Self {
-        let reviews = "Admission reviews by API group and verdict";
-        let rejected = "Requests that were no admission review, by HTTP status";
         let metrics = Self {
-            reviews: registered(registry, "reviews", reviews, Family::default()),
-            mutations: registered(
+            reviews: default(registry, "reviews", "Admission reviews by API group and verdict"),
+            mutations: default(
                 registry,
                 "mutations",
                 "Mutating admission reviews by API group, kind and result",
-                Family::default(),
             ),
-            guard_verdicts: registered(
+            guard_verdicts: default(
                 registry,
                 "guard_verdicts",
                 "Deletions and evictions of pods that were reviewed, by operation and the reason of the verdict",
-                Family::default(),
             ),
-            owner_answers: registered(
+            owner_answers: default(
                 registry,
                 "owner_answers",
                 "Owners that asked for a time to run when they were created or changed, by verdict",
-                Family::default(),
             ),
-            rejected_requests: registered(registry, "rejected_requests", rejected, Family::default()),
+            rejected_requests: default(
+                registry,
+                "rejected_requests",
+                "Requests that were no admission review, by HTTP status",
+            ),
             seconds: seconds(
                 registry,
                 "review_duration",
                 "Time from a request's body to its answer",
                 [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 1.0],
             ),
-            conversions: ConversionMetrics::register(registry),
+            conversions: default(
+                registry,
+                "conversions",
+                "Conversion reviews by the version asked for and result",
+            ),
+            converted_objects: default(
+                registry,
+                "converted_objects",
+                "Objects in conversion reviews by the version asked for and the review's result",
+            ),
+            conversion_seconds: seconds(
+                registry,
+                "conversion_duration",
+                "Time from a conversion review's body to its answer",
+                [0.000_05, 0.000_25, 0.001, 0.005, 0.025, 0.1, 0.4, 1.0, 5.0],
+            ),
             preemptions: PreemptionMetrics::register(registry),
         };
-        for code in REJECTIONS {
-            drop(metrics.rejected_requests.get_or_create(&RejectedLabels { code }));
-        }
+        metrics.begin_at_zero();
         metrics
     }
 
+    fn begin_at_zero(&self) {
+        for code in REJECTIONS {
+            drop(self.rejected_requests.get_or_create(&[("code", code)]));
+        }
+        for version in VERSIONS {
+            self.count_conversion(version, CONVERTED, 0, 0);
+            self.count_conversion(version, FAILED, 0, 0);
+        }
+    }
+
+    fn count_conversion(&self, version: &'static str, result: &'static str, reviews: u64, objects: u64) {
+        let labels = [("version", version), ("result", result)];
+        self.conversions.get_or_create(&labels).inc_by(reviews);
+        self.converted_objects.get_or_create(&labels).inc_by(objects);
+    }
+
     pub(crate) fn reviewed(&self, group: &'static str, verdict: ReviewResult, seconds: f64) {
-        self.reviews.get_or_create(&ReviewLabels { group, verdict }).inc();
+        self.reviews.get_or_create(&[("group", group), ("verdict", verdict.name())]).inc();
         self.seconds.observe(seconds);
     }
 
-    pub(crate) fn mutated(&self, labels: &MutationLabels, seconds: f64) {
-        self.mutations.get_or_create(labels).inc();
+    pub(crate) fn mutated(
+        &self,
+        group: &'static str,
+        kind: &'static str,
+        result: &'static str,
+        seconds: f64,
+    ) {
+        self.mutations.get_or_create(&[("group", group), ("kind", kind), ("result", result)]).inc();
         self.seconds.observe(seconds);
     }
 
     /// Counts a conversion review: `all` of its objects were converted, or none.
     pub(crate) fn converted(&self, version: &'static str, all: bool, objects: usize, seconds: f64) {
-        let labels = ConversionLabels { version, result: if all { CONVERTED } else { FAILED } };
-        self.conversions.reviews.get_or_create(&labels).inc();
-        self.conversions.objects.get_or_create(&labels).inc_by(objects as u64);
-        self.conversions.seconds.observe(seconds);
+        self.count_conversion(version, if all { CONVERTED } else { FAILED }, 1, objects as u64);
+        self.conversion_seconds.observe(seconds);
     }
 
     pub(crate) fn preemption_answered(&self, counts: &NodeCounts, seconds: f64) {
@@ -273,12 +238,12 @@ impl Metrics {
     }
 
     pub(crate) fn guarded(&self, operation: &'static str, reason: &'static str, seconds: f64) {
-        self.guard_verdicts.get_or_create(&GuardLabels { operation, reason }).inc();
+        self.guard_verdicts.get_or_create(&[("operation", operation), ("reason", reason)]).inc();
         self.seconds.observe(seconds);
     }
 
     pub(crate) fn owner_answered(&self, verdict: ReviewResult, seconds: f64) {
-        self.owner_answers.get_or_create(&OwnerLabels { verdict }).inc();
+        self.owner_answers.get_or_create(&[("verdict", verdict.name())]).inc();
         self.seconds.observe(seconds);
     }
 
@@ -301,7 +266,7 @@ impl Metrics {
     }
 
     pub(crate) fn rejected(&self, code: u16) {
-        self.rejected_requests.get_or_create(&RejectedLabels { code }).inc();
+        self.rejected_requests.get_or_create(&[("code", code)]).inc();
     }
 }
 
@@ -325,7 +290,7 @@ mod tests {
     /// Raises each metric at least once.
     fn count_each(metrics: &Metrics) {
         metrics.reviewed("scheduling.run.ai", ReviewResult::Warned, 0.5);
-        metrics.mutated(&MutationLabels { group: "g", kind: "PodGroup", result: "reverted" }, 0.25);
+        metrics.mutated("g", "PodGroup", "reverted", 0.25);
         metrics.guarded("delete", "protected", 0.125);
         metrics.owner_answered(ReviewResult::Refused, 0.125);
         metrics.converted("v2", true, 7, 0.5);

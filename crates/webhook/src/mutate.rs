@@ -1,30 +1,53 @@
 //! Corrects objects before they are validated. Objects that can't be read pass unchanged; only a request that is too
 //! large is refused.
 
-mod extension;
 mod patch;
 mod pod_group;
-mod queue;
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
+use json_patch::Patch;
 use parking_lot::RwLock;
-use tenure_policy::pod_group::{Trust, TrustedWriters};
-use tenure_types::podgroup::PodGroupKind;
+use serde::Deserialize;
+use serde_json::Value;
+use tenure_policy::{
+    pod_group::{Trust, TrustedWriters},
+    queue_update::{self, Kept},
+};
+use tenure_types::{extension, podgroup::PodGroupKind};
 
+use crate::review::{Request, Response, unknown};
 use patch::Mutation;
 
-use crate::{
-    metrics::MutationLabels,
-    review::{Outgoing, Request, unknown},
-};
+const RUNAI: &str = "scheduling.run.ai";
 
 /// Protects fields that only trusted writers may change: the start times and the queues of `PodGroup`s; and fields that
 /// clients of an older version don't know. Clones are configured together.
 #[derive(Clone, Debug, Default)]
 pub struct Mutator {
     trusted: Arc<RwLock<Trusted>>,
+}
+
+/// The part of an Extension that names its user.
+#[derive(Deserialize)]
+struct AskedExtension {
+    spec: AskedSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AskedSpec {
+    #[serde(default)]
+    requested_by: Value,
+}
+
+/// The answer to a request, with its labels for the metrics.
+pub(crate) struct Mutated<'r> {
+    pub response: Response<'r>,
+    pub group: &'static str,
+    pub kind: &'static str,
+    pub result: &'static str,
 }
 
 #[derive(Debug, Default)]
@@ -44,15 +67,11 @@ impl Mutator {
         Trust { start: trusted.with_starts.trusts(user), queue: trusted.with_queues.contains(user) }
     }
 
-    /// Answers a request, and returns the labels for the metrics.
-    pub(crate) fn review<'r>(
-        &self,
-        request: &'r Request<'_>,
-        now: Timestamp,
-    ) -> (Outgoing<'r>, MutationLabels) {
+    /// Answers a request.
+    pub(crate) fn review<'r>(&self, request: &'r Request<'_>, now: Timestamp) -> Mutated<'r> {
         let (group, kind, mutation) = self.mutate(request, now);
         let Mutation { result, patch, warnings } = mutation;
-        (Outgoing::patch(request, patch.as_ref(), warnings), MutationLabels { group, kind, result })
+        Mutated { response: Response::admit(request, warnings).patched(patch.as_ref()), group, kind, result }
     }
 
     fn mutate(&self, request: &Request<'_>, now: Timestamp) -> (&'static str, &'static str, Mutation) {
@@ -62,10 +81,41 @@ impl Mutator {
             return (known.group(), "PodGroup", pod_group::mutate(known, request, trust, now));
         }
         match (group, kind) {
-            (extension::GROUP, "Extension") => (extension::GROUP, "Extension", extension::mutate(request)),
-            (queue::GROUP, "Queue") => (queue::GROUP, "Queue", queue::mutate(request)),
+            (extension::GROUP, "Extension") => (extension::GROUP, "Extension", name_requester(request)),
+            (RUNAI, "Queue") => (RUNAI, "Queue", keep_fields(request)),
             // a webhook configuration sends other objects here; that is no reason to stop their cluster
             _ => ("other", "other", Mutation::admitted(vec![unknown(request)])),
         }
     }
+}
+
+/// Names the user of a request in an Extension, in place of any other.
+fn name_requester(request: &Request<'_>) -> Mutation {
+    let object = request.object.filter(|_| request.operation == "CREATE" && request.sub_resource.is_empty());
+    // one without a spec is refused by its schema
+    let extension = object.and_then(|object| serde_json::from_str::<AskedExtension>(object.get()).ok());
+    let user = &*request.user_info.username;
+    match extension {
+        Some(AskedExtension { spec }) if spec.requested_by != user => {
+            let patch = Patch(vec![patch::requested_by(user)]);
+            Mutation { result: "named", patch: Some(patch), warnings: Vec::new() }
+        }
+        _ => Mutation::admitted(Vec::new()),
+    }
+}
+
+/// Keeps the fields of a Queue that a client of v2 doesn't know.
+fn keep_fields(request: &Request<'_>) -> Mutation {
+    let is_v2 = request.kind.version == "v2" && request.sub_resource.is_empty();
+    let written = match &*request.operation {
+        "CREATE" => request.object.map(|object| (object, None)),
+        "UPDATE" => request.object.zip(request.old_object.map(Some)),
+        _ => None,
+    };
+    let Some((object, old)) = written.filter(|_| is_v2) else { return Mutation::admitted(Vec::new()) };
+    let Kept { annotations, warnings } = queue_update::kept(object, old);
+    if annotations.is_empty() {
+        return Mutation::admitted(warnings);
+    }
+    Mutation { result: "kept", patch: Some(patch::annotations(object, annotations)), warnings }
 }

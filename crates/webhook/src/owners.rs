@@ -28,9 +28,7 @@ use tenure_policy::{
 
 use crate::{
     KnownQueues,
-    metrics::ReviewResult,
-    review::{Outgoing, Request, unknown},
-    validate::name_of,
+    review::{Request, Response, unknown},
 };
 
 pub use http::router;
@@ -94,42 +92,32 @@ impl OwnerAnswers {
         *self.settings.write() = Settings { floors, table, kueue: config.kueue.queues.clone() };
     }
 
-    /// Answers a request, and says for the metrics how it ended.
-    async fn review<'r>(&self, request: &'r Request<'_>) -> (Outgoing<'r>, ReviewResult) {
+    /// Answers a request.
+    async fn review<'r>(&self, request: &'r Request<'_>) -> Response<'r> {
         let shape = OwnerShape::of(&request.kind.group, &request.kind.kind, &self.settings.read().table);
         let Some(shape) = shape else {
             // a webhook configuration sends other objects here; that is no reason to stop their cluster
-            return (Outgoing::admit(request, vec![unknown(request)]), ReviewResult::Warned);
+            return Response::admit(request, vec![unknown(request)]);
         };
         let Some(owner) = asking(shape, request) else {
-            return (Outgoing::admit(request, Vec::new()), ReviewResult::Admitted);
+            return Response::admit(request, Vec::new());
         };
-        let name = name_of(request);
-        let Findings { errors, warnings, missing_parent: _ } =
-            self.judge(&owner, request, extended(request, &name).as_ref()).await;
-        if !errors.is_empty() {
-            return (Outgoing::refuse(request, &name, &errors, warnings), ReviewResult::Refused);
-        }
-        let result = if warnings.is_empty() { ReviewResult::Admitted } else { ReviewResult::Warned };
-        (Outgoing::admit(request, warnings), result)
+        let Findings { errors, warnings, missing_parent: _ } = self.judge(&owner, request).await;
+        Response::of_findings(request, &errors, warnings)
     }
 
-    async fn judge(
-        &self,
-        owner: &AskingOwner,
-        request: &Request<'_>,
-        object: Option<&ObjectReference>,
-    ) -> Findings {
+    async fn judge(&self, owner: &AskingOwner, request: &Request<'_>) -> Findings {
         let queues =
             |found: &HashMap<_, _>| owner.queues(&request.namespace, &self.settings.read().kueue, found);
         let (queues, t9k) = match &self.lookups {
             Some(lookups) => lookups.find(&request.namespace, &owner.groups(), queues).await,
             None => (queues(&HashMap::new()), BTreeMap::new()),
         };
+        let object = extended(request);
         let floors = &self.settings.read().floors;
         self.queues.look(|known| {
             let known = KnownCeilings { tree: known.tree(), floors, t9k: &t9k };
-            creation::answer(owner, object, &queues, &known)
+            creation::answer(owner, object.as_ref(), &queues, &known)
         })
     }
 }
@@ -147,16 +135,17 @@ fn asking(shape: &OwnerShape, request: &Request<'_>) -> Option<AskingOwner> {
 }
 
 /// The object that could be extended once it runs. None of a `CronJob`, whose Jobs have names that aren't known yet.
-fn extended(request: &Request<'_>, name: &str) -> Option<ObjectReference> {
+fn extended(request: &Request<'_>) -> Option<ObjectReference> {
     let kind = &request.kind;
     if creation::is_cron_job(&kind.group, &kind.kind) {
         return None;
     }
     let text = |text: &str| Some(text.to_owned());
+    let name = request.object_name();
     Some(ObjectReference {
         api_version: Some(format!("{}/{}", kind.group, kind.version)).filter(|_| !kind.group.is_empty()),
         kind: text(&kind.kind),
-        name: text(if name.is_empty() { "NAME" } else { name }),
+        name: text(if name.is_empty() { "NAME" } else { &name }),
         namespace: text(&request.namespace),
         ..ObjectReference::default()
     })

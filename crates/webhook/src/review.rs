@@ -11,40 +11,80 @@ use k8s_openapi::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tenure_policy::field::FieldError;
-use thiserror::Error;
+
+use crate::metrics::ReviewResult;
 
 /// The largest review of objects that can be stored holds two of 3 MiB.
 pub const MAX_BODY_BYTES: usize = 7 * 1024 * 1024;
 
-const API_VERSION: &str = "admission.k8s.io/v1";
-const KIND: &str = "AdmissionReview";
+/// The longest name or version that is repeated. An API server's have some 36 bytes.
+pub const LONGEST_NAME: usize = 253;
 
-/// The reason why a body is no request for a review.
-#[derive(Debug, Error)]
-pub enum MalformedReview {
-    /// It isn't JSON, or not of the right shape.
-    #[error("not an AdmissionReview: {0}")]
-    Json(#[from] serde_json::Error),
-    /// It is something else.
-    #[error("not an AdmissionReview of {API_VERSION}: apiVersion is {0:?}, kind is {1:?}")]
-    OtherKind(String, String),
-    /// It is an answer, or nothing.
-    #[error("the AdmissionReview has no request")]
-    NoRequest,
-    /// It can't be answered.
-    #[error("the AdmissionReview's request has no uid")]
-    NoUid,
+/// A kind of review: the API server sends a request in an envelope, and takes the response in one like it.
+pub struct ReviewKind {
+    api_version: &'static str,
+    /// The name, and the same with its article.
+    kind: &'static str,
+    a_kind: &'static str,
 }
+
+/// Reviews of objects that are written.
+pub const ADMISSION: ReviewKind =
+    ReviewKind { api_version: "admission.k8s.io/v1", kind: "AdmissionReview", a_kind: "an AdmissionReview" };
+
+/// Requests for objects in another version.
+pub const CONVERSION: ReviewKind = ReviewKind {
+    api_version: "apiextensions.k8s.io/v1",
+    kind: "ConversionReview",
+    a_kind: "a ConversionReview",
+};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Incoming<'b> {
+struct Incoming<'b, R> {
     #[serde(borrow, default)]
     api_version: Cow<'b, str>,
     #[serde(borrow, default)]
     kind: Cow<'b, str>,
-    #[serde(borrow)]
-    request: Option<Request<'b>>,
+    request: Option<R>,
+}
+
+/// A response in its envelope.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outgoing<R> {
+    api_version: &'static str,
+    kind: &'static str,
+    response: R,
+}
+
+impl ReviewKind {
+    /// Reads the request in a body.
+    ///
+    /// # Errors
+    /// If the body is no review of this kind, or has no request.
+    pub fn read<'b, R: Deserialize<'b>>(&self, body: &'b [u8]) -> Result<R, String> {
+        let Self { api_version: expected, kind: own, a_kind } = self;
+        let Incoming { api_version, kind, request } =
+            serde_json::from_slice(body).map_err(|error| format!("not {a_kind}: {error}"))?;
+        if api_version != *expected || kind != *own {
+            let (api_version, kind) = (shown(&api_version), shown(&kind));
+            return Err(format!(
+                "not {a_kind} of {expected}: apiVersion is {api_version:?}, kind is {kind:?}"
+            ));
+        }
+        request.ok_or_else(|| format!("the {own} has no request"))
+    }
+
+    /// Puts a response into its envelope.
+    pub const fn outgoing<R>(&self, response: R) -> Outgoing<R> {
+        Outgoing { api_version: self.api_version, kind: self.kind, response }
+    }
+}
+
+/// The start of a name, as much of it as a reader needs.
+pub fn shown(name: &str) -> String {
+    name.chars().take(LONGEST_NAME).collect()
 }
 
 /// The request in a review, as the API server sends it.
@@ -110,15 +150,47 @@ pub struct GroupVersionKind<'b> {
 
 impl<'b> Request<'b> {
     /// The request in a body.
-    pub fn read(body: &'b [u8]) -> Result<Self, MalformedReview> {
-        let Incoming { api_version, kind, request } = serde_json::from_slice(body)?;
-        if api_version != API_VERSION || kind != KIND {
-            return Err(MalformedReview::OtherKind(api_version.into(), kind.into()));
+    ///
+    /// # Errors
+    /// If it can't be answered.
+    pub fn read(body: &'b [u8]) -> Result<Self, String> {
+        let request: Self = ADMISSION.read(body)?;
+        if request.uid.is_empty() {
+            return Err("the AdmissionReview's request has no uid".to_owned());
         }
-        request.ok_or(MalformedReview::NoRequest).and_then(|request| match &*request.uid {
-            "" => Err(MalformedReview::NoUid),
-            _ => Ok(request),
-        })
+        Ok(request)
+    }
+}
+
+/// The part of an object that doesn't depend on its kind.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Object {
+    metadata: Metadata,
+}
+
+/// The metadata of an object, as far as reviews of all kinds need it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Metadata {
+    name: String,
+    pub deletion_timestamp: Option<String>,
+}
+
+impl Metadata {
+    /// Reads the metadata of an object; none of it if the object can't be read.
+    pub fn read(object: &RawValue) -> Self {
+        serde_json::from_str::<Object>(object.get()).unwrap_or_default().metadata
+    }
+}
+
+impl Request<'_> {
+    /// Returns the name of the object. A generated name is in the object and not in the request.
+    pub fn object_name(&self) -> String {
+        match (&*self.name, self.object) {
+            ("", Some(object)) => Metadata::read(object).name,
+            (name, _) => name.to_owned(),
+        }
     }
 }
 
@@ -128,17 +200,10 @@ pub fn unknown(request: &Request<'_>) -> String {
     format!("tenure: nothing is known of kind {kind:?} of group {group:?}: not reviewed")
 }
 
-/// The answer.
+/// The answer to a request.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Outgoing<'b> {
-    api_version: &'static str,
-    kind: &'static str,
-    response: Response<'b>,
-}
-
-#[derive(Debug, Serialize)]
-struct Response<'b> {
+pub struct Response<'b> {
     uid: &'b str,
     allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,112 +212,103 @@ struct Response<'b> {
     patch: Option<JsonPatch>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
-    #[serde(rename = "auditAnnotations", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     audit_annotations: BTreeMap<&'static str, String>,
 }
 
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct JsonPatch {
-    #[serde(rename = "patchType")]
-    type_: &'static str,
+    patch_type: &'static str,
     /// In base64 on the wire.
     patch: ByteString,
 }
 
-impl JsonPatch {
-    fn of(patch: &Patch) -> Option<Self> {
-        let patch = ByteString(serde_json::to_vec(patch).ok()?);
-        Some(Self { type_: "JSONPatch", patch })
-    }
-}
-
-impl<'b> Outgoing<'b> {
+impl<'b> Response<'b> {
     /// Admits the request.
     pub fn admit(request: &'b Request<'_>, warnings: Vec<String>) -> Self {
-        Self::of(&request.uid, None, None, warnings)
+        Self::of(&request.uid, None, warnings)
     }
 
-    /// Admits the request, with a patch.
-    pub fn patch(request: &'b Request<'_>, patch: Option<&Patch>, warnings: Vec<String>) -> Self {
-        Self::of(&request.uid, None, patch.and_then(JsonPatch::of), warnings)
+    /// The same, with a patch.
+    pub fn patched(self, patch: Option<&Patch>) -> Self {
+        let patch = patch.and_then(|patch| serde_json::to_vec(patch).ok());
+        let patch = patch.map(|patch| JsonPatch { patch_type: "JSONPatch", patch: ByteString(patch) });
+        Self { patch, ..self }
     }
 
-    /// Refuses the request as the API server would: 422 with a cause for each field.
-    pub fn refuse(
-        request: &'b Request<'_>,
-        name: &str,
-        errors: &[FieldError],
-        warnings: Vec<String>,
-    ) -> Self {
-        let status = invalid(&request.kind, name, errors);
-        Self::of(&request.uid, Some(status), None, warnings)
+    /// Refuses the request as the API server would if there are errors: 422 with a cause for each field. Admits it
+    /// otherwise.
+    pub fn of_findings(request: &'b Request<'_>, errors: &[FieldError], warnings: Vec<String>) -> Self {
+        let status = (!errors.is_empty()).then(|| invalid(&request.kind, request.object_name(), errors));
+        Self::of(&request.uid, status, warnings)
     }
 
     /// Refuses a review that is too large to be read.
     pub fn too_large(uid: &'b str, bytes: u64) -> Self {
-        Self::of(uid, Some(too_large(bytes)), None, Vec::new())
+        let message = format!(
+            "the object is too large to be reviewed: with what is stored of it, it takes {bytes} bytes, and no more than {MAX_BODY_BYTES} are read: shorten its annotations and its status, or leave the status out"
+        );
+        Self::of(uid, Some(failure(413, "RequestEntityTooLarge", message, None)), Vec::new())
     }
 
     /// Admits a review that is too large to be read, with a warning. `text` says what that means.
     pub fn admit_unread(uid: &'b str, bytes: u64, text: &str) -> Self {
         let warning =
             format!("{text}: its review takes {bytes} bytes, and no more than {MAX_BODY_BYTES} are read");
-        Self::of(uid, None, None, vec![warning])
+        Self::of(uid, None, vec![warning])
     }
 
-    /// Refuses a deletion or eviction with 429: the pod is still protected.
+    /// Refuses a deletion or eviction, because the pod is still protected: with 429, as disruption budgets do. Clients
+    /// that drain nodes know that answer, and try again.
     pub fn later(request: &'b Request<'_>, pod: &str, message: String, retry_after: i32) -> Self {
-        Self::of(&request.uid, Some(too_early(pod, message, retry_after)), None, Vec::new())
-    }
-
-    /// The message of a refusal; empty if it is none.
-    pub fn reason(&self) -> &str {
-        self.response.status.as_ref().and_then(|status| status.message.as_deref()).unwrap_or_default()
-    }
-
-    /// The same, with what the API server is to write into its audit log.
-    pub fn audited(mut self, annotations: BTreeMap<&'static str, String>) -> Self {
-        self.response.audit_annotations = annotations;
-        self
-    }
-
-    fn of(uid: &'b str, status: Option<Status>, patch: Option<JsonPatch>, warnings: Vec<String>) -> Self {
-        let allowed = status.is_none();
-        let response = Response { uid, allowed, status, patch, warnings, audit_annotations: BTreeMap::new() };
-        Self { api_version: API_VERSION, kind: KIND, response }
-    }
-}
-
-fn too_large(bytes: u64) -> Status {
-    Status {
-        code: Some(413),
-        message: Some(format!(
-            "the object is too large to be reviewed: with what is stored of it, it takes {bytes} bytes, and no more than {MAX_BODY_BYTES} are read: shorten its annotations and its status, or leave the status out"
-        )),
-        reason: Some("RequestEntityTooLarge".into()),
-        status: Some("Failure".into()),
-        ..Status::default()
-    }
-}
-
-/// The answer that disruption budgets give as well: clients that drain nodes know it, and try again.
-fn too_early(pod: &str, message: String, retry_after: i32) -> Status {
-    Status {
-        code: Some(429),
-        message: Some(message),
-        reason: Some("TooManyRequests".into()),
-        status: Some("Failure".into()),
-        details: Some(StatusDetails {
+        let details = StatusDetails {
             kind: Some("pods".into()),
             name: Some(pod.into()),
             retry_after_seconds: Some(retry_after),
             ..StatusDetails::default()
-        }),
+        };
+        let status = failure(429, "TooManyRequests", message, Some(details));
+        Self::of(&request.uid, Some(status), Vec::new())
+    }
+
+    /// The result, for the metrics.
+    pub const fn result(&self) -> ReviewResult {
+        match (self.allowed, self.warnings.is_empty()) {
+            (false, _) => ReviewResult::Refused,
+            (true, false) => ReviewResult::Warned,
+            (true, true) => ReviewResult::Admitted,
+        }
+    }
+
+    /// The message of a refusal; empty if it is none.
+    pub fn reason(&self) -> &str {
+        self.status.as_ref().and_then(|status| status.message.as_deref()).unwrap_or_default()
+    }
+
+    /// The same, with what the API server is to write into its audit log.
+    pub fn audited(self, audit_annotations: BTreeMap<&'static str, String>) -> Self {
+        Self { audit_annotations, ..self }
+    }
+
+    fn of(uid: &'b str, status: Option<Status>, warnings: Vec<String>) -> Self {
+        let (allowed, patch, audit_annotations) = (status.is_none(), None, BTreeMap::new());
+        Self { uid, allowed, status, patch, warnings, audit_annotations }
+    }
+}
+
+fn failure(code: i32, reason: &str, message: String, details: Option<StatusDetails>) -> Status {
+    Status {
+        code: Some(code),
+        message: Some(message),
+        reason: Some(reason.into()),
+        status: Some("Failure".into()),
+        details,
         ..Status::default()
     }
 }
 
-fn invalid(kind: &GroupVersionKind<'_>, name: &str, errors: &[FieldError]) -> Status {
+fn invalid(kind: &GroupVersionKind<'_>, name: String, errors: &[FieldError]) -> Status {
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
     let text = match texts.as_slice() {
         [one] => one.clone(),
@@ -263,18 +319,13 @@ fn invalid(kind: &GroupVersionKind<'_>, name: &str, errors: &[FieldError]) -> St
         message: Some(error.message()),
         reason: Some("FieldValueInvalid".into()),
     };
-    Status {
-        code: Some(422),
-        message: Some(format!("{}.{} \"{name}\" is invalid: {text}", kind.kind, kind.group)),
-        reason: Some("Invalid".into()),
-        status: Some("Failure".into()),
-        details: Some(StatusDetails {
-            causes: Some(errors.iter().map(cause).collect()),
-            group: Some(kind.group.to_string()),
-            kind: Some(kind.kind.to_string()),
-            name: Some(name.into()),
-            ..StatusDetails::default()
-        }),
-        ..Status::default()
-    }
+    let message = format!("{}.{} \"{name}\" is invalid: {text}", kind.kind, kind.group);
+    let details = StatusDetails {
+        causes: Some(errors.iter().map(cause).collect()),
+        group: Some(kind.group.to_string()),
+        kind: Some(kind.kind.to_string()),
+        name: Some(name),
+        ..StatusDetails::default()
+    };
+    failure(422, "Invalid", message, Some(details))
 }

@@ -8,8 +8,6 @@ use kube::{
     core::{ApiResource, GroupVersionKind},
 };
 use parking_lot::RwLock;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tenure_policy::{
     admission::Findings,
     delegation::Bounds,
@@ -29,8 +27,7 @@ use tracing::debug;
 
 use crate::{
     KnownQueues,
-    metrics::ReviewResult,
-    review::{Outgoing, Request, unknown},
+    review::{Metadata, Request, Response, unknown},
 };
 
 /// The longest wait of a review for objects that it looks up. The API server itself waits at least a second for the review.
@@ -53,26 +50,6 @@ struct Settings {
     bounds: Bounds,
     notice: NoticePoints,
     grace: GraceOnChange,
-}
-
-/// The part of an object that doesn't depend on its kind.
-#[derive(Deserialize)]
-struct Object {
-    #[serde(default)]
-    metadata: Metadata,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Metadata {
-    name: String,
-    deletion_timestamp: Option<String>,
-}
-
-impl Object {
-    fn read(raw: &RawValue) -> Option<Self> {
-        serde_json::from_str(raw.get()).ok()
-    }
 }
 
 impl Validator {
@@ -108,15 +85,12 @@ impl Validator {
         *self.settings.write() = Settings { floors, bounds, notice, grace };
     }
 
-    /// Answers a request, and says for the metrics of which group it was and how it ended.
-    pub(crate) async fn review<'r>(
-        &self,
-        request: &'r Request<'_>,
-    ) -> (Outgoing<'r>, &'static str, ReviewResult) {
+    /// Answers a request, and says for the metrics of which group it was.
+    pub(crate) async fn review<'r>(&self, request: &'r Request<'_>) -> (Response<'r>, &'static str) {
         let Some(kind) = Reviewable::of(&request.kind.group, &request.kind.version, &request.kind.kind)
         else {
             // a webhook configuration sends other objects here; that is no reason to stop their cluster
-            return (Outgoing::admit(request, vec![unknown(request)]), "other", ReviewResult::Warned);
+            return (Response::admit(request, vec![unknown(request)]), "other");
         };
         let (mut findings, beyond_bounds) = self.findings(kind, request);
         if let Some(parent) = &findings.missing_parent
@@ -129,12 +103,7 @@ impl Validator {
             warnings.extend(errors.drain(..).map(|error| error.to_string()));
         }
         errors.extend(beyond_bounds);
-        if !errors.is_empty() {
-            let refusal = Outgoing::refuse(request, &name_of(request), &errors, warnings);
-            return (refusal, kind.group(), ReviewResult::Refused);
-        }
-        let verdict = if warnings.is_empty() { ReviewResult::Admitted } else { ReviewResult::Warned };
-        (Outgoing::admit(request, warnings), kind.group(), verdict)
+        (Response::of_findings(request, &errors, warnings), kind.group())
     }
 
     /// Returns the faults of an object, and the values that exceed the bounds of its part of the tree.
@@ -167,9 +136,7 @@ impl Validator {
             Err(error) => (error.into(), Vec::new()),
         }
     }
-}
 
-impl Validator {
     /// The warnings of a deletion, which nothing here refuses.
     fn deletion(&self, kind: Reviewable, request: &Request<'_>) -> Findings {
         let Ok(subject) = kind.read(&request.name, &request.namespace, request.old_object) else {
@@ -195,19 +162,10 @@ impl Validator {
     }
 }
 
-/// A generated name is in the object and not in the request.
-pub fn name_of(request: &Request<'_>) -> String {
-    if !request.name.is_empty() {
-        return request.name.to_string();
-    }
-    let object = request.object.and_then(Object::read);
-    object.map(|object| object.metadata.name).unwrap_or_default()
-}
-
 /// True if faults only give warnings: the object is about to go, or has them already. An object that was stored around
 /// the webhook must not keep users from removing a finalizer or setting a label.
 fn is_not_the_time(kind: Reviewable, request: &Request<'_>) -> bool {
     let Some(new) = request.object else { return false };
-    let goes = Object::read(new).is_some_and(|object| object.metadata.deletion_timestamp.is_some());
+    let goes = Metadata::read(new).deletion_timestamp.is_some();
     goes || request.old_object.is_some_and(|old| kind.is_unchanged(new, old))
 }

@@ -16,17 +16,14 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    task::spawn_blocking,
-};
+use tokio::task::spawn_blocking;
 use tower_http::timeout::TimeoutLayer;
 use tracing::{error, warn};
 
-use self::review::{ConversionResult, MalformedConversion, answer};
+use self::review::{ConversionResult, answer};
 use crate::{
     Metrics,
-    http::{LARGE_BYTES, announced, is_plain_json, reject},
+    http::{LARGE_BYTES, LargeBodies, Turn, announced, is_plain_json, reject},
 };
 
 /// The largest conversion review that is read. An API server sends all objects of a list in one: 10,000 queues of 2 KB
@@ -36,29 +33,23 @@ pub const MAX_CONVERSION_BYTES: u32 = 128 * 1024 * 1024;
 /// The time limit for a large review's turn, its body, and its conversion. An API server would wait for longer.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-struct Context {
-    metrics: Metrics,
-    /// Bytes of large reviews that are read and converted at the same time: one of the largest, or several of an
-    /// ordinary list. Others wait their turn, unread.
-    turns: Arc<Semaphore>,
-}
-
-/// The webhook's route for conversion.
+/// The webhook's route for conversion. Of large reviews, one of the largest is read and converted at a time, or several
+/// of an ordinary list. Others wait their turn, unread.
 pub(crate) fn router(metrics: Metrics) -> Router {
-    let turns = Arc::new(Semaphore::new(MAX_CONVERSION_BYTES as usize));
+    let turns = LargeBodies::new(MAX_CONVERSION_BYTES as usize, MAX_CONVERSION_BYTES);
     Router::new()
         .route("/convert", post(convert))
         .layer(DefaultBodyLimit::max(MAX_CONVERSION_BYTES as usize))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, TIMEOUT))
-        .with_state(Arc::new(Context { metrics, turns }))
+        .with_state(Arc::new((metrics, turns)))
 }
 
-async fn convert(State(context): State<Arc<Context>>, request: Request) -> Response {
-    let Context { metrics, turns } = &*context;
+async fn convert(State(context): State<Arc<(Metrics, LargeBodies)>>, request: Request) -> Response {
+    let (metrics, turns) = &*context;
     if let Err(message) = is_plain_json(request.headers()) {
         return reject(metrics, StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
     }
-    let turn = take_turn(turns, announced(request.headers())).await;
+    let turn = turns.take(announced(request.headers())).await;
     let body = match Bytes::from_request(request, &()).await {
         Ok(body) => body,
         Err(rejection) => return reject(metrics, rejection.status(), rejection.body_text()),
@@ -76,26 +67,15 @@ async fn convert(State(context): State<Arc<Context>>, request: Request) -> Respo
     }
 }
 
-/// Takes the turn of a large review. A review of ordinary size needs none; one of a size that isn't announced may be
-/// the largest.
-async fn take_turn(turns: &Arc<Semaphore>, announced: Option<u64>) -> Option<OwnedSemaphorePermit> {
-    if announced.is_some_and(|bytes| bytes <= LARGE_BYTES) {
-        return None;
-    }
-    let bytes = announced.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(MAX_CONVERSION_BYTES);
-    // an error would mean that the semaphore was closed, which never happens
-    turns.clone().acquire_many_owned(bytes.min(MAX_CONVERSION_BYTES)).await.ok()
-}
-
 fn respond(
     metrics: &Metrics,
-    result: Result<ConversionResult, MalformedConversion>,
-    turn: Option<OwnedSemaphorePermit>,
+    result: Result<ConversionResult, String>,
+    turn: Option<Turn>,
     started: Instant,
 ) -> Response {
     let ConversionResult { bytes, version, objects, failure } = match result {
         Ok(answer) => answer,
-        Err(malformed) => return reject(metrics, StatusCode::BAD_REQUEST, malformed.to_string()),
+        Err(fault) => return reject(metrics, StatusCode::BAD_REQUEST, fault),
     };
     metrics.converted(version, failure.is_none(), objects, started.elapsed().as_secs_f64());
     if let Some(error) = failure {
@@ -107,7 +87,7 @@ fn respond(
 /// An answer that gives up its turn when it has been sent.
 struct Held {
     bytes: Vec<u8>,
-    _turn: Option<OwnedSemaphorePermit>,
+    _turn: Option<Turn>,
 }
 
 impl AsRef<[u8]> for Held {

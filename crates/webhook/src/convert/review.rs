@@ -11,46 +11,12 @@ use tenure_types::runai::{
     QueueVersion,
     conversion::{MUST_BE_KNOWN, convert, version_of},
 };
-use thiserror::Error;
 
 use super::bounds::{Bounded, objects};
-
-const API_VERSION: &str = "apiextensions.k8s.io/v1";
-const KIND: &str = "ConversionReview";
+use crate::review::{CONVERSION, LONGEST_NAME, shown};
 
 /// The greatest number of bad objects that an answer names.
 const MOST_NAMED: usize = 5;
-
-/// The longest uid or version that is repeated. An API server's have some 36 bytes.
-const LONGEST_NAME: usize = 253;
-
-/// The reason why a body is no request for a conversion.
-#[derive(Debug, Error)]
-pub(super) enum MalformedConversion {
-    /// It isn't JSON, or not of the right shape.
-    #[error("not a ConversionReview: {0}")]
-    Json(#[from] serde_json::Error),
-    /// It is something else.
-    #[error("not a ConversionReview of {API_VERSION}: apiVersion is {0:?}, kind is {1:?}")]
-    OtherKind(String, String),
-    /// It is an answer, or nothing.
-    #[error("the ConversionReview has no request")]
-    NoRequest,
-    /// It can't be answered.
-    #[error("the ConversionReview's request has no uid, or one longer than {LONGEST_NAME} bytes")]
-    NoUid,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Incoming<'b> {
-    #[serde(borrow, default)]
-    api_version: Cow<'b, str>,
-    #[serde(borrow, default)]
-    kind: Cow<'b, str>,
-    #[serde(borrow)]
-    request: Option<Request<'b>>,
-}
 
 #[derive(Deserialize)]
 struct Request<'b> {
@@ -60,32 +26,6 @@ struct Request<'b> {
     desired: Cow<'b, str>,
     #[serde(borrow, default, deserialize_with = "objects")]
     objects: Vec<&'b RawValue>,
-}
-
-/// The start of a name, as much of it as a reader needs.
-fn shown(name: &str) -> String {
-    name.chars().take(LONGEST_NAME).collect()
-}
-
-impl<'b> Request<'b> {
-    fn read(body: &'b [u8]) -> Result<Self, MalformedConversion> {
-        let Incoming { api_version, kind, request } = serde_json::from_slice(body)?;
-        if api_version != API_VERSION || kind != KIND {
-            return Err(MalformedConversion::OtherKind(shown(&api_version), shown(&kind)));
-        }
-        request.ok_or(MalformedConversion::NoRequest).and_then(|request| match request.uid.len() {
-            1..=LONGEST_NAME => Ok(request),
-            _ => Err(MalformedConversion::NoUid),
-        })
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Outgoing<'b> {
-    api_version: &'static str,
-    kind: &'static str,
-    response: Response<'b>,
 }
 
 #[derive(Serialize)]
@@ -133,8 +73,15 @@ pub(super) struct ConversionResult {
 }
 
 /// Converts all objects of a review, or none.
-pub(super) fn answer(body: &[u8]) -> Result<ConversionResult, MalformedConversion> {
-    let Request { uid, desired, objects } = Request::read(body)?;
+///
+/// # Errors
+/// If the body is no request for a conversion, or can't be answered.
+pub(super) fn answer(body: &[u8]) -> Result<ConversionResult, String> {
+    let Request { uid, desired, objects } = CONVERSION.read(body)?;
+    if !(1..=LONGEST_NAME).contains(&uid.len()) {
+        let fault = format!("has no uid, or one longer than {LONGEST_NAME} bytes");
+        return Err(format!("the ConversionReview's request {fault}"));
+    }
     let Some(to) = version_of(&desired) else {
         let failure = format!("desiredAPIVersion: Invalid value: {:?}: {MUST_BE_KNOWN}", shown(&desired));
         return failed(&uid, "other", objects.len(), failure);
@@ -154,17 +101,15 @@ fn failed(
     version: &'static str,
     objects: usize,
     failure: String,
-) -> Result<ConversionResult, MalformedConversion> {
+) -> Result<ConversionResult, String> {
     let mut bytes = Vec::new();
-    write(
-        &mut bytes,
-        Response { uid, result: Outcome::Failed { message: &failure }, converted_objects: None },
-    )?;
+    let response = Response { uid, result: Outcome::Failed { message: &failure }, converted_objects: None };
+    write(&mut bytes, response).map_err(|error| format!("not a ConversionReview: {error}"))?;
     Ok(ConversionResult { bytes, version, objects, failure: Some(failure) })
 }
 
 fn write(bytes: &mut Vec<u8>, response: Response<'_>) -> serde_json::Result<()> {
-    serde_json::to_writer(Bounded(bytes), &Outgoing { api_version: API_VERSION, kind: KIND, response })
+    serde_json::to_writer(Bounded(bytes), &CONVERSION.outgoing(response))
 }
 
 impl Objects<'_> {

@@ -18,30 +18,24 @@ use super::{Guard, Reviewed};
 use crate::{
     Metrics,
     http::{LargeBodies, Limited, Turn, answer, json},
-    large::{self, Unread},
+    large,
 };
 
 const OFF: &str = "tenure: the guard is off, and keeps nothing: start tenure-webhook with --guard, or set guard.enabled of its chart";
 
 const UNREAD: &str = "tenure: the pod isn't guarded";
 
-struct Context {
-    guard: Option<Guard>,
-    metrics: Metrics,
-}
-
 /// The webhook's route for deletions and evictions; without a guard, one that admits all of them and says so.
 pub fn router(guard: Option<Guard>, metrics: Metrics, bodies: &LargeBodies) -> Router {
-    let too_large =
-        middleware::from_fn_with_state(Unread { metrics: metrics.clone(), text: UNREAD }, large::admit);
+    let too_large = large::admit(&metrics, UNREAD);
     Router::new()
-        .route("/guard", post(review).route_layer(too_large))
-        .with_state(Arc::new(Context { guard, metrics }))
+        .route("/guard", post(review).route_layer(middleware::from_fn_with_state(too_large, large::answer)))
+        .with_state(Arc::new((guard, metrics)))
         .limited(bodies)
 }
 
 async fn review(
-    State(context): State<Arc<Context>>,
+    State(context): State<Arc<(Option<Guard>, Metrics)>>,
     Extension(turn): Extension<Option<Turn>>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -49,14 +43,14 @@ async fn review(
     // the index may be locked for as long as a scheduler is answered
     let reviewed = spawn_blocking(move || {
         let _turn = turn;
-        let Context { guard, metrics } = &*context;
+        let (guard, metrics) = &*context;
         answer(metrics, &headers, &body, |request, started| {
-            let Reviewed { outgoing, operation, reason } = match guard {
+            let Reviewed { response, operation, reason } = match guard {
                 Some(guard) => guard.review(request),
                 None => Reviewed::admitted(request, "other", "off", OFF.to_owned()),
             };
             metrics.guarded(operation, reason, started.elapsed().as_secs_f64());
-            json(&outgoing)
+            json(&response)
         })
     });
     reviewed.await.unwrap_or_else(|error| {

@@ -15,7 +15,7 @@ use tracing::debug;
 
 use crate::{
     Metrics,
-    review::{Outgoing, Request},
+    review::{self, ADMISSION, Request},
 };
 
 /// The length of a body in bytes, if its sender announces it.
@@ -44,7 +44,7 @@ pub(crate) fn read<'b>(
 ) -> Result<Request<'b>, (StatusCode, String)> {
     is_plain_json(headers).map_err(|message| (StatusCode::UNSUPPORTED_MEDIA_TYPE, message))?;
     let body = body.as_ref().map_err(|rejection| (rejection.status(), rejection.body_text()))?;
-    Request::read(body).map_err(|malformed| (StatusCode::BAD_REQUEST, malformed.to_string()))
+    Request::read(body).map_err(|fault| (StatusCode::BAD_REQUEST, fault))
 }
 
 /// Answers what is no review.
@@ -69,8 +69,8 @@ pub(crate) fn is_plain_json(headers: &HeaderMap) -> Result<(), String> {
     }
 }
 
-pub(crate) fn json(outgoing: &Outgoing<'_>) -> Response {
-    match serde_json::to_vec(outgoing) {
+pub(crate) fn json(response: &review::Response<'_>) -> Response {
+    match serde_json::to_vec(&ADMISSION.outgoing(response)) {
         Ok(body) => ([(CONTENT_TYPE, "application/json")], body).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }

@@ -27,26 +27,32 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The turns of large requests. Clones share them: a process has one memory, however many paths lead into it.
 #[derive(Clone, Debug)]
-pub struct LargeBodies(Arc<Semaphore>);
+pub struct LargeBodies {
+    turns: Arc<Semaphore>,
+    largest: u32,
+}
 
 impl Default for LargeBodies {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(LARGE_IN_FLIGHT)))
+        Self::new(LARGE_IN_FLIGHT, u32::try_from(MAX_BODY_BYTES).unwrap_or(u32::MAX))
     }
 }
 
 impl LargeBodies {
+    /// Turns for so many bytes at the same time. What is larger than `largest` is refused before it is read.
+    pub(crate) fn new(in_flight: usize, largest: u32) -> Self {
+        Self { turns: Arc::new(Semaphore::new(in_flight)), largest }
+    }
+
     /// Takes the turn of a body of an announced size. One of ordinary size needs none, and one whose size isn't announced
     /// may be the largest.
-    async fn take(self, announced: Option<u64>) -> Option<Turn> {
+    pub(crate) async fn take(&self, announced: Option<u64>) -> Option<Turn> {
         if announced.is_some_and(|bytes| bytes <= LARGE_BYTES) {
             return None;
         }
-        let bytes = announced.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(MAX_BODY_BYTES);
-        // what is larger is refused before it is read
-        let bytes = u32::try_from(bytes.min(MAX_BODY_BYTES)).unwrap_or(u32::MAX);
+        let bytes = announced.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(self.largest);
         // an error would mean that the semaphore was closed, which never happens
-        let turn = self.0.acquire_many_owned(bytes).await.ok()?;
+        let turn = Arc::clone(&self.turns).acquire_many_owned(bytes.min(self.largest)).await.ok()?;
         Some(Turn(Arc::new(turn)))
     }
 }

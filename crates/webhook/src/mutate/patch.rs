@@ -1,9 +1,6 @@
 //! Changes of objects, as JSON patches.
 
-use json_patch::{
-    AddOperation, Patch, PatchOperation, RemoveOperation,
-    jsonptr::{Pointer, PointerBuf},
-};
+use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, jsonptr::PointerBuf};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json, value::RawValue};
 
@@ -33,43 +30,39 @@ struct Metadata {
 }
 
 /// Sets annotations of an object, and removes the ones without a value, which the object must have.
-pub fn annotations<'a>(
+pub fn annotations(
     object: &RawValue,
-    wanted: impl IntoIterator<Item = (&'a str, Option<String>)>,
+    wanted: impl IntoIterator<Item = (impl Into<String>, Option<String>)>,
 ) -> Patch {
-    let map = PointerBuf::from_tokens(["metadata", "annotations"]);
+    let wanted = wanted.into_iter().map(|(key, value)| (key.into(), value.map(Value::String)));
     let object: Option<Object> = serde_json::from_str(object.get()).ok();
     if object.is_some_and(|object| object.metadata.annotations.is_some()) {
-        return Patch(wanted.into_iter().map(|(key, value)| annotation(&map, key, value)).collect());
+        let annotation = |(key, value): (String, _)| change(&["metadata", "annotations", &key], value);
+        return Patch(wanted.map(annotation).collect());
     }
     // nothing can be added to a map that doesn't exist
-    let all = wanted.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
-    let value: Value = all.collect();
-    Patch(vec![PatchOperation::Add(AddOperation { path: map, value })])
+    let all: Value = wanted.filter_map(|(key, value)| Some((key, value?))).collect();
+    Patch(vec![change(&["metadata", "annotations"], Some(all))])
 }
 
 /// Sets `spec.queue` of an object back, or removes it, which the object must then have.
 pub fn queue(queue: Option<Value>, has_spec: bool) -> PatchOperation {
-    let spec = PointerBuf::from_tokens(["spec"]);
-    let path = spec.with_trailing_token("queue");
     match queue {
-        Some(value) if has_spec => PatchOperation::Add(AddOperation { path, value }),
-        Some(queue) => PatchOperation::Add(AddOperation { path: spec, value: json!({"queue": queue}) }),
-        None => PatchOperation::Remove(RemoveOperation { path }),
+        Some(queue) if !has_spec => change(&["spec"], Some(json!({"queue": queue}))),
+        queue => change(&["spec", "queue"], queue),
     }
 }
 
 /// Sets `spec.requestedBy` of an object, which has a spec.
 pub fn requested_by(user: &str) -> PatchOperation {
-    let path = PointerBuf::from_tokens(["spec", "requestedBy"]);
-    PatchOperation::Add(AddOperation { path, value: user.into() })
+    change(&["spec", "requestedBy"], Some(user.into()))
 }
 
-fn annotation(map: &Pointer, key: &str, value: Option<String>) -> PatchOperation {
-    let path = map.with_trailing_token(key);
+/// Adds a value or replaces it; without one, removes it.
+fn change(path: &[&str], value: Option<Value>) -> PatchOperation {
+    let path = PointerBuf::from_tokens(path.iter().copied());
     match value {
-        // an add also replaces
-        Some(value) => PatchOperation::Add(AddOperation { path, value: value.into() }),
+        Some(value) => PatchOperation::Add(AddOperation { path, value }),
         None => PatchOperation::Remove(RemoveOperation { path }),
     }
 }

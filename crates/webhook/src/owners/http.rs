@@ -17,9 +17,9 @@ use super::OwnerAnswers;
 use crate::{
     Metrics,
     http::{LargeBodies, Limited, json, read, reject},
-    large::{self, Unread},
+    large,
     metrics::ReviewResult,
-    review::{Outgoing, Request},
+    review::{self, Request},
 };
 
 const OFF: &str = "tenure: the creation of owners isn't answered: start tenure-webhook with --answer-owners, or set webhook.owners.enabled of its chart";
@@ -27,41 +27,36 @@ const OFF: &str = "tenure: the creation of owners isn't answered: start tenure-w
 /// A refusal would keep the keeper from pausing such an owner, and the ceiling holds in any case.
 const UNREAD: &str = "tenure: not compared with the ceiling, which holds all the same";
 
-struct Context {
-    answers: Option<OwnerAnswers>,
-    metrics: Metrics,
-}
-
 /// The webhook's route for owners; without answers, one that admits all of them and says so.
 pub fn router(answers: Option<OwnerAnswers>, metrics: Metrics, bodies: &LargeBodies) -> Router {
-    let too_large =
-        middleware::from_fn_with_state(Unread { metrics: metrics.clone(), text: UNREAD }, large::admit);
+    let too_large = large::admit(&metrics, UNREAD);
     Router::new()
-        .route("/owners", post(review).route_layer(too_large))
-        .with_state(Arc::new(Context { answers, metrics }))
+        .route("/owners", post(review).route_layer(middleware::from_fn_with_state(too_large, large::answer)))
+        .with_state(Arc::new((answers, metrics)))
         .limited(bodies)
 }
 
 async fn review(
-    State(context): State<Arc<Context>>,
+    State(context): State<Arc<(Option<OwnerAnswers>, Metrics)>>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let started = Instant::now();
-    let Context { answers, metrics } = &*context;
+    let (answers, metrics) = &*context;
     let request = match read(&headers, &body) {
         Ok(request) => request,
         Err((status, message)) => return reject(metrics, status, message),
     };
-    let (outgoing, result) = match answers {
+    let response = match answers {
         Some(answers) => answers.review(&request).await,
-        None => (Outgoing::admit(&request, vec![OFF.to_owned()]), ReviewResult::Warned),
+        None => review::Response::admit(&request, vec![OFF.to_owned()]),
     };
+    let result = response.result();
     if result == ReviewResult::Refused {
         let Request { operation, kind, namespace, name, user_info, dry_run, .. } = &request;
-        let (group, kind, user, reason) = (&kind.group, &kind.kind, &user_info.username, outgoing.reason());
+        let (group, kind, user, reason) = (&kind.group, &kind.kind, &user_info.username, response.reason());
         info!(%operation, %group, %kind, %namespace, %name, %user, dry_run, reason, "Refused an owner");
     }
     metrics.owner_answered(result, started.elapsed().as_secs_f64());
-    json(&outgoing)
+    json(&response)
 }
