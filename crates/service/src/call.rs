@@ -94,17 +94,8 @@ impl ApiError {
     }
 
     /// True if the API server has not decided anything, as far as is known.
-    pub fn is_open(&self) -> bool {
-        match self {
-            Self::Other(_) | Self::Timeout => true,
-            Self::NotFound
-            | Self::Forbidden(_)
-            | Self::Stale(_)
-            | Self::Owned(_)
-            | Self::UnknownField(_)
-            | Self::Refused(_)
-            | Self::NotLeading => false,
-        }
+    pub const fn is_open(&self) -> bool {
+        matches!(self, Self::Other(_) | Self::Timeout)
     }
 }
 

@@ -23,7 +23,6 @@ use rustls::{
         danger::{ClientCertVerified, ClientCertVerifier},
     },
 };
-use thiserror::Error;
 use tracing::{error, info};
 
 use crate::validity::CertificateEnds;
@@ -32,17 +31,6 @@ use crate::validity::CertificateEnds;
 /// was verified. An extension of each request of that connection.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientChain(pub Option<Arc<[CertificateDer<'static>]>>);
-
-/// The reason why a client isn't accepted.
-#[derive(Debug, Error)]
-pub enum Stranger {
-    /// The client has shown no certificate.
-    #[error("the client has shown no certificate")]
-    NoCertificate,
-    /// The certificate is of another authority, isn't valid now, or isn't for clients.
-    #[error("the client's certificate is not accepted: {0}")]
-    Certificate(rustls::Error),
-}
 
 /// The certificate authorities of a file, by which clients are known. Clones share them.
 #[derive(Clone, Debug)]
@@ -74,13 +62,13 @@ impl ClientCa {
     /// signed, and which is valid now. Takes the extensions of the request.
     ///
     /// # Errors
-    /// If the client has shown no such certificate.
-    pub fn verify(&self, request: &Extensions) -> Result<(), Stranger> {
+    /// If the client has shown no such certificate: says why.
+    pub fn verify(&self, request: &Extensions) -> Result<(), String> {
         let chain = request.get::<ClientChain>().and_then(|client| client.0.as_deref()).unwrap_or_default();
-        let (own, intermediates) = chain.split_first().ok_or(Stranger::NoCertificate)?;
+        let (own, intermediates) = chain.split_first().ok_or("the client has shown no certificate")?;
         let verifier = Arc::clone(&self.loaded.read().verifier);
         let result = verifier.verify_client_cert(own, intermediates, UnixTime::now());
-        result.map(drop).map_err(Stranger::Certificate)
+        result.map(drop).map_err(|error| format!("the client's certificate is not accepted: {error}"))
     }
 
     /// Reloads the file whenever it has changed; never returns. It polls instead of watching, for the sake of mounted

@@ -79,14 +79,6 @@ where
         others().filter_map(version).collect()
     }
 
-    fn have(&self, _: PodGroupKind) -> bool {
-        true
-    }
-
-    async fn changed(&mut self) {
-        std::future::pending::<()>().await;
-    }
-
     fn follow(
         &self,
         kind: PodGroupKind,

@@ -53,11 +53,15 @@ pub trait Kinds {
     /// Returns the kinds that the cluster has, in the version to be followed.
     fn served(&self, served: &Served) -> Vec<(Self::Key, ApiResource)>;
 
-    /// True if a kind is still to be followed.
-    fn have(&self, key: Self::Key) -> bool;
+    /// True if a kind is still to be followed. By default each is.
+    fn have(&self, _: Self::Key) -> bool {
+        true
+    }
 
-    /// Returns when the set of kinds has changed.
-    fn changed(&mut self) -> impl Future<Output = ()>;
+    /// Returns when the set of kinds has changed. By default it never does.
+    fn changed(&mut self) -> impl Future<Output = ()> {
+        std::future::pending()
+    }
 
     /// Follows a kind until it is gone, or until the `end`; returns its key.
     fn follow(
@@ -82,7 +86,7 @@ pub async fn follow_served<K: Kinds>(
     let (mut trouble, mut failures) = (None, 0u32);
     let mut next = Box::pin(look(&client, kinds.groups(), Duration::ZERO));
     loop {
-        let Look { served, failed } = tokio::select! {
+        let (served, failed) = tokio::select! {
             looked = &mut next => looked,
             Some(key) = follows.next() => {
                 followed.remove(&key);
@@ -123,29 +127,22 @@ pub async fn follow_served<K: Kinds>(
     }
 }
 
-/// The API groups that the API server has, and the error if it didn't answer for all of them.
-struct Look {
-    served: Served,
-    failed: Option<String>,
-}
-
-async fn look(client: &Client, groups: BTreeSet<String>, after: Duration) -> Look {
+/// Returns the API groups that the API server has, and the error if it didn't answer for all of them.
+async fn look(client: &Client, groups: BTreeSet<String>, after: Duration) -> (Served, Option<String>) {
     tokio::time::sleep(after).await;
-    let mut look = Look { served: HashMap::new(), failed: None };
+    let (mut served, mut failed) = (HashMap::new(), None);
     let all = match call(client.list_api_groups()).await {
         Ok(all) => all,
-        Err(error) => return Look { failed: Some(with_causes(&error)), ..look },
+        Err(error) => return (served, Some(with_causes(&error))),
     };
     let there = all.groups.iter().map(|group| group.name.as_str());
     for group in there.filter(|group| groups.contains(*group)) {
         match call(discovery::group(client, group)).await {
-            Ok(found) => {
-                look.served.insert(group.to_owned(), found);
-            }
+            Ok(found) => _ = served.insert(group.to_owned(), found),
             // the kind has just been removed
             Err(ApiError::NotFound) => {}
-            Err(error) => look.failed = Some(format!("{group}: {}", with_causes(&error))),
+            Err(error) => failed = Some(format!("{group}: {}", with_causes(&error))),
         }
     }
-    look
+    (served, failed)
 }

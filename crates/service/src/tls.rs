@@ -3,7 +3,7 @@
 mod certificate;
 mod linger;
 
-use std::{future::Ready, io, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use axum::{
@@ -126,9 +126,7 @@ impl TlsArgs {
         info!(address = %listener.local_addr()?, "Serving HTTPS");
 
         let handle = Handle::new();
-        let acceptor =
-            RustlsAcceptor::new(config.clone()).handshake_timeout(HANDSHAKE_TIMEOUT).acceptor(Prepare);
-        let acceptor = Identify(acceptor);
+        let acceptor = Identify(RustlsAcceptor::new(config.clone()).handshake_timeout(HANDSHAKE_TIMEOUT));
         let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
         server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT);
         let drain = async {
@@ -147,7 +145,8 @@ impl TlsArgs {
     }
 }
 
-/// Raises the number of files that may be open as far as this process may. Container runtimes leave it at 1,024, and each connection is a file.
+/// Raises the number of files that may be open as far as this process may. Container runtimes leave it at 1,024, and
+/// each connection is a file.
 fn raise_open_files() {
     let bound = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: bound.maximum, ..bound }) {
@@ -167,50 +166,36 @@ fn draining(router: Router, readiness: ProcessReadiness) -> Router {
     }))
 }
 
-/// Prepares a connection before its handshake: without `TCP_NODELAY` the first answer often waits 40 ms for an
-/// acknowledgement, and without a timeout a silent client is kept without end.
-#[derive(Clone, Copy, Debug)]
-struct Prepare;
-
-impl<S> Accept<TcpStream, S> for Prepare {
-    type Stream = Lingering<Pin<Box<TimeoutStream<TcpStream>>>>;
-    type Service = S;
-    type Future = Ready<io::Result<(Self::Stream, S)>>;
-
-    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let prepared = stream.set_nodelay(true).map(|()| {
-            let mut stream = TimeoutStream::new(stream);
-            stream.set_read_timeout(Some(IDLE_TIMEOUT));
-            stream.set_write_timeout(Some(WRITE_TIMEOUT));
-            (Lingering::new(Box::pin(stream)), service)
-        });
-        std::future::ready(prepared)
-    }
-}
-
 /// Reloads the files of authorities whenever they have changed; never returns.
 async fn reload_all(authorities: &[ClientCa], ends: &CertificateEnds, interval: Duration) {
     join_all(authorities.iter().map(|authority| authority.reload(ends, interval))).await;
     std::future::pending::<()>().await;
 }
 
-/// Gives requests the certificate chain that their connection's client has shown.
+type Connection = Lingering<Pin<Box<TimeoutStream<TcpStream>>>>;
+
+/// Accepts connections, and gives their requests the certificate chain that the client has shown. Without `TCP_NODELAY`
+/// the first answer often waits 40 ms for an acknowledgement, and without a timeout a silent client is kept without end.
 #[derive(Clone, Debug)]
-struct Identify(RustlsAcceptor<Prepare>);
+struct Identify(RustlsAcceptor);
 
 impl<S: Send + 'static> Accept<TcpStream, S> for Identify {
-    type Stream = <RustlsAcceptor<Prepare> as Accept<TcpStream, S>>::Stream;
+    type Stream = <RustlsAcceptor as Accept<Connection, S>>::Stream;
     type Service = AddExtension<S, ClientChain>;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let accepted = self.0.accept(stream, service);
-        let identified = async {
-            let (stream, service) = accepted.await?;
+        let tls = self.0.clone();
+        let accepted = async move {
+            stream.set_nodelay(true)?;
+            let mut stream = TimeoutStream::new(stream);
+            stream.set_read_timeout(Some(IDLE_TIMEOUT));
+            stream.set_write_timeout(Some(WRITE_TIMEOUT));
+            let (stream, service) = tls.accept(Lingering::new(Box::pin(stream)), service).await?;
             let chain = ClientChain(stream.get_ref().1.peer_certificates().map(Into::into));
             Ok((stream, Extension(chain).layer(service)))
         };
-        identified.boxed()
+        accepted.boxed()
     }
 }
 
