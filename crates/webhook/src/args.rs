@@ -5,8 +5,7 @@ use tenure_service::{admin::AdminArgs, client::ClientArgs, config::ConfigArgs, l
 use tenure_types::runai::QueueVersion;
 
 use crate::{
-    callers::CallerArgs, certificates::CertificateArgs, definition::DefinitionArgs, owners::OwnerArgs,
-    uninstall::UninstallArgs,
+    callers::CallerArgs, certificates::CertificateArgs, definition::DefinitionArgs, uninstall::UninstallArgs,
 };
 
 /// Tenure's admission webhook: refuses queues and priority classes that can't be obeyed, and warns of probable
@@ -23,6 +22,7 @@ use crate::{
 #[derive(Clone, Debug, Parser)]
 #[command(name = "tenure-webhook", version, max_term_width = 100, args_override_self = true)]
 #[command(args_conflicts_with_subcommands = true)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -68,8 +68,11 @@ pub struct Args {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) guard: bool,
 
-    #[command(flatten, next_help_heading = "Owners")]
-    pub(crate) owners: OwnerArgs,
+    /// Answer the creation of owners, such as Jobs, on POST /owners: those that ask for a longer run than the ceiling of
+    /// their queue are warned of, or refused where the queue says so
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, help_heading = "Owners")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) answer_owners: bool,
 
     #[command(flatten, next_help_heading = "Callers")]
     pub(crate) callers: CallerArgs,

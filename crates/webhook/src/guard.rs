@@ -12,18 +12,18 @@ use std::{
     sync::Arc,
 };
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use tenure_index::{Guarding, Sought, Uid};
 use tenure_policy::{
-    floor::Floors,
-    guard::{self, GuardVerdict, Guarded, Operation},
+    config::Config,
+    guard::{self, GuardVerdict, Operation},
     preemption::Rules,
 };
 use tenure_service::{clock::ServerClock, readiness::ProcessReadiness};
 use tracing::{debug, info};
 
 use crate::{
-    KnownQueues, Permits, Placement,
+    CurrentConfig, KnownQueues, Permits, Placement,
     review::{Request, Response, unknown},
 };
 
@@ -43,7 +43,8 @@ pub struct Guard {
     pub readiness: ProcessReadiness,
     /// The recent grants of this replica's extender.
     pub permits: Permits,
-    settings: Arc<RwLock<Settings>>,
+    /// The configuration.
+    pub config: CurrentConfig,
     told: Arc<Mutex<Told>>,
 }
 
@@ -66,12 +67,6 @@ impl Told {
     }
 }
 
-#[derive(Clone, Debug, Default)]
-struct Settings {
-    floors: Floors,
-    guarded: Guarded,
-}
-
 /// The answer to a review, with its labels for the metrics and the audit log.
 struct Reviewed<'r> {
     response: Response<'r>,
@@ -88,13 +83,8 @@ impl Guard {
         readiness: ProcessReadiness,
         permits: Permits,
     ) -> Self {
-        let (settings, told) = Default::default();
-        Self { placement, queues, clock, readiness, permits, settings, told }
-    }
-
-    /// Replaces the floors, and the users that it guards against.
-    pub fn configure(&self, floors: Floors, guarded: Guarded) {
-        *self.settings.write() = Settings { floors, guarded };
+        let (config, told) = Default::default();
+        Self { placement, queues, clock, readiness, permits, config, told }
     }
 
     fn review<'r>(&self, request: &'r Request<'_>) -> Reviewed<'r> {
@@ -132,7 +122,7 @@ impl Guard {
     }
 
     fn judge(&self, subject: &PodRemoval<'_>) -> GuardVerdict {
-        let Settings { floors, guarded } = &*self.settings.read();
+        let Config { floors, guarded, .. } = &*self.config.get();
         let asked = subject.asked(guarded.unknown_preemptor(subject.user));
         guard::judge(guarded, &asked, || {
             let now = self.clock.now();

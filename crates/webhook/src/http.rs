@@ -21,7 +21,9 @@ use crate::{
     Metrics, Mutator, Validator, convert, large, metrics::ReviewResult, mutate::Mutated, review::Request,
 };
 
-pub(crate) use envelope::{announced, answer, is_plain_json, json, read, reject};
+pub(crate) use envelope::{
+    CONVERSION, LONGEST_NAME, announced, answer, is_plain_json, json, read, reject, shown,
+};
 pub use gate::LargeBodies;
 pub(crate) use gate::{LARGE_BYTES, Limited, Turn};
 

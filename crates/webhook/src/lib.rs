@@ -5,6 +5,7 @@
 mod args;
 mod callers;
 mod certificates;
+mod config;
 mod convert;
 mod definition;
 mod guard;
@@ -25,6 +26,7 @@ mod validate;
 
 pub use args::Args;
 pub use callers::Callers;
+pub use config::CurrentConfig;
 pub use convert::MAX_CONVERSION_BYTES;
 pub use guard::{Guard, router as guard_router};
 pub use http::{LargeBodies, router};

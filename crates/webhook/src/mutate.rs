@@ -4,29 +4,30 @@
 mod patch;
 mod pod_group;
 
-use std::{collections::BTreeSet, sync::Arc};
-
 use jiff::Timestamp;
 use json_patch::Patch;
-use parking_lot::RwLock;
 use serde::Deserialize;
 use serde_json::Value;
 use tenure_policy::{
-    pod_group::{Trust, TrustedWriters},
+    pod_group::Trust,
     queue_update::{self, Kept},
 };
 use tenure_types::{extension, podgroup::PodGroupKind};
 
-use crate::review::{Request, Response, unknown};
+use crate::{
+    CurrentConfig,
+    review::{Request, Response, unknown},
+};
 use patch::Mutation;
 
 const RUNAI: &str = "scheduling.run.ai";
 
 /// Protects fields that only trusted writers may change: the start times and the queues of `PodGroup`s; and fields that
-/// clients of an older version don't know. Clones are configured together.
+/// clients of an older version don't know.
 #[derive(Clone, Debug, Default)]
 pub struct Mutator {
-    trusted: Arc<RwLock<Trusted>>,
+    /// The configuration. Clones share it.
+    pub config: CurrentConfig,
 }
 
 /// The part of an Extension that names its user.
@@ -50,21 +51,10 @@ pub(crate) struct Mutated<'r> {
     pub result: &'static str,
 }
 
-#[derive(Debug, Default)]
-struct Trusted {
-    with_starts: TrustedWriters,
-    with_queues: BTreeSet<String>,
-}
-
 impl Mutator {
-    /// Replaces the users who may set start times, and those who may change queues.
-    pub fn configure(&self, with_starts: TrustedWriters, with_queues: BTreeSet<String>) {
-        *self.trusted.write() = Trusted { with_starts, with_queues };
-    }
-
     fn trust(&self, user: &str) -> Trust {
-        let trusted = self.trusted.read();
-        Trust { start: trusted.with_starts.trusts(user), queue: trusted.with_queues.contains(user) }
+        let config = self.config.get();
+        Trust { start: config.trusted.trusts(user), queue: config.tenancy_writers.contains(user) }
     }
 
     /// Answers a request.

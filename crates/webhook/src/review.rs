@@ -17,76 +17,6 @@ use crate::metrics::ReviewResult;
 /// The largest review of objects that can be stored holds two of 3 MiB.
 pub const MAX_BODY_BYTES: usize = 7 * 1024 * 1024;
 
-/// The longest name or version that is repeated. An API server's have some 36 bytes.
-pub const LONGEST_NAME: usize = 253;
-
-/// A kind of review: the API server sends a request in an envelope, and takes the response in one like it.
-pub struct ReviewKind {
-    api_version: &'static str,
-    /// The name, and the same with its article.
-    kind: &'static str,
-    a_kind: &'static str,
-}
-
-/// Reviews of objects that are written.
-pub const ADMISSION: ReviewKind =
-    ReviewKind { api_version: "admission.k8s.io/v1", kind: "AdmissionReview", a_kind: "an AdmissionReview" };
-
-/// Requests for objects in another version.
-pub const CONVERSION: ReviewKind = ReviewKind {
-    api_version: "apiextensions.k8s.io/v1",
-    kind: "ConversionReview",
-    a_kind: "a ConversionReview",
-};
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Incoming<'b, R> {
-    #[serde(borrow, default)]
-    api_version: Cow<'b, str>,
-    #[serde(borrow, default)]
-    kind: Cow<'b, str>,
-    request: Option<R>,
-}
-
-/// A response in its envelope.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Outgoing<R> {
-    api_version: &'static str,
-    kind: &'static str,
-    response: R,
-}
-
-impl ReviewKind {
-    /// Reads the request in a body.
-    ///
-    /// # Errors
-    /// If the body is no review of this kind, or has no request.
-    pub fn read<'b, R: Deserialize<'b>>(&self, body: &'b [u8]) -> Result<R, String> {
-        let Self { api_version: expected, kind: own, a_kind } = self;
-        let Incoming { api_version, kind, request } =
-            serde_json::from_slice(body).map_err(|error| format!("not {a_kind}: {error}"))?;
-        if api_version != *expected || kind != *own {
-            let (api_version, kind) = (shown(&api_version), shown(&kind));
-            return Err(format!(
-                "not {a_kind} of {expected}: apiVersion is {api_version:?}, kind is {kind:?}"
-            ));
-        }
-        request.ok_or_else(|| format!("the {own} has no request"))
-    }
-
-    /// Puts a response into its envelope.
-    pub const fn outgoing<R>(&self, response: R) -> Outgoing<R> {
-        Outgoing { api_version: self.api_version, kind: self.kind, response }
-    }
-}
-
-/// The start of a name, as much of it as a reader needs.
-pub fn shown(name: &str) -> String {
-    name.chars().take(LONGEST_NAME).collect()
-}
-
 /// The request in a review, as the API server sends it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -146,20 +76,6 @@ pub struct GroupVersionKind<'b> {
     /// Such as Queue.
     #[serde(borrow, default)]
     pub kind: Cow<'b, str>,
-}
-
-impl<'b> Request<'b> {
-    /// The request in a body.
-    ///
-    /// # Errors
-    /// If it can't be answered.
-    pub fn read(body: &'b [u8]) -> Result<Self, String> {
-        let request: Self = ADMISSION.read(body)?;
-        if request.uid.is_empty() {
-            return Err("the AdmissionReview's request has no uid".to_owned());
-        }
-        Ok(request)
-    }
 }
 
 /// The part of an object that doesn't depend on its kind.

@@ -1,7 +1,7 @@
 //! Puts the parts of the webhook together.
 
 use axum::Router;
-use tenure_policy::{config::Config, kueue, usage::DEFAULT_RESOURCE};
+use tenure_policy::{config::Config, kueue};
 use tenure_service::{
     admin::registry, clock::ServerClock, readiness::ProcessReadiness, shutdown::Signals,
     validity::CertificateEnds,
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::{
-    Args, Extender, Guard, KnownQueues, Metrics, Mutator, OwnerAnswers, Placement, Validator,
+    Args, CurrentConfig, Extender, Guard, KnownQueues, Metrics, Mutator, OwnerAnswers, Placement, Validator,
     args::Command,
     certificates::CertificateManager,
     guard,
@@ -84,6 +84,7 @@ impl Args {
 struct Handlers {
     /// Counts until the next start.
     kueue_queues: kueue::Queues,
+    config: CurrentConfig,
     validator: Validator,
     mutator: Mutator,
     extender: Option<Extender>,
@@ -101,50 +102,40 @@ impl Handlers {
         config: &Config,
     ) -> Self {
         let Sight { placement, client, clock, readiness } = sight.clone();
-        let namespace = args.t9k_system_namespace.clone();
-        let owners = args.owners.answers(queues, &client, &namespace);
+        let (namespace, current) = (args.t9k_system_namespace.clone(), CurrentConfig::default());
+        let owners = args.answer_owners.then(|| {
+            let answers = OwnerAnswers::new(queues.clone(), current.clone());
+            answers.asking(client.clone(), namespace.clone())
+        });
         let extender = args.scheduler_extender.then(|| {
             let (queues, metrics) = (queues.clone(), metrics.clone());
-            Extender::new(placement.clone(), queues, clock.clone(), readiness.clone(), metrics)
-                .waking(args.wake_up)
+            let mut extender =
+                Extender::new(placement.clone(), queues, clock.clone(), readiness.clone(), metrics);
+            extender.config = current.clone();
+            extender.waking(args.wake_up)
         });
         let permits = extender.as_ref().map(|extender| extender.permits.clone()).unwrap_or_default();
-        let guard =
-            args.guard.then(|| Guard::new(placement.clone(), queues.clone(), clock, readiness, permits));
+        let guard = args.guard.then(|| {
+            let mut guard = Guard::new(placement.clone(), queues.clone(), clock, readiness, permits);
+            guard.config = current.clone();
+            guard
+        });
+        let mut validator =
+            Validator::new(queues.clone(), namespace).asking(client, args.runai_queue_version);
+        validator.config = current.clone();
+        let mutator = Mutator { config: current.clone() };
         let kueue_queues = config.kueue.queues.clone();
         placement.change(|index| index.set_kueue_queues(kueue_queues.clone()));
-        Self {
-            kueue_queues,
-            validator: Validator::new(queues.clone(), namespace).asking(client, args.runai_queue_version),
-            mutator: Mutator::default(),
-            extender,
-            guard,
-            owners,
-            placement,
-            kai,
-        }
+        Self { kueue_queues, config: current, validator, mutator, extender, guard, owners, placement, kai }
     }
 
     fn configure(&self, config: Config) {
-        let Self { kueue_queues, validator, mutator, extender, guard, owners, placement, kai } = self;
-        if config.kueue.queues != *kueue_queues {
+        if config.kueue.queues != self.kueue_queues {
             warn!("kueue.queues has changed: that counts when the webhook is started again");
         }
-        placement.change(|index| index.set_longest_formation(config.longest_formation));
-        if let Some(extender) = extender {
-            extender.configure(config.floors.clone());
-            let usual = || [DEFAULT_RESOURCE.to_owned()].into();
-            extender.count_resources(config.usage.clone().unwrap_or_else(usual));
-        }
-        if let Some(owners) = owners {
-            owners.configure(&config);
-        }
-        if let Some(guard) = guard {
-            guard.configure(config.floors.clone(), config.guarded);
-        }
-        kai.configure(config.floors.clone(), config.kai);
-        validator.configure(config.floors, config.bounds, config.notice, config.grace_on_change);
-        mutator.configure(config.trusted, config.tenancy_writers);
+        self.placement.change(|index| index.set_longest_formation(config.longest_formation));
+        self.kai.configure(config.floors.clone(), config.kai.clone());
+        self.config.set(config);
     }
 
     /// Follows what the extender and the guard need. Never ends.

@@ -11,14 +11,13 @@ mod recent_grants;
 mod waiters;
 mod wake;
 
-use std::{collections::BTreeSet, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use parking_lot::{Mutex, RwLock};
-use tenure_policy::floor::Floors;
+use parking_lot::Mutex;
 use tenure_service::{clock::ServerClock, limit::write_limit, readiness::ProcessReadiness};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{KnownQueues, Metrics, placement::Placement};
+use crate::{CurrentConfig, KnownQueues, Metrics, placement::Placement};
 
 pub use http::{MAX_PREEMPTION_BYTES, router};
 pub use kept::KeptCounter;
@@ -79,8 +78,8 @@ pub struct Extender {
     pub queues: KnownQueues,
     /// The clock by which floors end.
     pub clock: ServerClock,
-    /// The floors of the configuration.
-    pub floors: Arc<RwLock<Floors>>,
+    /// The configuration.
+    pub config: CurrentConfig,
     /// The readiness of the watches and the clock.
     pub readiness: ProcessReadiness,
     /// The recent grants.
@@ -110,7 +109,7 @@ impl Extender {
             placement,
             queues,
             clock,
-            floors: Arc::default(),
+            config: CurrentConfig::default(),
             readiness,
             permits: Permits::default(),
             metrics,
@@ -122,16 +121,6 @@ impl Extender {
             recent_grants: Arc::default(),
             kept: KeptCounter::default(),
         }
-    }
-
-    /// Replaces the floors.
-    pub fn configure(&self, floors: Floors) {
-        *self.floors.write() = floors;
-    }
-
-    /// Replaces the resources of which it is counted what floors keep from preemptors: none until then.
-    pub fn count_resources(&self, resources: BTreeSet<String>) {
-        self.kept.configure(resources);
     }
 
     /// Turns the [`NominationNudger`] of refused preemptors on or off.

@@ -1,21 +1,17 @@
 //! Decides on a request: if it is for review at all, and which verdict its findings lead to.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::{
     Api, Client,
     core::{ApiResource, GroupVersionKind},
 };
-use parking_lot::RwLock;
 use tenure_policy::{
     admission::Findings,
-    delegation::Bounds,
-    expiry::GraceOnChange,
+    config::Config,
     field::FieldError,
-    floor::Floors,
     inheritance::Inheritance,
-    notice::NoticePoints,
     queue_change::Known,
     review::{Context, Reviewable},
 };
@@ -26,36 +22,28 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use crate::{
-    KnownQueues,
+    CurrentConfig, KnownQueues,
     review::{Metadata, Request, Response, unknown},
 };
 
 /// The longest wait of a review for objects that it looks up. The API server itself waits at least a second for the review.
 pub(crate) const LOOKUP: Duration = Duration::from_millis(500);
 
-/// Reviews queues of both families, and priority classes. Clones are configured together.
+/// Reviews queues of both families, and priority classes.
 #[derive(Clone, Debug)]
 pub struct Validator {
     queues: KnownQueues,
     t9k_system_namespace: String,
-    settings: Arc<RwLock<Settings>>,
+    /// The configuration. Clones share it.
+    pub config: CurrentConfig,
     /// Where queues are that the watch hasn't shown yet.
     lookup: Option<Api<Owner>>,
-}
-
-/// The settings that may change while it runs.
-#[derive(Debug, Default)]
-struct Settings {
-    floors: Floors,
-    bounds: Bounds,
-    notice: NoticePoints,
-    grace: GraceOnChange,
 }
 
 impl Validator {
     /// Knows the queues that a watch has seen; tensorstack queues count in one namespace only.
     pub fn new(queues: KnownQueues, t9k_system_namespace: String) -> Self {
-        Self { queues, t9k_system_namespace, settings: Arc::default(), lookup: None }
+        Self { queues, t9k_system_namespace, config: CurrentConfig::default(), lookup: None }
     }
 
     /// The same, which asks the API server before it warns that a queue doesn't exist: the watch may be behind.
@@ -77,12 +65,6 @@ impl Validator {
             }
             Err(_) => false,
         }
-    }
-
-    /// Replaces the configured floors, the longest that queues may have, and the time from a change of a queue, or from
-    /// a notice, to the end of a run.
-    pub fn configure(&self, floors: Floors, bounds: Bounds, notice: NoticePoints, grace: GraceOnChange) {
-        *self.settings.write() = Settings { floors, bounds, notice, grace };
     }
 
     /// Answers a request, and says for the metrics of which group it was.
@@ -118,10 +100,9 @@ impl Validator {
         match read(request.object) {
             Ok(subject) => self.queues.look(|queues| {
                 let t9k_system_namespace = &self.t9k_system_namespace;
-                let settings = &*self.settings.read();
-                let Settings { floors, bounds, .. } = settings;
-                let queues = &Inheritance::new(queues.tree(), floors);
-                let context = Context { queues, t9k_system_namespace, bounds };
+                let config = &*self.config.get();
+                let queues = &Inheritance::new(queues.tree(), &config.floors);
+                let context = Context { queues, t9k_system_namespace, bounds: &config.bounds };
                 let old = request.old_object.and_then(|old| read(Some(old)).ok());
                 let mut beyond_bounds = subject.beyond_bounds(old.as_ref(), &context);
                 beyond_bounds.extend(subject.brought_beyond_bounds(old.as_ref(), &context));
@@ -129,7 +110,7 @@ impl Validator {
                     beyond_bounds.extend(subject.created());
                 }
                 let mut findings = subject.review(&context);
-                let ended = self.knowing(queues, settings, |known| subject.ended(old.as_ref(), known));
+                let ended = self.knowing(queues, config, |known| subject.ended(old.as_ref(), known));
                 findings.warnings.extend(ended);
                 (findings, beyond_bounds)
             }),
@@ -143,9 +124,9 @@ impl Validator {
             return Findings::default();
         };
         let warnings = self.queues.look(|queues| {
-            let settings = &*self.settings.read();
-            let queues = &Inheritance::new(queues.tree(), &settings.floors);
-            self.knowing(queues, settings, |known| subject.deleted(known))
+            let config = &*self.config.get();
+            let queues = &Inheritance::new(queues.tree(), &config.floors);
+            self.knowing(queues, config, |known| subject.deleted(known))
         });
         Findings { warnings, ..Findings::default() }
     }
@@ -154,7 +135,7 @@ impl Validator {
     fn knowing<T>(
         &self,
         queues: &Inheritance<'_>,
-        &Settings { notice, grace, .. }: &Settings,
+        &Config { notice, grace_on_change: grace, .. }: &Config,
         ask: impl FnOnce(&Known<'_, '_>) -> T,
     ) -> T {
         self.queues

@@ -14,7 +14,9 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tenure_policy::config::Config;
 use tenure_service::watch::Store;
-use tenure_webhook::{KnownQueues, LargeBodies, MAX_BODY_BYTES, Metrics, OwnerAnswers, owners_router};
+use tenure_webhook::{
+    CurrentConfig, KnownQueues, LargeBodies, MAX_BODY_BYTES, Metrics, OwnerAnswers, owners_router,
+};
 
 const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
@@ -23,8 +25,9 @@ fn webhook(over_ceiling: &str, config: &str) -> Router {
     let mut queues = KnownQueues::default();
     let spec = json!({"maxDuration": "1h", "overCeiling": over_ceiling, "extensions": {"maxTotal": "8h"}});
     queues.apply(serde_json::from_value(json!({"metadata": {"name": "research"}, "spec": spec})).unwrap());
-    let answers = OwnerAnswers::new(queues);
-    answers.configure(&Config::parse(config).unwrap());
+    let current = CurrentConfig::default();
+    current.set(Config::parse(config).unwrap());
+    let answers = OwnerAnswers::new(queues, current);
     owners_router(Some(answers), Metrics::register(&mut Registry::default()), &LargeBodies::default())
 }
 

@@ -24,7 +24,7 @@ use oneshot::post;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::{Value, json};
 use support::{UID, review, webhook};
-use tenure_policy::{config::Config, expiry::GraceOnChange, notice::NoticePoints};
+use tenure_policy::config::Config;
 use tenure_service::watch::Store;
 use tenure_types::{projection::RunaiQueueObject, runai::QueueVersion};
 use tenure_webhook::{KnownQueues, LargeBodies, Metrics, Mutator, Validator, router};
@@ -699,9 +699,8 @@ async fn a_bad_class_may_be_deleted() {
 /// A webhook that knows these queues, and bounds the floors of `research` and those below it.
 fn bounded(queues: &[(&str, Value)]) -> Router {
     let text = "delegation: {bounds: [{queue: research, preemptMinRuntime: 2h, reclaimMinRuntime: 30m}]}";
-    let Config { floors, bounds, .. } = Config::parse(text).unwrap();
     let validator = Validator::new(knowing(queues), "t9k-system".into());
-    validator.configure(floors, bounds, NoticePoints::default(), GraceOnChange::default());
+    validator.config.set(Config::parse(text).unwrap());
     let metrics = Metrics::register(&mut Registry::default());
     router(validator, Mutator::default(), metrics, &LargeBodies::default())
 }

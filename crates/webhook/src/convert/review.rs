@@ -13,7 +13,7 @@ use tenure_types::runai::{
 };
 
 use super::bounds::{Bounded, objects};
-use crate::review::{CONVERSION, LONGEST_NAME, shown};
+use crate::http::{CONVERSION, LONGEST_NAME, shown};
 
 /// The greatest number of bad objects that an answer names.
 const MOST_NAMED: usize = 5;

@@ -1,6 +1,6 @@
 //! Bodies as reviews, and answers as bodies.
 
-use std::time::Instant;
+use std::{borrow::Cow, time::Instant};
 
 use axum::{
     body::Bytes,
@@ -11,12 +11,83 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
+use serde::{Deserialize, Serialize};
 use tracing::debug;
 
 use crate::{
     Metrics,
-    review::{self, ADMISSION, Request},
+    review::{self, Request},
 };
+
+/// The longest name or version that is repeated. An API server's have some 36 bytes.
+pub(crate) const LONGEST_NAME: usize = 253;
+
+/// A kind of review: the API server sends a request in an envelope, and takes the response in one like it.
+pub(crate) struct ReviewKind {
+    api_version: &'static str,
+    /// The name, and the same with its article.
+    kind: &'static str,
+    a_kind: &'static str,
+}
+
+/// Reviews of objects that are written.
+const ADMISSION: ReviewKind =
+    ReviewKind { api_version: "admission.k8s.io/v1", kind: "AdmissionReview", a_kind: "an AdmissionReview" };
+
+/// Requests for objects in another version.
+pub(crate) const CONVERSION: ReviewKind = ReviewKind {
+    api_version: "apiextensions.k8s.io/v1",
+    kind: "ConversionReview",
+    a_kind: "a ConversionReview",
+};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Incoming<'b, R> {
+    #[serde(borrow, default)]
+    api_version: Cow<'b, str>,
+    #[serde(borrow, default)]
+    kind: Cow<'b, str>,
+    request: Option<R>,
+}
+
+/// A response in its envelope.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Outgoing<R> {
+    api_version: &'static str,
+    kind: &'static str,
+    response: R,
+}
+
+impl ReviewKind {
+    /// Reads the request in a body.
+    ///
+    /// # Errors
+    /// If the body is no review of this kind, or has no request.
+    pub(crate) fn read<'b, R: Deserialize<'b>>(&self, body: &'b [u8]) -> Result<R, String> {
+        let Self { api_version: expected, kind: own, a_kind } = self;
+        let Incoming { api_version, kind, request } =
+            serde_json::from_slice(body).map_err(|error| format!("not {a_kind}: {error}"))?;
+        if api_version != *expected || kind != *own {
+            let (api_version, kind) = (shown(&api_version), shown(&kind));
+            return Err(format!(
+                "not {a_kind} of {expected}: apiVersion is {api_version:?}, kind is {kind:?}"
+            ));
+        }
+        request.ok_or_else(|| format!("the {own} has no request"))
+    }
+
+    /// Puts a response into its envelope.
+    pub(crate) const fn outgoing<R>(&self, response: R) -> Outgoing<R> {
+        Outgoing { api_version: self.api_version, kind: self.kind, response }
+    }
+}
+
+/// The start of a name, as much of it as a reader needs.
+pub(crate) fn shown(name: &str) -> String {
+    name.chars().take(LONGEST_NAME).collect()
+}
 
 /// The length of a body in bytes, if its sender announces it.
 pub(crate) fn announced(headers: &HeaderMap) -> Option<u64> {
@@ -44,7 +115,11 @@ pub(crate) fn read<'b>(
 ) -> Result<Request<'b>, (StatusCode, String)> {
     is_plain_json(headers).map_err(|message| (StatusCode::UNSUPPORTED_MEDIA_TYPE, message))?;
     let body = body.as_ref().map_err(|rejection| (rejection.status(), rejection.body_text()))?;
-    Request::read(body).map_err(|fault| (StatusCode::BAD_REQUEST, fault))
+    let request = ADMISSION.read(body).and_then(|request: Request<'_>| match &*request.uid {
+        "" => Err("the AdmissionReview's request has no uid".to_owned()),
+        _ => Ok(request),
+    });
+    request.map_err(|fault| (StatusCode::BAD_REQUEST, fault))
 }
 
 /// Answers what is no review.

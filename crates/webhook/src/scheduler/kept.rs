@@ -12,7 +12,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use tenure_index::{KeptPod, Uid};
 use tenure_service::clock::ServerClock;
 use tokio::time::{MissedTickBehavior, interval};
@@ -90,18 +90,12 @@ impl KeptPods {
 #[derive(Clone, Debug, Default)]
 pub struct KeptCounter {
     pods: Arc<Mutex<KeptPods>>,
-    resources: Arc<RwLock<BTreeSet<String>>>,
 }
 
 impl KeptCounter {
-    /// Replaces the resources that are counted, for pods that are added from now on.
-    pub fn configure(&self, resources: BTreeSet<String>) {
-        *self.resources.write() = resources;
-    }
-
-    /// Adds pods that a preemptor could not have.
-    pub fn add(&self, pods: Vec<KeptPod<'_>>, now: Timestamp) {
-        self.pods.lock().add(pods, now, &self.resources.read());
+    /// Adds pods that a preemptor could not have. Of their resources, these count.
+    pub fn add(&self, pods: Vec<KeptPod<'_>>, now: Timestamp, resources: &BTreeSet<String>) {
+        self.pods.lock().add(pods, now, resources);
     }
 
     /// Counts, and drops the series of queues that are gone. Never ends.

@@ -7,7 +7,10 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_index::{NodeVerdict, PendingPod, PlacementIndex, PreemptionRequest, Rejection, Taken, Uid};
-use tenure_policy::preemption::{Rule, Rules};
+use tenure_policy::{
+    preemption::{Rule, Rules},
+    usage::DEFAULT_RESOURCE,
+};
 use tenure_types::extender::{self, Args, Offer};
 use tracing::{debug, info};
 
@@ -87,13 +90,13 @@ impl Extender {
         let uid = preemptor::uid(args.pod.ok_or(no_pod)?)?;
         self.await_pod(&uid, caller);
         let now = self.clock.now();
-        let floors = self.floors.read().clone();
+        let config = self.config.get();
         self.queues.look(|queues| {
             self.placement.look(|index| {
                 let known = index.pending_pod(&uid).zip(index.neighbor(Uid::of(&uid)));
                 let Some((known, neighbor)) = known else { return Ok(protect_all(&args)) };
                 let pod = preemptor::as_asked(&known);
-                let rules = Rules { floors: &floors, tree: queues.tree(), now };
+                let rules = Rules { floors: &config.floors, tree: queues.tree(), now };
                 let question = PreemptionRequest { rules, preemptor: &pod, neighbor };
                 let answers = index.answer(&question, &args.nodes);
                 Ok(self.conclude(index, &question, &known, caller, &args.nodes, &answers))
@@ -182,7 +185,9 @@ impl Extender {
     ) {
         let Some((_, node)) = obstacle.first else { return };
         if let Some(offer) = offers.iter().find(|offer| *offer.node == *node) {
-            self.kept.add(index.kept(question, offer), question.rules.now);
+            let configured = self.config.get().usage.clone();
+            let resources = configured.unwrap_or_else(|| [DEFAULT_RESOURCE.to_owned()].into());
+            self.kept.add(index.kept(question, offer), question.rules.now, &resources);
         }
     }
 

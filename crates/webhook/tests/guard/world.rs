@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::{Value, json};
 use tenure_index::Uid;
-use tenure_policy::{config::Config, floor::Floors};
+use tenure_policy::config::Config;
 use tenure_service::{clock::ServerClock, readiness::ProcessReadiness, watch::Store};
 use tenure_types::projection::RunaiQueueObject;
 use tenure_webhook::{Guard, KnownQueues, LargeBodies, Metrics, Permit, Permits, Placement, guard_router};
@@ -94,7 +94,7 @@ impl World {
 
     pub fn configure(&self, guarded: &str) {
         let config = Config::parse(&format!("guard: {guarded}")).unwrap();
-        self.guard.configure(Floors::default(), config.guarded);
+        self.guard.config.set(config);
     }
 
     /// The extender of this replica has granted these pods to pod ns/granted.
