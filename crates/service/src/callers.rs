@@ -47,22 +47,15 @@ struct Loaded {
 }
 
 impl ClientCa {
-    /// Reads the certificates of a file, in PEM, that a flag names.
-    ///
-    /// # Errors
-    /// If the file can't be read, or has no certificate that can sign others.
+    /// Reads the certificates, in PEM, of a file that a flag names. Fails if none of them can sign others.
     pub fn load(flag: &'static str, file: PathBuf) -> anyhow::Result<Self> {
-        let described = || describe(flag, &file);
-        let pem = std::fs::read(&file).with_context(described)?;
-        let verifier = verifier(&pem).with_context(described)?;
-        Ok(Self { flag, file, loaded: Arc::new(RwLock::new(Loaded { pem, verifier })) })
+        let loaded = std::fs::read(&file).map_err(anyhow::Error::from).and_then(Loaded::of);
+        let loaded = loaded.with_context(|| describe(flag, &file))?;
+        Ok(Self { flag, file, loaded: Arc::new(RwLock::new(loaded)) })
     }
 
-    /// Verifies that the client of a request has shown a certificate for clients which one of these authorities has
-    /// signed, and which is valid now. Takes the extensions of the request.
-    ///
-    /// # Errors
-    /// If the client has shown no such certificate: says why.
+    /// Verifies, by the extensions of a request, that its client has shown a certificate for clients that one of these
+    /// authorities has signed, and that is valid now. An error says why not.
     pub fn verify(&self, request: &Extensions) -> Result<(), String> {
         let chain = request.get::<ClientChain>().and_then(|client| client.0.as_deref()).unwrap_or_default();
         let (own, intermediates) = chain.split_first().ok_or("the client has shown no certificate")?;
@@ -71,33 +64,27 @@ impl ClientCa {
         result.map(drop).map_err(|error| format!("the client's certificate is not accepted: {error}"))
     }
 
-    /// Reloads the file whenever it has changed; never returns. It polls instead of watching, for the sake of mounted
-    /// volumes. While the file is unusable, or can't be read, the authorities stay as they are.
+    /// Reloads the file whenever it has changed; never returns. Polls, because a watch misses changes of mounted volumes.
+    /// While the file is unusable, the authorities stay as they are.
     pub(crate) async fn reload(&self, ends: &CertificateEnds, interval: Duration) {
         let mut refused = None;
         loop {
             ends.observe(self.flag.trim_end_matches("-file"), &self.loaded.read().pem);
             tokio::time::sleep(interval).await;
-            let read = tokio::fs::read(&self.file).await.with_context(|| describe(self.flag, &self.file));
-            let taken = match read {
+            let taken = match tokio::fs::read(&self.file).await {
                 Ok(pem) if pem == self.loaded.read().pem || Some(&pem) == refused.as_ref() => continue,
-                Ok(pem) => self.take(&pem).inspect_err(|_| refused = Some(pem)),
-                Err(error) => Err(error),
+                Ok(pem) => Loaded::of(pem.clone()).inspect_err(|_| refused = Some(pem)),
+                Err(error) => Err(error.into()),
             };
             let file = self.file.display();
-            match taken {
+            match taken.map(|loaded| *self.loaded.write() = loaded) {
                 Ok(()) => info!(%file, "Took up the changed certificate authorities of clients"),
                 Err(error) => {
+                    let error = error.context(describe(self.flag, &self.file));
                     error!(error = format!("{error:#}"), "Kept the old certificate authorities of clients");
                 }
             }
         }
-    }
-
-    fn take(&self, pem: &[u8]) -> anyhow::Result<()> {
-        let verifier = verifier(pem).with_context(|| describe(self.flag, &self.file))?;
-        *self.loaded.write() = Loaded { pem: pem.to_owned(), verifier };
-        Ok(())
     }
 }
 
@@ -105,14 +92,17 @@ fn describe(flag: &str, file: &Path) -> String {
     format!("--{flag} {}", file.display())
 }
 
-fn verifier(pem: &[u8]) -> anyhow::Result<Arc<dyn ClientCertVerifier>> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        roots.add(certificate?)?;
+impl Loaded {
+    fn of(pem: Vec<u8>) -> anyhow::Result<Self> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(&pem) {
+            roots.add(certificate?)?;
+        }
+        ensure!(!roots.is_empty(), "there is no certificate in it");
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
+        Ok(Self { pem, verifier })
     }
-    ensure!(!roots.is_empty(), "there is no certificate in it");
-    let provider = Arc::new(ring::default_provider());
-    Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?)
 }
 
 /// Accepts any certificate of which the client has the key, or none.

@@ -119,27 +119,27 @@ impl Freshness {
 }
 
 impl WatchFreshness {
+    fn update(&self, update: impl FnOnce(&mut Answers)) {
+        self.shared.watches.lock().get_mut(&self.id).map(update);
+    }
+
     /// The API server has answered this watch.
     pub fn heard(&self) {
-        if let Some(answers) = self.shared.watches.lock().get_mut(&self.id) {
-            answers.heard = Instant::now();
-        }
+        self.update(|answers| answers.heard = Instant::now());
     }
 
     /// The watch has shown all that the API server had when a request was sent at `sent`.
     pub fn confirm(&self, sent: Instant) {
-        if let Some(answers) = self.shared.watches.lock().get_mut(&self.id) {
+        self.update(|answers| {
             answers.heard = Instant::now();
             answers.confirmed = answers.confirmed.max(Some(sent));
-        }
+        });
         self.shared.changed.send_replace(());
     }
 
     /// The watch has failed: it shows nothing new until it is confirmed again.
     pub fn doubt(&self) {
-        if let Some(answers) = self.shared.watches.lock().get_mut(&self.id) {
-            answers.confirmed = None;
-        }
+        self.update(|answers| answers.confirmed = None);
     }
 
     /// True if a confirmation is required.

@@ -2,7 +2,7 @@ use std::fmt::{self, Debug, Write};
 
 use jiff::Timestamp;
 use tracing::{
-    Event, Level, Subscriber,
+    Event, Subscriber,
     field::{Field, Visit},
     span::Record,
 };
@@ -44,7 +44,8 @@ where
         event.record(&mut pairs);
         let Pairs { message, target, fields } = pairs;
         // a timestamp displays as RFC 3339, without trailing zeros
-        write!(writer, "level={} time={}", name(*event.metadata().level()), (self.now)())?;
+        let level = event.metadata().level().as_str().to_ascii_lowercase();
+        write!(writer, "level={level} time={}", (self.now)())?;
         if let Some(message) = message {
             write_pair(&mut writer, "msg", &message)?;
         }
@@ -107,15 +108,6 @@ impl Visit for Pairs {
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.add(field, &format!("{value:?}"));
-    }
-}
-
-fn name(level: Level) -> &'static str {
-    match level {
-        Level::ERROR => "error",
-        Level::WARN => "warn",
-        Level::INFO => "info",
-        _ => "debug",
     }
 }
 

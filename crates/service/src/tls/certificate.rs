@@ -103,10 +103,8 @@ async fn read(flag: &str, file: &Path) -> anyhow::Result<String> {
 }
 
 impl ServedCertificate {
-    /// Reads the first pair that can be served; returns it with its TLS configuration.
-    ///
-    /// # Errors
-    /// If the files can't be served. In place of an unusable pair that was made, another one will be.
+    /// Reads the first pair that can be served; returns it with its TLS configuration. Fails if files can't be served. In
+    /// place of an unusable pair that was made, another one will be.
     pub(super) async fn first(&mut self) -> anyhow::Result<(Pair, RustlsConfig)> {
         loop {
             let pair = self.origin.read().await?;
