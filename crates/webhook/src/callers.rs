@@ -116,25 +116,21 @@ struct Gate {
     warned: Mutex<Option<Instant>>,
 }
 
-impl Gate {
-    fn warn(&self, error: &str) {
-        let mut warned = self.warned.lock();
-        if warned.is_none_or(|last| last.elapsed() >= BETWEEN_WARNINGS) {
-            *warned = Some(Instant::now());
-            warn!(error, "Refused a call");
-        }
-    }
-}
-
 async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
-    let Gate { callers, metrics, .. } = &*gate;
+    let Gate { callers, metrics, warned } = &*gate;
     let path = request.uri().path();
     let refused = callers.of(path).and_then(|(authority, remedy)| {
         authority.verify(request.extensions()).err().map(|stranger| (stranger, remedy))
     });
     let Some((stranger, remedy)) = refused else { return next.run(request).await };
     let message = format!("{path} doesn't answer this caller: {stranger}. {remedy}");
-    gate.warn(&message);
+    {
+        let mut warned = warned.lock();
+        if warned.is_none_or(|last| last.elapsed() >= BETWEEN_WARNINGS) {
+            *warned = Some(Instant::now());
+            warn!(error = message, "Refused a call");
+        }
+    }
     // a late end of the body changes nothing
     let _ = timeout(PASSED_OVER_WITHIN, pass_over(request.into_body())).await;
     reject(metrics, StatusCode::FORBIDDEN, message)

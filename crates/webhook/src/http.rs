@@ -25,18 +25,17 @@ pub(crate) use envelope::{
     CONVERSION, LONGEST_NAME, announced, answer, is_plain_json, json, read, reject, shown,
 };
 pub use gate::LargeBodies;
-pub(crate) use gate::{LARGE_BYTES, Limited, Turn};
+pub(crate) use gate::{LARGE_BYTES, Turn, limited};
 
 /// The webhook's routes.
 pub fn router(validator: Validator, mutator: Mutator, metrics: Metrics, large: &LargeBodies) -> Router {
     let conversion = convert::router(metrics.clone());
     let too_large = middleware::from_fn_with_state(large::refuse(&metrics), large::answer);
-    Router::new()
+    let reviews = Router::new()
         .route("/validate", post(validate))
         .route("/mutate", post(mutate).route_layer(too_large))
-        .with_state(Arc::new((validator, mutator, metrics)))
-        .limited(large)
-        .merge(conversion)
+        .with_state(Arc::new((validator, mutator, metrics)));
+    limited(reviews, large).merge(conversion)
 }
 
 async fn validate(

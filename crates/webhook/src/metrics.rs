@@ -1,7 +1,6 @@
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Metric, Registry},
 };
@@ -48,18 +47,11 @@ struct PreemptionMetrics {
     kept: Family<KeptLabels, Counter<f64, AtomicU64>>,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct KeptLabels {
-    family: &'static str,
-    queue: String,
-    resource: String,
-}
+type KeptLabels = [(&'static str, String); 3];
 
-impl KeptLabels {
-    /// Floors are a matter of queues of this family.
-    fn new(queue: &str, resource: &str) -> Self {
-        Self { family: "run.ai", queue: queue.to_owned(), resource: resource.to_owned() }
-    }
+/// Floors are a matter of queues of this family.
+fn kept_labels(queue: &str, resource: &str) -> KeptLabels {
+    [("family", "run.ai".to_owned()), ("queue", queue.to_owned()), ("resource", resource.to_owned())]
 }
 
 /// The result of a review.
@@ -253,12 +245,12 @@ impl Metrics {
 
     /// Counts resources of a queue's pods that floors kept from preemptors, in seconds of each.
     pub(crate) fn kept_by_floor(&self, queue: &str, resource: &str, seconds: f64) {
-        self.preemptions.kept.get_or_create(&KeptLabels::new(queue, resource)).inc_by(seconds);
+        self.preemptions.kept.get_or_create(&kept_labels(queue, resource)).inc_by(seconds);
     }
 
     /// Drops the series of a queue that is gone.
     pub(crate) fn forget_kept(&self, queue: &str, resource: &str) {
-        self.preemptions.kept.remove(&KeptLabels::new(queue, resource));
+        self.preemptions.kept.remove(&kept_labels(queue, resource));
     }
 
     pub(crate) fn woken(&self) {

@@ -26,7 +26,7 @@ pub use http::router;
 use lookup::Lookups;
 
 /// Answers the creation of owners.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct OwnerAnswers {
     queues: KnownQueues,
     config: CurrentConfig,

@@ -15,12 +15,12 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tenure_service::{clock::ServerClock, limit::write_limit, readiness::ProcessReadiness};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::{CurrentConfig, KnownQueues, Metrics, placement::Placement};
 
 pub use http::{MAX_PREEMPTION_BYTES, router};
-pub use kept::KeptCounter;
+use kept::KeptPods;
 pub use permits::{Permit, Permits};
 use recent_grants::RecentGrants;
 use waiters::Waiters;
@@ -42,33 +42,6 @@ const LARGE_IN_FLIGHT: usize = 2;
 /// The number of other questions that are read and answered at the same time.
 const SMALL_IN_FLIGHT: usize = 16;
 
-/// Limits on the questions that are answered at the same time.
-#[derive(Clone, Debug)]
-struct Turns {
-    small: Arc<Semaphore>,
-    large: Arc<Semaphore>,
-}
-
-impl Turns {
-    async fn take(&self, is_large: bool) -> Option<OwnedSemaphorePermit> {
-        let turns = Arc::clone(if is_large { &self.large } else { &self.small });
-        // the semaphore is never closed
-        turns.acquire_owned().await.ok()
-    }
-
-    fn taken(&self) -> usize {
-        let left = self.small.available_permits().saturating_add(self.large.available_permits());
-        (SMALL_IN_FLIGHT + LARGE_IN_FLIGHT).saturating_sub(left)
-    }
-}
-
-impl Default for Turns {
-    fn default() -> Self {
-        let of = |turns| Arc::new(Semaphore::new(turns));
-        Self { small: of(SMALL_IN_FLIGHT), large: of(LARGE_IN_FLIGHT) }
-    }
-}
-
 /// Answers kube-scheduler. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Extender {
@@ -88,12 +61,14 @@ pub struct Extender {
     pub metrics: Metrics,
     /// True if refused preemptors are remembered, to be woken.
     wakes: bool,
-    turns: Turns,
+    /// The turns of large questions, and of others.
+    large: Arc<Semaphore>,
+    small: Arc<Semaphore>,
     patience: Duration,
     patient: Arc<Semaphore>,
     waiters: Arc<Mutex<Waiters>>,
     recent_grants: Arc<Mutex<RecentGrants>>,
-    kept: KeptCounter,
+    kept: Arc<Mutex<KeptPods>>,
 }
 
 impl Extender {
@@ -114,12 +89,13 @@ impl Extender {
             permits: Permits::default(),
             metrics,
             wakes: false,
-            turns: Turns::default(),
+            large: Arc::new(Semaphore::new(LARGE_IN_FLIGHT)),
+            small: Arc::new(Semaphore::new(SMALL_IN_FLIGHT)),
             patience: PATIENCE,
             patient: Arc::new(Semaphore::new(MOST_PATIENT)),
             waiters: Arc::default(),
             recent_grants: Arc::default(),
-            kept: KeptCounter::default(),
+            kept: Arc::default(),
         }
     }
 
@@ -139,7 +115,8 @@ impl Extender {
 
     /// The number of questions that are being read or answered.
     pub fn in_progress(&self) -> usize {
-        self.turns.taken()
+        let left = self.small.available_permits().saturating_add(self.large.available_permits());
+        (SMALL_IN_FLIGHT + LARGE_IN_FLIGHT).saturating_sub(left)
     }
 
     /// The number of answers that wait for a preemptor that isn't known yet.
@@ -150,7 +127,7 @@ impl Extender {
     /// Counts what floors keep from preemptors. Never ends.
     pub async fn count_kept(self) {
         let Self { kept, placement, queues, clock, metrics, .. } = self;
-        kept.run(placement, queues, clock, metrics).await;
+        kept::run(&kept, &placement, &queues, &clock, &metrics).await;
     }
 
     /// Returns the task that wakes refused preemptors once the floors end that were in their way; none if it is off.

@@ -116,10 +116,7 @@ impl Held {
         }
     }
 
-    /// Takes a step.
-    ///
-    /// # Errors
-    /// If a certificate can't be made, for instance for one of the names.
+    /// Takes a step. Fails if a certificate can't be made, for instance for one of the names.
     pub fn after(
         &self,
         step: RenewalStep,

@@ -143,9 +143,6 @@ impl Truster {
 
     /// Returns the state of the bundle in the object. An object without it gets it if `may_write` allows that: it is
     /// asked right before the write, and told if the object has no bundle at all.
-    ///
-    /// # Errors
-    /// If the object can't be read or written now.
     pub async fn trusts(
         &self,
         client: &Client,

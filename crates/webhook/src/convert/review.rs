@@ -72,10 +72,7 @@ pub(super) struct ConversionResult {
     pub(super) failure: Option<String>,
 }
 
-/// Converts all objects of a review, or none.
-///
-/// # Errors
-/// If the body is no request for a conversion, or can't be answered.
+/// Converts all objects of a review, or none. An error says why the body can't be answered.
 pub(super) fn answer(body: &[u8]) -> Result<ConversionResult, String> {
     let Request { uid, desired, objects } = CONVERSION.read(body)?;
     if !(1..=LONGEST_NAME).contains(&uid.len()) {

@@ -17,7 +17,7 @@ use tracing::error;
 use super::{Guard, Reviewed};
 use crate::{
     Metrics,
-    http::{LargeBodies, Limited, Turn, answer, json},
+    http::{LargeBodies, Turn, answer, json, limited},
     large,
 };
 
@@ -27,11 +27,9 @@ const UNREAD: &str = "tenure: the pod isn't guarded";
 
 /// The webhook's route for deletions and evictions; without a guard, one that admits all of them and says so.
 pub fn router(guard: Option<Guard>, metrics: Metrics, bodies: &LargeBodies) -> Router {
-    let too_large = large::admit(&metrics, UNREAD);
-    Router::new()
-        .route("/guard", post(review).route_layer(middleware::from_fn_with_state(too_large, large::answer)))
-        .with_state(Arc::new((guard, metrics)))
-        .limited(bodies)
+    let too_large = middleware::from_fn_with_state(large::admit(&metrics, UNREAD), large::answer);
+    let route = Router::new().route("/guard", post(review).route_layer(too_large));
+    limited(route.with_state(Arc::new((guard, metrics))), bodies)
 }
 
 async fn review(

@@ -61,10 +61,7 @@ pub(crate) struct Outgoing<R> {
 }
 
 impl ReviewKind {
-    /// Reads the request in a body.
-    ///
-    /// # Errors
-    /// If the body is no review of this kind, or has no request.
+    /// Reads the request in a body. An error says why it is none.
     pub(crate) fn read<'b, R: Deserialize<'b>>(&self, body: &'b [u8]) -> Result<R, String> {
         let Self { api_version: expected, kind: own, a_kind } = self;
         let Incoming { api_version, kind, request } =

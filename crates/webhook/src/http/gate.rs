@@ -15,8 +15,8 @@ use tower_http::timeout::TimeoutLayer;
 use super::announced;
 use crate::review::MAX_BODY_BYTES;
 
-/// Bytes of large requests that are read and reviewed at the same time, on all paths together; others of them wait their
-/// turn, unread. So that many large bodies can't fill the memory, and those of ordinary size never wait.
+/// Bytes of large requests that are read and reviewed at the same time, on all paths together: many large bodies can't
+/// fill the memory. Others wait their turn, unread; those of ordinary size never wait.
 const LARGE_IN_FLIGHT: usize = 16 * MAX_BODY_BYTES;
 
 /// The size from which a request waits its turn, in bytes: ten times an ordinary review.
@@ -57,19 +57,12 @@ impl LargeBodies {
     }
 }
 
-/// The bounds of what reviews may take.
-pub(crate) trait Limited {
-    /// With a limit to how large a body is, how many bytes of large ones are read at the same time, and how long that
-    /// takes.
-    fn limited(self, large: &LargeBodies) -> Self;
-}
-
-impl Limited for Router {
-    fn limited(self, large: &LargeBodies) -> Self {
-        self.layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-            .layer(middleware::from_fn_with_state(large.clone(), take_turns))
-            .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, BODY_TIMEOUT))
-    }
+/// Limits the size of bodies of reviews, the bytes of large ones that are read at the same time, and the time for that.
+pub(crate) fn limited(router: Router, large: &LargeBodies) -> Router {
+    router
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(large.clone(), take_turns))
+        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, BODY_TIMEOUT))
 }
 
 /// The turn of a large request, for work that goes on when the caller leaves.

@@ -16,7 +16,7 @@ use tracing::info;
 use super::OwnerAnswers;
 use crate::{
     Metrics,
-    http::{LargeBodies, Limited, json, read, reject},
+    http::{LargeBodies, json, limited, read, reject},
     large,
     metrics::ReviewResult,
     review::{self, Request},
@@ -29,11 +29,9 @@ const UNREAD: &str = "tenure: not compared with the ceiling, which holds all the
 
 /// The webhook's route for owners; without answers, one that admits all of them and says so.
 pub fn router(answers: Option<OwnerAnswers>, metrics: Metrics, bodies: &LargeBodies) -> Router {
-    let too_large = large::admit(&metrics, UNREAD);
-    Router::new()
-        .route("/owners", post(review).route_layer(middleware::from_fn_with_state(too_large, large::answer)))
-        .with_state(Arc::new((answers, metrics)))
-        .limited(bodies)
+    let too_large = middleware::from_fn_with_state(large::admit(&metrics, UNREAD), large::answer);
+    let route = Router::new().route("/owners", post(review).route_layer(too_large));
+    limited(route.with_state(Arc::new((answers, metrics))), bodies)
 }
 
 async fn review(

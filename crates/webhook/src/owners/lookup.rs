@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    fmt,
     sync::Arc,
 };
 
@@ -42,12 +41,6 @@ pub struct Lookups {
     client: Client,
     t9k_system_namespace: String,
     turns: Arc<Semaphore>,
-}
-
-impl fmt::Debug for Lookups {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lookups").field("turns", &self.turns).finish_non_exhaustive()
-    }
 }
 
 impl Lookups {

@@ -59,7 +59,10 @@ async fn preempt(State(extender): State<Arc<Extender>>, request: Request) -> Res
         return reject(metrics, StatusCode::SERVICE_UNAVAILABLE, message);
     }
     let length = announced(request.headers());
-    let turn = extender.turns.take(length.is_none_or(|bytes| bytes > LARGE_BYTES)).await;
+    let is_large = length.is_none_or(|bytes| bytes > LARGE_BYTES);
+    let turns = if is_large { &extender.large } else { &extender.small };
+    // an error would mean that the semaphore was closed, which never happens
+    let turn = Arc::clone(turns).acquire_owned().await.ok();
     let body = match read(request.into_body(), length).await {
         Ok(body) => body,
         Err((status, message)) => return reject(metrics, status, message),

@@ -7,7 +7,6 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    sync::Arc,
     time::Duration,
 };
 
@@ -86,49 +85,42 @@ impl KeptPods {
     }
 }
 
-/// Counts kept pods from time to time. Clones share their state.
-#[derive(Clone, Debug, Default)]
-pub struct KeptCounter {
-    pods: Arc<Mutex<KeptPods>>,
-}
-
-impl KeptCounter {
-    /// Adds pods that a preemptor could not have. Of their resources, these count.
-    pub fn add(&self, pods: Vec<KeptPod<'_>>, now: Timestamp, resources: &BTreeSet<String>) {
-        self.pods.lock().add(pods, now, resources);
-    }
-
-    /// Counts, and drops the series of queues that are gone. Never ends.
-    pub async fn run(self, placement: Placement, queues: KnownQueues, clock: ServerClock, metrics: Metrics) {
-        let mut labels = HashSet::new();
-        let mut ticks = interval(BETWEEN);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            if self.pods.lock().0.is_empty() && labels.is_empty() {
-                continue;
-            }
-            let now = clock.now();
-            queues.look(|queues| {
-                placement.look(|index| {
-                    self.pods.lock().count(
-                        now,
-                        |uid| index.is_running(uid),
-                        |queue, resource, amount| {
-                            labels.insert((queue.to_owned(), resource.to_owned()));
-                            metrics.kept_by_floor(queue, resource, amount);
-                        },
-                    );
-                });
-                labels.retain(|(queue, resource)| {
-                    let exists = queues.tree().find(queue).is_some();
-                    if !exists {
-                        metrics.forget_kept(queue, resource);
-                    }
-                    exists
-                });
-            });
+/// Counts pods, and drops the series of queues that are gone. Never ends.
+pub async fn run(
+    pods: &Mutex<KeptPods>,
+    placement: &Placement,
+    queues: &KnownQueues,
+    clock: &ServerClock,
+    metrics: &Metrics,
+) {
+    let mut labels = HashSet::new();
+    let mut ticks = interval(BETWEEN);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if pods.lock().0.is_empty() && labels.is_empty() {
+            continue;
         }
+        let now = clock.now();
+        queues.look(|queues| {
+            placement.look(|index| {
+                pods.lock().count(
+                    now,
+                    |uid| index.is_running(uid),
+                    |queue, resource, amount| {
+                        labels.insert((queue.to_owned(), resource.to_owned()));
+                        metrics.kept_by_floor(queue, resource, amount);
+                    },
+                );
+            });
+            labels.retain(|(queue, resource)| {
+                let exists = queues.tree().find(queue).is_some();
+                if !exists {
+                    metrics.forget_kept(queue, resource);
+                }
+                exists
+            });
+        });
     }
 }
 

@@ -81,9 +81,6 @@ fn count_rejection<'i>(
 impl Extender {
     /// Returns the body of the answer to a question. It comes a little later if the preemptor isn't known yet, and
     /// grants no victims if the preemptor isn't known to wait.
-    ///
-    /// # Errors
-    /// If the body is not valid `ExtenderPreemptionArgs`.
     pub(super) fn answer(&self, body: &[u8], caller: &Caller) -> Result<(Vec<u8>, NodeCounts), String> {
         let args = Args::read(body).map_err(|error| format!("not ExtenderPreemptionArgs: {error}"))?;
         let no_pod = "the ExtenderPreemptionArgs have no Pod: it must be the pod that wants room";
@@ -187,7 +184,7 @@ impl Extender {
         if let Some(offer) = offers.iter().find(|offer| *offer.node == *node) {
             let configured = self.config.get().usage.clone();
             let resources = configured.unwrap_or_else(|| [DEFAULT_RESOURCE.to_owned()].into());
-            self.kept.add(index.kept(question, offer), question.rules.now, &resources);
+            self.kept.lock().add(index.kept(question, offer), question.rules.now, &resources);
         }
     }
 
