@@ -11,8 +11,7 @@ use anyhow::{Context, ensure};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::lookup_host;
 
-/// The most connections that wait to be accepted; the kernel's `somaxconn` may allow less. An API server opens one for each
-/// call under way when the authority changes, and one that finds no room is tried again a second later.
+/// The most connections that wait to be accepted: when the authority changes, API servers open one for each call under way.
 const BACKLOG: i32 = 4096;
 
 /// The address to listen on, in Go's format: `host:port`. An empty host stands for all interfaces.
@@ -24,8 +23,7 @@ pub struct ListenAddress {
 }
 
 impl ListenAddress {
-    /// Listens; nothing that is done with the socket blocks. Of a name's addresses it takes one, and rather an IPv4 address,
-    /// as Go does.
+    /// Listens, on a socket that doesn't block. Of a name's addresses it takes one, and prefers IPv4, as Go does.
     pub async fn bind(&self) -> io::Result<TcpListener> {
         let Self { host, port } = self;
         if host.is_empty() {

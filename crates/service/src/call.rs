@@ -99,8 +99,7 @@ impl ApiError {
     }
 }
 
-/// True if a field is among those that made a call fail. Messages don't tell: they begin with the object's name, and any user
-/// may choose one that reads like a field.
+/// True if a field made a call fail. Messages don't tell: they begin with the object's name, which may read like a field.
 fn is_about(status: &Status, field: &str) -> bool {
     status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.field == field)
 }

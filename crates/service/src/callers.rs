@@ -1,8 +1,8 @@
 //! Clients that show a certificate.
 //!
-//! A handshake asks for a certificate and accepts any, or none: only the route knows which authority must have signed
-//! it, and a refusal over HTTP can say what to do. So the chain is kept with the connection, unverified, and a
-//! [`ClientCa`] verifies it with each request: an expired certificate, or a replaced authority, has an effect at once.
+//! A handshake accepts any certificate, or none: only the route knows which authority must have signed it, and a refusal
+//! over HTTP can say what to do. So a [`ClientCa`] verifies the chain with each request: an expired certificate, or a
+//! replaced authority, has an effect at once.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,8 +27,8 @@ use tracing::{error, info};
 
 use crate::validity::CertificateEnds;
 
-/// The certificate chain that the client of a connection has shown, its own first. The client has its key; nothing else
-/// was verified. An extension of each request of that connection.
+/// An extension of requests: the certificate chain that the client has shown, its own first. Only that it has the key was
+/// verified.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientChain(pub Option<Arc<[CertificateDer<'static>]>>);
 

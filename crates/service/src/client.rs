@@ -23,8 +23,8 @@ use tower::{BoxError, Layer, Service};
 
 use crate::{clock::ServerClock, leadership::Leadership, pages::most_bytes, watch};
 
-/// The timeout for an answer to begin, and for each further part of it. kube has no limit of its own: on a connection
-/// that died unnoticed a list would wait without end. A watch without news ends earlier by itself.
+/// The timeout for each part of an answer: on a connection that died unnoticed, kube would wait without end. A watch
+/// without news ends earlier by itself.
 const READ_TIMEOUT: Duration = Duration::from_secs(watch::TIMEOUT_SECONDS as u64 + 10);
 
 /// The API server to connect to, and the credentials.
@@ -43,8 +43,8 @@ pub struct ClientArgs {
 }
 
 impl ClientArgs {
-    /// Creates a client that doesn't retry by itself: kube's own policy can make a write land minutes after it was
-    /// decided. The clock reads the time from its answers.
+    /// Creates a client that doesn't retry: kube's policy can make a write land minutes after it was decided. The clock
+    /// reads the time from its answers.
     pub async fn client(self, clock: &ServerClock) -> anyhow::Result<Client> {
         self.client_of_leader(clock, Leadership::always()).await
     }
@@ -62,8 +62,7 @@ impl ClientArgs {
     }
 }
 
-/// A layer of a client by which only the leader writes, the clock reads the time from each answer, and the answer to a
-/// list of many objects fails when it has too many bytes.
+/// A layer of a client: only the leader writes, the clock hears each answer, and pages with too many bytes fail.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ApiLayer {
     pub lead: Leadership,

@@ -14,8 +14,7 @@ use tracing::warn;
 
 use crate::{call::call, log::with_causes, readiness::Awaited};
 
-/// The number of requests of a measurement, and the time between them: together more than the second that a Date header
-/// is exact to.
+/// The requests of a measurement, and the time between them: together more than the second that Date headers are exact to.
 const SAMPLES: u32 = 12;
 const BETWEEN_SAMPLES: Duration = Duration::from_millis(100);
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
@@ -24,17 +23,15 @@ const BETWEEN_MEASUREMENTS: Duration = Duration::from_mins(1);
 /// The precision of a Date header.
 const EXACT_TO: SignedDuration = SignedDuration::from_secs(1);
 
-/// The answers of so many spans of time count: longer than the time between two measurements, so that each server that
-/// answers any is among them.
+/// The answers of this many spans of time count: longer than the time between measurements, to hear each server.
 const SPANS: usize = 8;
 const SPAN: Duration = Duration::from_secs(15);
 
 /// Tells the API server's time, never ahead of it, and about a tenth of a second behind. Clones share it.
 ///
 /// Where the clocks of API servers are apart, the slowest one counts that has answered in the last two minutes. This clock
-/// is then up to a second behind it. A clock that is set is such a case: when it is set back, the next answer to any
-/// request shows it; when it is set forward, that counts after two minutes. A caller that must not be early makes a
-/// request first.
+/// is then up to a second behind it. So a clock that is set back counts from the next answer on, and one that is set
+/// forward after two minutes. A caller that must not be early makes a request first.
 #[derive(Clone, Debug)]
 pub struct ServerClock(Arc<Mutex<Answers>>);
 
@@ -138,14 +135,13 @@ impl ServerClock {
         time.unwrap_or(Timestamp::MIN)
     }
 
-    /// Returns the API server's time by the answers to this clock's clients, measured or not: up to a second behind, or none
-    /// before the first answer. It is good enough to see that another clock is wrong.
+    /// Returns the time by the answers of API servers, measured or not: up to a second behind. Enough to see that another
+    /// clock is wrong. None: there was no answer yet.
     pub fn heard(&self) -> Option<Timestamp> {
         self.0.lock().time_at(Instant::now())
     }
 
-    /// Takes in the date of an answer to a request that was sent at `sent`. A date that can't be read is skipped: the
-    /// next measurement reports the error.
+    /// Takes in the date of an answer to a request of `sent`. The next measurement reports a date that can't be read.
     pub(crate) fn hear(&self, sent: Instant, headers: &HeaderMap) {
         if let Ok(date) = date(headers) {
             self.0.lock().add(date, sent, Instant::now());

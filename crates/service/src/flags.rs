@@ -2,9 +2,8 @@
 
 use std::ffi::{OsStr, OsString};
 
-/// Gives long flags of a single dash (`-kube-path`, `-kube-path=file`) a second one, so that a command line that was
-/// written for a program in Go works. All other arguments stay as they are: the program's name, flags of one letter
-/// such as `-h`, negative numbers, and those after `--`.
+/// Gives long flags of a single dash (`-kube-path=file`) a second one, so that command lines for programs in Go work. All
+/// else stays: the program's name, flags of one letter such as `-h`, negative numbers, and arguments after `--`.
 pub fn go_style(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut flags = true;
     let rewrite = |(position, argument): (usize, OsString)| {

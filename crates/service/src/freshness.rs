@@ -1,9 +1,8 @@
 //! The freshness of watches: the moments at which the API server was known to have shown a watch its newest.
 //!
-//! A watch that is held back looks like one without news. So a watch is *confirmed* only by an answer to a request of
-//! its own: a list, a bookmark, or the regular end of a watch. It has then shown all that the API server had when the
-//! request was sent. A caller that must not act on older state [requires](Freshness::require) a confirmation, and each
-//! watch asks again at once.
+//! A watch that is held back looks like one without news. So it is *confirmed* only by an answer to a request of its own:
+//! a list, a bookmark, or its regular end. It has then shown all that the API server had when the request was sent. A
+//! caller that must not act on older state [requires](Freshness::require) a confirmation: each watch asks at once.
 
 use std::{
     collections::BTreeMap,
@@ -76,8 +75,7 @@ impl Freshness {
         });
     }
 
-    /// Returns the first required watch that isn't confirmed since its last failure and after `since`, or is staler than
-    /// `bound`.
+    /// Returns the first required watch without a confirmation after `since` and its last failure, or staler than `bound`.
     pub fn unconfirmed(&self, since: Option<Instant>, bound: Duration) -> Option<String> {
         let is_confirmed = |answers: &Answers| {
             answers.confirmed.is_some_and(|confirmed| since.is_none_or(|since| since <= confirmed))

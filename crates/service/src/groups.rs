@@ -1,5 +1,4 @@
-//! Follows `PodGroup`s of all kinds. The kinds of the two families of queues are always awaited, as they name the queue
-//! of their pods; the other kinds only if the cluster has them.
+//! Follows `PodGroup`s of all kinds. Those of the two families of queues are always awaited, others if the cluster has them.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +16,7 @@ use crate::{
 /// The kinds that are always awaited.
 const FAMILIES: [PodGroupKind; 2] = [PodGroupKind::Runai, PodGroupKind::Tensorstack];
 
-/// Follows `PodGroup`s; never returns. Ready when all groups are known that the cluster has at first. Each kind has a
-/// store of its own.
+/// Follows `PodGroup`s, with a store for each kind; never returns. Ready when all first groups are known.
 pub async fn follow_groups<S>(
     client: Client,
     store: impl Fn(PodGroupKind) -> S + Send + Sync + 'static,

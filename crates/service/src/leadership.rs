@@ -1,18 +1,15 @@
 //! Elects a leader among several processes by a Lease of `coordination.k8s.io/v1`, compatible with client-go.
 //!
-//! Tenure has its own election because no released crate for kube 5 judges a lease by the time at which a renewal was
-//! seen locally. They compare the `renewTime` that another machine wrote with the local clock, so that clocks apart by
-//! more than the lease make two leaders.
+//! Tenure has its own election because the crates for kube 5 compare the `renewTime` that another machine wrote with the
+//! local clock, so that clocks apart by more than the lease make two leaders.
 //!
 //! These hold for any behaviour of clocks and networks:
 //! - A leader stops leading when the renew deadline has passed since it *sent* its last successful renewal.
 //! - No candidate takes a lease before its own duration has passed since its last change was *seen*, which is later.
 //! - Each write carries the `resourceVersion` that it is based on, so of two only one succeeds.
-//! - A [client of the leader](crate::client::ClientArgs::client_of_leader) sends no write once this process no longer
-//!   leads.
+//! - A [client of the leader](crate::client::ClientArgs::client_of_leader) sends no write without the lead.
 //!
-//! No lease can rule out that a write that was sent while leading arrives later: such writes need preconditions of
-//! their own.
+//! No lease can rule out that a write that was sent while leading arrives later: writes need preconditions as well.
 
 mod election;
 mod term;
@@ -153,8 +150,7 @@ fn random_identity() -> String {
     format!("{}_{:016x}", system.nodename().to_string_lossy(), random())
 }
 
-/// Returns a number that is random enough to differ between replicas and to spread their retries: the standard library
-/// seeds each hasher at random.
+/// Returns a number that differs between replicas and spreads their retries: each hasher has a random seed.
 fn random() -> u64 {
     RandomState::new().hash_one(())
 }

@@ -60,8 +60,7 @@ impl LogArgs {
     }
 }
 
-/// Returns the levels by crate. kube logs each failed try of a call, while Tenure logs the final result: so kube's
-/// messages are shown at level debug only.
+/// Returns the levels by crate. kube logs each failed try, while Tenure logs the result: kube is shown at level debug only.
 fn filter(level: LogLevel) -> Targets {
     let (least, kube) = match level {
         LogLevel::Debug => (LevelFilter::DEBUG, LevelFilter::DEBUG),

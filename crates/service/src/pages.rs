@@ -39,8 +39,7 @@ impl PageSize {
     }
 }
 
-/// Returns the most bytes that the answer to a request may have: those of a page, for a list of more objects than a page
-/// must be able to have.
+/// Returns the most bytes that the answer to a request may have. Only lists of many objects are limited.
 pub(crate) fn most_bytes(request: &Request<Body>) -> usize {
     let mut parameters = request.uri().query().unwrap_or_default().split('&');
     let limit = parameters.find_map(|parameter| parameter.strip_prefix("limit=")?.parse::<u32>().ok());

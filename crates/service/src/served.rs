@@ -1,5 +1,4 @@
-//! Follows kinds that a cluster may have or not. The kinds that it has are checked again and again: most clusters have
-//! few of them, and some are added later.
+//! Follows kinds that a cluster may have or not: most clusters have few of them, and some are added later.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -73,8 +72,7 @@ pub trait Kinds {
     ) -> BoxFuture<'static, Self::Key>;
 }
 
-/// Follows all kinds that the cluster has; never returns. Ready when the objects of the kinds that it has at first are
-/// known.
+/// Follows all kinds that the cluster has; never returns. Ready when the objects of its first kinds are known.
 pub async fn follow_served<K: Kinds>(
     client: Client,
     mut kinds: K,

@@ -45,8 +45,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 /// and a server that closes one first makes a request fail.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(130);
 
-/// The timeout for a client to read any byte of an answer. A client that has died in the middle of a large answer must
-/// not hold its memory, and the turn of others, for longer.
+/// The timeout for a client to read any byte of an answer, whose memory and turn a dead client must not hold for longer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The shortest time between two checks of what may change.
@@ -97,9 +96,9 @@ impl TlsArgs {
         self.tls_reload_interval
     }
 
-    /// Serves until `shutdown`, then drains. With authorities of clients, it asks clients for a certificate, which
-    /// [`ClientCa::verify`] verifies for those routes that need one. It shows the certificate that is made, or else that of
-    /// the files. It listens once there is one, and the process is unready while that isn't valid.
+    /// Serves until `shutdown`, then drains. With authorities, it asks clients for a certificate, for [`ClientCa::verify`].
+    /// It shows the certificate that is made, or else that of the files, and listens once there is one. The process is
+    /// unready while that isn't valid.
     pub async fn serve(
         self,
         router: Router,
@@ -154,8 +153,7 @@ fn raise_open_files() {
     }
 }
 
-/// Tells clients close to a shutdown not to use their connections again: a request that is sent while an idle
-/// connection is closed is lost.
+/// Tells clients not to use connections again before a shutdown: a request is lost if its connection is closed meanwhile.
 fn draining(router: Router, readiness: ProcessReadiness) -> Router {
     router.layer(middleware::map_response(move |mut response: Response| {
         // hyper leaves the header out of HTTP/2, which says the same in its own way

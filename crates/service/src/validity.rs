@@ -58,8 +58,7 @@ impl CertificateEnds {
         self.is_valid(usage, &Certificate::read_all(pem).unwrap_or_default());
     }
 
-    /// Takes in the served chain, in PEM. Returns true unless its first certificate is known to be invalid now. The others
-    /// don't count: a client may know another way to an authority.
+    /// Takes in the served chain, in PEM. Returns true unless its first certificate is known to be invalid now.
     pub fn observe_served(&self, usage: &'static str, chain: &[u8]) -> bool {
         self.is_valid(usage, Certificate::read(chain).as_slice())
     }

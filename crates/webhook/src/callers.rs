@@ -1,6 +1,6 @@
 //! The callers that a route answers. If it has a certificate authority, they need a certificate of that authority.
 //!
-//! Nothing of another call is read but its headers: it takes no turn and no memory.
+//! Of another call only the headers are read: it takes no turn and no memory.
 
 use std::{
     path::PathBuf,
@@ -30,13 +30,11 @@ const SCHEDULER: &str = "Give kube-scheduler a client certificate of the CA in s
 
 const API_SERVER: &str = "Give kube-apiserver a client certificate of the CA in webhook.clientCA of the chart (--api-client-ca-file): a kubeConfigFile in the AdmissionConfiguration of --admission-control-config-file. See the chart's README.md";
 
-/// The part of a refused call that is still received, and the time for it: a client that can't send all of an ordinary
-/// request doesn't read the answer.
+/// The bytes and the time for the rest of a refused call: a client that can't send all of it doesn't read the answer.
 const PASSED_OVER_BYTES: usize = 1024 * 1024;
 const PASSED_OVER_WITHIN: Duration = Duration::from_secs(1);
 
-/// The least time between log lines about refused calls: they matter, because a scheduler's own log has only a status code,
-/// and some clients call very often.
+/// The least time between log lines about refused calls: a scheduler logs only a status code, and some clients call often.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(10);
 
 /// The callers that are answered.

@@ -1,9 +1,8 @@
 //! The webhook's own certificates, made and renewed by its replicas.
 //!
-//! A Secret holds the authorities, the certificate and their keys. One replica writes it, by a Lease; all of them serve
-//! the certificate that it holds. Each change of the Secret is based on the one before, so that even two writers could
-//! not undo each other. The writer keeps the authorities in all objects by which others trust the webhook, also if
-//! another program takes them out.
+//! A Secret holds the authorities, the certificate and their keys. One replica writes it, by a Lease; all replicas serve
+//! its certificate. Each change of the Secret is based on the one before, so that even two writers could not undo each
+//! other. The writer keeps the authorities in all objects by which others trust the webhook.
 
 mod args;
 mod held;
@@ -129,8 +128,7 @@ impl CertificateManager {
         )
     }
 
-    /// Serves what the Secret holds, and as the writer has it trusted, and takes the next step. Returns the step if there
-    /// was one.
+    /// Serves what the Secret holds. As the writer, has it trusted, and takes and returns the next step if one is due.
     async fn look(
         &mut self,
         leadership: &Leadership,
@@ -175,15 +173,13 @@ impl CertificateManager {
         self.ends.observe("ca", held.authority().unwrap_or_default().as_bytes());
     }
 
-    /// True if this replica may write an object now: if it leads, or if the object has had no bundle at all for a while,
-    /// so that the leader doesn't seem to know of it.
+    /// True if this replica leads, or if the object has had no bundle for so long that the leader seems not to know of it.
     fn may_write(&self, leadership: &Leadership, is_bare: bool) -> bool {
         let waited = || self.lacking_since.is_some_and(|since| since.elapsed() >= self.interval * PATIENCE);
         leadership.holds() || is_bare && waited()
     }
 
-    /// Has all objects trust these authorities, and notes since when they do. Only the writer changes objects that have
-    /// some.
+    /// Has all objects trust these authorities, and notes since when. Only the writer changes objects that have some.
     async fn spread(&mut self, held: &Held, leadership: &Leadership, troubles: &mut Vec<String>) {
         let bundle = held.bundle();
         if bundle.is_empty() {
@@ -246,8 +242,7 @@ pub async fn patch<K: Clone + Debug + DeserializeOwned>(
     Ok(())
 }
 
-/// Refuses a time by which a certificate would be made that API servers don't take. The error is the same from one look to the
-/// next, so that it is logged once.
+/// Refuses to make a certificate by a wrong clock. The error stays the same, so that it is logged once.
 fn check_clock(now: SystemTime, servers: Option<SystemTime>, lifetimes: &Lifetimes) -> anyhow::Result<()> {
     let Some(servers) = servers else { return Ok(()) };
     let most = tolerance(lifetimes.leaf);
@@ -273,8 +268,8 @@ enum Pace {
     Repeated,
 }
 
-/// Returns the time to the next look, after the steps of the last two. Two in a row are followed by a pause: another program
-/// may undo them.
+/// Returns the time to the next look, by the steps of the last two. After two in a row, which another program may undo, it
+/// is a pause.
 fn pace(before: Option<RenewalStep>, step: Option<RenewalStep>) -> Pace {
     match (before, step) {
         (None, Some(_)) => Pace::AtOnce,

@@ -43,8 +43,7 @@ pub struct DefinitionArgs {
 }
 
 impl DefinitionArgs {
-    /// Keeps the definition as the file says. Never ends. Without a file there is nothing to do. Failures are retried:
-    /// only v2 of queues waits for it.
+    /// Keeps the definition as the file says, if there is one. Never ends. Failures are retried: only v2 of queues waits.
     pub async fn keep(self, client: Client) {
         let Some(file) = self.conversion_patch_file else {
             return std::future::pending().await;

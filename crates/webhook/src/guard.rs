@@ -1,7 +1,6 @@
 //! `POST /guard`: reviews deletions of pods by schedulers, and evictions by all users, within the floor of the pod.
 //!
-//! Any replica may be asked. One that hasn't granted a victim itself sees which pods are nominated to its node, as do all
-//! others: [`tenure_policy::guard`] has the whole of it.
+//! Any replica may be asked, also one that hasn't granted the victim itself: see [`tenure_policy::guard`].
 
 mod http;
 mod subject;

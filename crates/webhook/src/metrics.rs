@@ -133,8 +133,7 @@ impl PreemptionMetrics {
 }
 
 impl Metrics {
-    /// Registers the webhook's metrics. Counters whose labels are known are there from zero on, so that Prometheus sees
-    /// the first event as well.
+    /// Registers the metrics. Counters with known labels begin at zero, so that Prometheus sees the first event as well.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             reviews: default(registry, "reviews", "Admission reviews by API group and verdict"),

@@ -1,5 +1,4 @@
-//! Corrects objects before they are validated. Objects that can't be read pass unchanged; only a request that is too
-//! large is refused.
+//! Corrects objects before they are validated. Objects that can't be read pass; only too large requests are refused.
 
 mod patch;
 mod pod_group;
@@ -22,8 +21,7 @@ use patch::Mutation;
 
 const RUNAI: &str = "scheduling.run.ai";
 
-/// Protects fields that only trusted writers may change: the start times and the queues of `PodGroup`s; and fields that
-/// clients of an older version don't know.
+/// Protects start times and queues of `PodGroup`s, which trusted writers change, and fields that clients of v2 don't know.
 #[derive(Clone, Debug, Default)]
 pub struct Mutator {
     /// The configuration. Clones share it.

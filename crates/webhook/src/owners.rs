@@ -1,8 +1,7 @@
-//! `POST /owners`: answers the creation of an owner, such as a Job, that asks for a longer run than the ceiling of its
-//! queue.
+//! `POST /owners`: answers the creation of an owner, such as a Job, that asks for more than the ceiling of its queue.
 //!
-//! Queues of the run.ai family are known from a watch. The few other objects that an answer may depend on are looked up:
-//! `PodGroup`s that the owner's pods name, and queues of T9k. There is no answer where they aren't found in time.
+//! Queues of the run.ai family are known from a watch. `PodGroup`s that the owner's pods name and queues of T9k are looked
+//! up. There is no answer where they aren't found in time.
 
 mod http;
 mod lookup;

@@ -1,5 +1,4 @@
-//! `AdmissionReview` v1, as far as an answer needs it. Requests borrow from the body; objects in them stay raw
-//! until their kind is known.
+//! `AdmissionReview` v1, as far as an answer needs it. Requests borrow from the body; objects stay raw.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -153,8 +152,7 @@ impl<'b> Response<'b> {
         Self { patch, ..self }
     }
 
-    /// Refuses the request as the API server would if there are errors: 422 with a cause for each field. Admits it
-    /// otherwise.
+    /// Refuses the request if there are errors, as the API server would: with 422 and a cause for each field.
     pub fn of_findings(request: &'b Request<'_>, errors: &[FieldError], warnings: Vec<String>) -> Self {
         let status = (!errors.is_empty()).then(|| invalid(&request.kind, request.object_name(), errors));
         Self::of(&request.uid, status, warnings)
@@ -175,8 +173,7 @@ impl<'b> Response<'b> {
         Self::of(uid, None, vec![warning])
     }
 
-    /// Refuses a deletion or eviction, because the pod is still protected: with 429, as disruption budgets do. Clients
-    /// that drain nodes know that answer, and try again.
+    /// Refuses a deletion or eviction with 429, as disruption budgets do: clients that drain nodes then try again.
     pub fn later(request: &'b Request<'_>, pod: &str, message: String, retry_after: i32) -> Self {
         let details = StatusDetails {
             kind: Some("pods".into()),

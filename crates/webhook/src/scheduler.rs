@@ -1,5 +1,4 @@
-//! `POST /scheduler/preempt`: kube-scheduler asks its extender which candidate nodes of a preemption remain, and with
-//! which victims.
+//! `POST /scheduler/preempt`: kube-scheduler asks which candidate nodes of a preemption remain, and with which victims.
 
 mod caller;
 mod http;

@@ -1,8 +1,7 @@
 //! What is done before a release is uninstalled: no object may name a webhook that is gone.
 //!
 //! Webhook configurations are deleted first, so that no write waits for the webhook. Then the definition of queues loses
-//! its conversion: both versions can be read without one, though v2 without the fields that it lacks. With a conversion
-//! that is never answered, every list of v2 would fail, and with it what lists all kinds, such as the garbage collector.
+//! its conversion. With one that is never answered, every list of v2 would fail, and so would the garbage collector.
 
 use anyhow::{Context, ensure};
 use clap::Args;

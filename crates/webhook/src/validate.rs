@@ -53,8 +53,7 @@ impl Validator {
         Self { lookup: Some(Api::all_with(client, &ApiResource::from_gvk(&kind))), ..self }
     }
 
-    /// True if the API server has a queue. False if it hasn't, or doesn't say in time: a warning too many harms less than
-    /// one that is missing.
+    /// True if the API server has a queue. False if it doesn't say in time: a warning too many harms less than none.
     async fn exists(&self, queue: &str) -> bool {
         let Some(queues) = &self.lookup else { return false };
         match timeout(LOOKUP, queues.get_opt(queue)).await {
@@ -143,8 +142,8 @@ impl Validator {
     }
 }
 
-/// True if faults only give warnings: the object is about to go, or has them already. An object that was stored around
-/// the webhook must not keep users from removing a finalizer or setting a label.
+/// True if faults only give warnings: the object is about to go, or has them already. Users must be able to remove a
+/// finalizer from an object that was stored around the webhook.
 fn is_not_the_time(kind: Reviewable, request: &Request<'_>) -> bool {
     let Some(new) = request.object else { return false };
     let goes = Metadata::read(new).deletion_timestamp.is_some();

@@ -54,8 +54,7 @@ impl Election {
         (leadership, Self(Some(candidate)))
     }
 
-    /// Campaigns until `stop`, as a leader or, before and after that, as a standby. After `stop` it releases the lease
-    /// if it leads, and returns within five seconds.
+    /// Campaigns until `stop`. Then it releases the lease if it leads, and returns within five seconds.
     ///
     /// The leader's work should have ended before `stop`: another process may lead as soon as the lease is released.
     pub async fn run(self, stop: CancellationToken) {
@@ -76,8 +75,7 @@ impl Election {
     }
 }
 
-/// Logs changes of the leadership. It runs beside the campaign, which may be waiting for an answer when the deadline
-/// passes.
+/// Logs changes of the leadership, also while the campaign waits for an answer.
 async fn report(leadership: &Leadership, identity: &str, lease: &str) {
     loop {
         leadership.acquired().await;
@@ -137,8 +135,7 @@ impl Candidate {
         self.resign().await;
     }
 
-    /// Takes, keeps, or leaves the lease; returns the time until the next attempt. A leader writes without reading
-    /// first: that fails if anything has changed.
+    /// Takes, keeps, or leaves the lease; returns the time until the next attempt. A leader writes without reading first.
     async fn attempt(&mut self) -> Result<Duration, Failure> {
         if !self.view.is_ours() {
             self.read().await?;

@@ -12,8 +12,7 @@ use tokio_util::sync::CancellationToken;
 /// Tells whether this process leads. Check it right before each write.
 ///
 /// A process leads while a renewal succeeded that was sent less than the renew deadline ago, by the local monotonic
-/// clock. So a process that was stopped, or is cut off, doesn't lead once that has passed, even if none of its code
-/// ran.
+/// clock. So a process that was stopped, or is cut off, leads no longer than that.
 #[derive(Clone, Debug, Default)]
 pub struct Leadership {
     /// The terms; none for a process that always leads.
@@ -53,8 +52,8 @@ impl Leadership {
         self.terms.as_ref().is_none_or(|terms| terms.borrow().is_some_and(|term| term.holds()))
     }
 
-    /// Returns the time since which this process leads, and has had no trouble to reach the API server; none if it needs
-    /// no election. What it knew before may be out of date.
+    /// Returns the time since which this process leads and reaches the API server: what it knew before may be out of date.
+    /// None: it needs no election.
     pub fn unbroken_since(&self) -> Option<Instant> {
         self.terms.as_ref().map(|terms| terms.borrow().map_or_else(Instant::now, |term| term.unbroken))
     }
@@ -67,8 +66,8 @@ impl Leadership {
         }
     }
 
-    /// Runs the work while this process leads, until the work is done or, while it doesn't lead, until `shutdown`. When
-    /// the leadership is lost, the running work is dropped, and `lost` cleans up after it.
+    /// Runs the work while this process leads, until it is done or, without the lead, until `shutdown`. When the lead is
+    /// lost, the running work is dropped, and `lost` cleans up after it.
     pub async fn work(&self, shutdown: &CancellationToken, work: impl AsyncFn(), lost: impl Fn()) {
         loop {
             select! {
@@ -83,8 +82,8 @@ impl Leadership {
         }
     }
 
-    /// Returns when this process no longer leads, at the latest when the renew deadline has passed, whether or not the
-    /// API server answers. A gap ends the term even if the process leads again since.
+    /// Returns when this process no longer leads, at the latest when the renew deadline has passed. A gap ends the term,
+    /// even if the process leads again since.
     pub async fn lost(&self) {
         let Some(terms) = &self.terms else {
             return pending().await;

@@ -33,8 +33,7 @@ struct Record {
 /// The next step of a candidate.
 #[derive(Debug)]
 pub enum ElectionStep {
-    /// Write this lease, which makes this candidate the leader for the lease's duration. Without a `resourceVersion` it
-    /// is to be created.
+    /// Write this lease, which makes this candidate the leader. Without a `resourceVersion` it is to be created.
     Claim(Box<Lease>),
     /// Wait: another candidate leads, unless it stops renewing.
     StandBy {
@@ -51,8 +50,7 @@ impl LeaseView {
         Self { name, identity, lease_duration, lease: None, record: None, missing: None }
     }
 
-    /// Takes in an answer of the API server; `now` must not be before the answer. Changes of labels and other metadata
-    /// are no renewal.
+    /// Takes in an answer, which came at `now` at the latest. Changes of metadata are no renewal.
     pub fn observe(&mut self, lease: Option<Lease>, now: Instant) {
         if let Some(lease) = &lease {
             let spec = lease.spec.clone().unwrap_or_default();
@@ -121,8 +119,7 @@ impl LeaseView {
         lease
     }
 
-    /// Returns the lease without a holder, if it has this identity. It lasts for a second, the shortest duration there
-    /// is: some waiting candidates look at the duration alone.
+    /// Returns the lease without a holder, if it has this identity. It lasts for a second: some candidates look at that alone.
     pub fn release(&self, wall: Timestamp) -> Option<Lease> {
         let mut lease = self.lease.clone().filter(|_| self.is_ours())?;
         let spec = lease.spec.get_or_insert_default();

@@ -12,8 +12,7 @@ use tracing_subscriber::{
     registry::{LookupSpan, Scope},
 };
 
-/// Prefix of Tenure's own modules. Their events have a sentence that says what they are about; events of other crates
-/// need the name of the module.
+/// Prefix of Tenure's own modules. Events of other crates need the name of the module.
 const OURS: &str = "tenure_";
 
 /// Writes an event as T9k's programs do: `level=info time=2023-12-15T02:52:01.639233235Z msg="A sentence" key=value`.
@@ -133,8 +132,8 @@ fn write_quoted(writer: &mut impl Write, character: char) -> fmt::Result {
     }
 }
 
-/// True if a character may end a line, control a terminal, or change the look of the text around it. Names and labels
-/// come from users, whose text must not look like a line of Tenure's.
+/// True if a character may end a line, control a terminal, or change the look of the text around it: the text of users
+/// must not look like a line of Tenure's.
 fn is_hidden(character: char) -> bool {
     let formats = matches!(
         character,

@@ -31,8 +31,8 @@ const NO_MORE: &str = "no certificate is made any more";
 /// A certificate that a program makes: none until there is a first one.
 pub type MadeCertificate = watch::Receiver<Option<Pair>>;
 
-/// A certificate and its key that can change. They are looked at again and again, and not watched: a mounted Secret
-/// changes by a swap of symbolic links, after which a watch on the files gets no more events.
+/// A certificate and its key that can change. Files are polled: a mounted Secret changes by a swap of symbolic links, after
+/// which a watch gets no more events.
 pub(super) struct ServedCertificate {
     pub origin: Origin,
     /// The verifier that decides which client certificates are accepted.
@@ -144,8 +144,7 @@ impl ServedCertificate {
         }
     }
 
-    /// Takes the pair up whenever it has changed; never returns. One that is unusable, or read in the middle of the
-    /// swap, is left for the next time.
+    /// Takes the pair up whenever it has changed; never returns. An unusable one is left for the next time.
     pub(super) async fn reload(mut self, config: RustlsConfig, mut served: Pair, interval: Duration) {
         let mut refused = None;
         loop {

@@ -15,9 +15,8 @@ use tokio::{
 /// The time for a client to close its end, once all answers are sent.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// A stream that is read until its end after it was shut down. The kernel answers bytes that come for a closed socket with a
-/// reset, and a client of HTTP/2 that still sends, such as an update of a window, then gives up all its requests, though their
-/// answers are there.
+/// A stream that is read until its end after it was shut down. The kernel answers bytes for a closed socket with a reset,
+/// and a client of HTTP/2 that still sends, such as an update of a window, then gives up requests whose answers are there.
 #[derive(Debug)]
 pub struct Lingering<S> {
     stream: S,

@@ -96,9 +96,8 @@ pub struct CertificateArgs {
 }
 
 impl CertificateArgs {
-    /// Returns the certificate and its manager, if the webhook makes it. The manager looks at the Secret and at the
-    /// objects at the interval at which files would be read. The second client is for the Lease alone. The clock hears the
-    /// answers to either.
+    /// Returns the manager of the certificate and the certificate, if the webhook makes it. The second client is for the
+    /// Lease alone. The clock hears the answers to either.
     pub fn open(
         self,
         (client, of_lease, clock): (Client, Client, ServerClock),

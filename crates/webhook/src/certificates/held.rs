@@ -17,8 +17,7 @@ const CURRENT: [&str; 2] = ["ca.crt", "ca.key"];
 const NEXT: [&str; 2] = ["next-ca.crt", "next-ca.key"];
 const PREVIOUS: &str = "previous-ca.crt";
 
-/// The most authorities that are trusted beside those with a key, the latest ones: a program that takes keys out of the
-/// Secret again and again must not make it grow without end.
+/// The most authorities without a key that are trusted: a program that takes out keys must not make the Secret grow.
 const MOST_PREVIOUS: usize = 8;
 
 /// The content of the Secret.
@@ -26,8 +25,7 @@ const MOST_PREVIOUS: usize = 8;
 pub struct Held {
     current: Option<Pair>,
     next: Option<Pair>,
-    /// The certificates, PEM, of authorities that signed before, or whose key can't be used: what they have signed may
-    /// still be served.
+    /// The certificates, PEM, of authorities that can't sign any more: what they have signed may still be served.
     previous: Vec<String>,
     leaf: Option<Pair>,
 }
@@ -36,7 +34,7 @@ type Data = BTreeMap<String, ByteString>;
 
 impl Held {
     /// Reads the data of the Secret. What can't be read counts as missing, and so does a pair whose key isn't that of its
-    /// certificate: nothing could be served or signed with it. An authority without its key is one of those before.
+    /// certificate. An authority without its key is one of those before.
     pub fn of(data: &Data) -> Self {
         let text =
             |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok().filter(|text| !text.is_empty());

@@ -1,11 +1,10 @@
 //! The next step in the life of the certificates: a function of what there is and the time. No client, no clock.
 //!
-//! An authority follows another in three steps. At two thirds of its life the next one is made, and both are trusted. At
-//! five sixths the next one signs from then on, if it has been trusted everywhere for a while, and the key of the first
-//! is gone. The first stays trusted until its own end, and a little longer: no certificate outlives the authority that signed it, so the last
-//! one is gone by then, however late or long a replica serves it.
+//! An authority follows another in three steps. At two thirds of its life the next one is made, and both are trusted. From
+//! five sixths on the next one signs, if it has been trusted everywhere for a while, and the key of the first is gone. The
+//! first stays trusted a little longer than it lasts: no certificate outlives the authority that signed it.
 //!
-//! An authority whose key is lost has no less trust: while what it has signed holds, the next one is made beside it, as ever.
+//! An authority whose key is lost stays trusted: while what it has signed holds, the next one is made beside it.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,8 +15,7 @@ use tenure_certs::Validity;
 /// The most by which the clock of a peer may differ from the writer's.
 const LONGEST_SKEW: Duration = Duration::from_hours(1);
 
-/// The difference between clocks that certificates of this length bear: they are dated back by it, and an authority stays
-/// trusted for so much longer than it lasts.
+/// The difference between clocks that certificates of this length bear: they are dated back, and trusted longer, by it.
 pub fn skew(length: Duration) -> Duration {
     LONGEST_SKEW.min(length / 10)
 }
@@ -25,8 +23,7 @@ pub fn skew(length: Duration) -> Duration {
 /// The precision with which the API server's clock is known: dates of answers have full seconds, and may be late.
 const PRECISION: Duration = Duration::from_secs(5);
 
-/// Returns by how much the clock of a writer of certificates of this length may differ from the API server's. What is made by
-/// any other clock would not be valid yet, or what is good would be taken for ended.
+/// Returns by how much the clock of a writer of certificates of this length may differ from the API server's.
 pub fn tolerance(length: Duration) -> Duration {
     skew(length).max(PRECISION)
 }
@@ -70,14 +67,12 @@ pub struct Leaf {
     pub validity: Validity,
     /// True if the current authority has signed it, and for the right names.
     pub fits: bool,
-    /// True if one of the authorities to trust has signed it, which may be one that can't sign any more, and for the right
-    /// names.
+    /// True if an authority to trust has signed it, even one that can't sign any more, and for the right names.
     pub is_trusted: bool,
 }
 
 impl Facts {
-    /// True if the certificate that is served is good. Without an authority that signs it is to be served until another
-    /// one is trusted.
+    /// True if the served certificate is good. Without an authority that signs, it is served until another one is trusted.
     pub fn serves(&self, now: SystemTime) -> bool {
         self.leaf.is_some_and(|leaf| leaf.is_trusted && leaf.validity.holds(now))
     }
@@ -98,8 +93,7 @@ pub enum RenewalStep {
     DropPrevious,
 }
 
-/// Returns the next step; none if there is nothing to do now. `trusted_for` says for how long all have trusted exactly
-/// these authorities; none if they don't.
+/// Returns the next step, if one is due. `trusted_for` is the time for which all have trusted exactly these authorities.
 pub fn step(
     facts: &Facts,
     trusted_for: Option<Duration>,

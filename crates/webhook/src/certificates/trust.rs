@@ -1,12 +1,10 @@
-//! The objects by which others trust the webhook's authorities: webhook configurations, the definition of queues, and a
-//! ConfigMap for kube-scheduler.
+//! The objects by which others trust the webhook's authorities, such as webhook configurations.
 //!
-//! Of each only the bundle is written, by a patch that is refused if the object has changed since it was read: a leader
-//! of before, whose write arrives late, takes nothing back.
+//! Only the bundle is written, by a patch that is refused if the object has changed since it was read: a late write by a
+//! former leader reverts nothing.
 //!
-//! The leader writes all objects that its flags name. In a rollout it may be a replica of before, whose flags lack an
-//! object that is new. So another replica writes an object too, after a while, but only one that has no bundle at all:
-//! nothing could call the webhook by that object, and no write of a leader is undone.
+//! The leader writes all objects that its flags name. In a rollout its flags may lack an object that is new. So after a
+//! while another replica writes an object too, but only one that has no bundle at all: no write of a leader is undone.
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -57,8 +55,7 @@ pub enum BundleState {
 pub struct TrustedSince(Option<(String, Instant)>);
 
 impl TrustedSince {
-    /// Takes in the state of a bundle at a time. A write begins the time again: something may have taken the bundle out
-    /// long before, and API servers learn of the write a little later.
+    /// Takes in the state of a bundle. A write begins the time again: the object may have lacked the bundle for long.
     pub fn observe(&mut self, bundle: String, trust: BundleState, now: Instant) {
         let before = self.0.take().filter(|(trusted, _)| *trusted == bundle);
         self.0 = match trust {
@@ -113,14 +110,12 @@ impl Truster {
         }
     }
 
-    /// Returns the state of the bundle where the object doesn't exist. What doesn't exist calls no server; but from the
-    /// ConfigMap, a scheduler learns of the next authority.
+    /// Returns the state without the object, which then calls no server. But a scheduler needs the ConfigMap.
     fn without_object(&self) -> BundleState {
         if self.namespace.is_some() { BundleState::Gone } else { BundleState::Absent }
     }
 
-    /// Returns the operations of a JSON patch by which the object has this bundle wherever it calls a server of these
-    /// names; empty if it has it already.
+    /// Returns the operations of a JSON patch that add the bundle wherever it calls a server of these names without.
     fn operations(&self, object: &Value, bundle: &str, names: &[String]) -> Vec<Value> {
         if self.namespace.is_some() {
             let data = object.get("data").filter(|data| !data.is_null());
@@ -141,8 +136,8 @@ impl Truster {
         of_each.flatten().chain(add).collect()
     }
 
-    /// Returns the state of the bundle in the object. An object without it gets it if `may_write` allows that: it is
-    /// asked right before the write, and told if the object has no bundle at all.
+    /// Returns the state of the bundle in the object. An object that lacks it gets it if `may_write` says so right before
+    /// the write. Its argument is true if the object has no bundle at all.
     pub async fn trusts(
         &self,
         client: &Client,
@@ -178,8 +173,7 @@ fn is_bare(object: &Value, operations: &[Value]) -> bool {
     paths.all(|path| object.pointer(path).is_none_or(|held| held.is_null() || held == ""))
 }
 
-/// The operation that writes the bundle beside a client's other fields; none if it is there, or if the client calls
-/// another server.
+/// The operation that writes the bundle; none if the client has it, or calls another server.
 fn of_client(client: &Value, path: &str, bundle: &str, names: &[String]) -> Option<Value> {
     let bundle = json!(ByteString(bundle.as_bytes().to_vec()));
     let lacks = client.get("caBundle") != Some(&bundle);

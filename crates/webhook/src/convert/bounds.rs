@@ -1,5 +1,4 @@
-//! Bounds on the memory that a conversion takes. The body has a bound of its own, but the objects and the answer that
-//! are made of it may be many times as large.
+//! Bounds on the memory of a conversion: objects and answer may be many times as large as the body, which has its own.
 
 use std::{fmt, io};
 
@@ -14,8 +13,7 @@ use super::MAX_CONVERSION_BYTES;
 /// The most objects of a review. With more, those of a body of 128 MiB would have less than 128 bytes each.
 const MOST_OBJECTS: usize = 1024 * 1024;
 
-/// The largest object that is read. An API server stores none above 3 MiB. The smallest fields take ten times as much
-/// in memory as in JSON.
+/// The largest object that is read. An API server stores none above 3 MiB. In memory it may take ten times as much.
 const LARGEST_OBJECT: usize = 8 * 1024 * 1024;
 
 /// The largest answer. Annotations take more room than fields, and a carrier twice as much.

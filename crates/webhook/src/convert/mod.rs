@@ -33,8 +33,7 @@ pub const MAX_CONVERSION_BYTES: u32 = 128 * 1024 * 1024;
 /// The time limit for a large review's turn, its body, and its conversion. An API server would wait for longer.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The webhook's route for conversion. Of large reviews, one of the largest is read and converted at a time, or several
-/// of an ordinary list. Others wait their turn, unread.
+/// The webhook's route for conversion. Large reviews take turns: one of the largest, or several of an ordinary list.
 pub(crate) fn router(metrics: Metrics) -> Router {
     let turns = LargeBodies::new(MAX_CONVERSION_BYTES as usize, MAX_CONVERSION_BYTES);
     Router::new()

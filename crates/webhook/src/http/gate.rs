@@ -44,8 +44,7 @@ impl LargeBodies {
         Self { turns: Arc::new(Semaphore::new(in_flight)), largest }
     }
 
-    /// Takes the turn of a body of an announced size. One of ordinary size needs none, and one whose size isn't announced
-    /// may be the largest.
+    /// Takes the turn of a body of an announced size. An ordinary one needs none. Without a size it may be the largest.
     pub(crate) async fn take(&self, announced: Option<u64>) -> Option<Turn> {
         if announced.is_some_and(|bytes| bytes <= LARGE_BYTES) {
             return None;

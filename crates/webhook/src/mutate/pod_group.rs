@@ -10,9 +10,8 @@ use tracing::info;
 use super::patch::{self, Mutation};
 use crate::review::Request;
 
-/// The result of a write that the API server will refuse for its `resourceVersion`. Clients that write old values from
-/// memory, as KAI-Scheduler's podgrouper does, would otherwise be taken for forgers. The answer is the same: only the
-/// API server knows for sure.
+/// The result of a write that the API server will refuse for its `resourceVersion`. Clients that write old values, as
+/// KAI-Scheduler's podgrouper does, would otherwise be taken for forgers. The answer is the same.
 const CONFLICT: &str = "conflict";
 
 pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trust: Trust, now: Timestamp) -> Mutation {

@@ -29,8 +29,7 @@ use tracing::debug;
 
 use crate::validate::LOOKUP;
 
-/// Reviews that look something up at the same time. Others of them find nothing: they are as many as the API server lets
-/// users write objects, and each costs it a request.
+/// Reviews that look something up at the same time, at the API server's cost. Others find nothing.
 const AT_ONCE: usize = 32;
 
 type FoundGroups = HashMap<NamedGroup, GroupLookup>;

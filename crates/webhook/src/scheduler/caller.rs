@@ -54,8 +54,7 @@ impl Caller {
     }
 }
 
-/// A call while it is answered. If it is dropped before [`Call::answered`], since the connection has ended or the time
-/// is over, it undoes the effects of the answer.
+/// A call while it is answered. Dropped before [`Call::answered`], as at a timeout, it undoes the effects of the answer.
 #[derive(Debug)]
 pub struct Call {
     extender: Extender,

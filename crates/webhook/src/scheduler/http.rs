@@ -90,8 +90,7 @@ async fn preempt(State(extender): State<Arc<Extender>>, request: Request) -> Res
     }
 }
 
-/// Assembles a body while it comes: to collect its parts first and copy them later would take twice the memory and keep
-/// a scheduler waiting.
+/// Assembles a body while it comes: to collect its parts first would take twice the memory and more time.
 async fn read(mut body: Body, length: Option<u64>) -> Result<Vec<u8>, (StatusCode, String)> {
     let too_large = || {
         let message = format!(

@@ -1,9 +1,8 @@
-//! Counts what floors kept from preemptors: the resources of the pods that one wanted, for as long as it could not have
-//! them.
+//! Counts the resource-seconds that preemptors waited for because of floors.
 //!
 //! A scheduler offers victims on many nodes, and would take those of one. So of a question that gets no victims, the pods
-//! count of the node whose floors end first, which is where the preemptor waits. Each pod counts once at a time, however
-//! many preemptors want it: until its floor ends, or until it does.
+//! count of the node whose floors end first, where the preemptor waits. Each pod counts once at a time, however many
+//! preemptors want it, until its floor or its run ends.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},

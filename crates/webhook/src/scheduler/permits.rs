@@ -16,8 +16,7 @@ const MOST_VICTIMS: usize = 500_000;
 #[derive(Clone, Debug, Default)]
 pub struct Permits(Arc<Mutex<Granted>>);
 
-/// A permit whose victims are sorted only when the guard first asks for one of them: it asks for few, and a scheduler
-/// waits while permits are granted.
+/// A permit. Its victims are sorted when the guard first asks for one: a scheduler waits while permits are granted.
 #[derive(Debug)]
 struct Entry {
     permit: Permit,

@@ -19,8 +19,8 @@ struct Metadata {
     uid: Option<String>,
 }
 
-/// Returns the uid of the pod that a question is for. One that can't be read counts as that of an unknown pod: without
-/// an answer, a scheduler may go on without the extender, and then no pod is protected. Fails for what is no object.
+/// Returns the uid of the pod that a question is for. One that can't be read counts as unknown: without an answer, a
+/// scheduler may go on without the extender, and then no pod is protected. Fails for what is no object.
 pub fn uid(pod: &RawValue) -> Result<String, &'static str> {
     if !pod.get().starts_with('{') {
         return Err("the Pod of the ExtenderPreemptionArgs can't be read: it must be an object");

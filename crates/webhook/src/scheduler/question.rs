@@ -23,8 +23,7 @@ use super::{
 };
 use crate::metrics::NodeCounts;
 
-/// The time after which a victim is known that the scheduler knows a moment earlier. One that stays unknown must not
-/// keep schedulers busy.
+/// The time after which a victim should be known. One that stays unknown must not keep schedulers busy.
 const UNKNOWN_FOR: SignedDuration = SignedDuration::from_secs(5);
 
 /// The time between two lookups of a preemptor that the index doesn't know yet.
@@ -79,8 +78,7 @@ fn count_rejection<'i>(
 }
 
 impl Extender {
-    /// Returns the body of the answer to a question. It comes a little later if the preemptor isn't known yet, and
-    /// grants no victims if the preemptor isn't known to wait.
+    /// Returns the body of the answer to a question. Waits a little for an unknown preemptor, and grants it no victims.
     pub(super) fn answer(&self, body: &[u8], caller: &Caller) -> Result<(Vec<u8>, NodeCounts), String> {
         let args = Args::read(body).map_err(|error| format!("not ExtenderPreemptionArgs: {error}"))?;
         let no_pod = "the ExtenderPreemptionArgs have no Pod: it must be the pod that wants room";

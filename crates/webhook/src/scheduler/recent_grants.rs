@@ -1,5 +1,4 @@
-//! Grants of pods of elastic workloads in the last seconds: it takes a scheduler some time to delete its victims, and
-//! it asks for the next preemptor before that.
+//! Grants of pods of elastic workloads in the last seconds: a scheduler asks again before it has deleted its victims.
 
 use std::collections::VecDeque;
 

@@ -4,8 +4,7 @@ use std::{cmp::Reverse, collections::HashMap};
 
 use jiff::Timestamp;
 
-/// The most waiters: more than there are in any cluster. Beyond that, the pods that would wait for longest are left to
-/// their scheduler.
+/// The most waiters. Beyond that, the pods that would wait for longest are left to their scheduler.
 const MOST: usize = 10_000;
 
 /// A preemptor that was refused on all nodes: a pod that the index knows, with the facts from the index.
@@ -65,8 +64,8 @@ impl Waiters {
         self.0.len()
     }
 
-    /// Takes all waiters that are due by now, by scheduler, the most important first: to wake that one wakes all the
-    /// others of no higher priority. One that can't be woken must not keep the others asleep.
+    /// Takes all waiters that are due, by scheduler. The most important comes first: to wake it wakes all others of no
+    /// higher priority. But one that couldn't be woken must not keep the others asleep.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<Vec<Waiter>> {
         let due = self.0.extract_if(|_, waiter| waiter.until <= now).map(|(_, waiter)| waiter);
         let mut by_scheduler: HashMap<String, Vec<Waiter>> = HashMap::new();

@@ -1,9 +1,8 @@
 //! Wakes preemptors when the floors end that were in their way.
 //!
-//! A floor that ends is no event in the cluster, so a pod that found no victim would sleep until its scheduler looks at
-//! all unschedulable pods again: after five minutes. Labels and annotations wake no pod. But when a pod's
-//! nomination to a node is taken back, kube-scheduler looks again at it and at all waiting pods of no higher priority:
-//! one nomination that lasts for a moment wakes them all.
+//! A floor that ends is no event in the cluster, so a pod that found no victim would sleep for five minutes, until its
+//! scheduler looks at all unschedulable pods again. Labels and annotations wake no pod. But when a pod's nomination to a
+//! node is taken back, kube-scheduler looks again at it and at all waiting pods of no higher priority.
 
 use std::{sync::Arc, time::Duration};
 
