@@ -9,7 +9,6 @@ use std::{
 use humantime::{format_duration, format_rfc3339_seconds};
 use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{family::Family, gauge::Gauge},
     registry::{Registry, Unit},
 };
@@ -22,14 +21,9 @@ const WARNED_WITHIN: Duration = Duration::from_hours(14 * 24);
 /// The certificates in use and their ends. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct CertificateEnds {
-    ends: Family<UsageLabels, Gauge>,
+    ends: Family<[(&'static str, &'static str); 1], Gauge>,
     /// The end that was warned of last, per usage.
     warned: Arc<Mutex<BTreeMap<&'static str, SystemTime>>>,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct UsageLabels {
-    certificate: &'static str,
 }
 
 /// The state of a certificate at a point in time.
@@ -64,13 +58,19 @@ impl CertificateEnds {
     }
 
     fn is_valid(&self, usage: &'static str, certificates: &[Certificate]) -> bool {
-        let Some(validity) = together(certificates) else {
-            self.ends.remove(&UsageLabels { certificate: usage });
+        // of several certificates, the time in which all are valid
+        let validities = certificates.iter().map(|certificate| certificate.validity);
+        let both = |one: Validity, other: Validity| Validity {
+            from: one.from.max(other.from),
+            until: one.until.min(other.until),
+        };
+        let labels = [("certificate", usage)];
+        let Some(validity) = validities.reduce(both) else {
+            self.ends.remove(&labels);
             return true;
         };
         let seconds = validity.until.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let gauge = self.ends.get_or_create(&UsageLabels { certificate: usage });
-        gauge.set(i64::try_from(seconds).unwrap_or(i64::MAX));
+        self.ends.get_or_create(&labels).set(i64::try_from(seconds).unwrap_or(i64::MAX));
         let now = SystemTime::now();
         let state = state(validity, now);
         if state != State::Good && self.warned.lock().insert(usage, validity.until) != Some(validity.until) {
@@ -93,13 +93,6 @@ fn warn_of(certificate: &str, validity: Validity, now: SystemTime) {
         }
         Err(_) => error!(certificate, %until, "A certificate has ended: renew it"),
     }
-}
-
-/// The time in which all certificates are valid; none if there are none.
-fn together(certificates: &[Certificate]) -> Option<Validity> {
-    let validities = certificates.iter().map(|certificate| certificate.validity);
-    validities
-        .reduce(|one, other| Validity { from: one.from.max(other.from), until: one.until.min(other.until) })
 }
 
 fn state(validity: Validity, now: SystemTime) -> State {

@@ -27,9 +27,6 @@ const DEFINITION: &str = "queues.scheduling.run.ai";
 
 const STRATEGY: &str = "/spec/conversion/strategy";
 
-/// The versions of conversion reviews that the webhook answers.
-const REVIEW_VERSIONS: [&str; 1] = ["v1"];
-
 /// The time between two checks of file and definition.
 const INTERVAL: Duration = Duration::from_secs(10);
 
@@ -64,11 +61,8 @@ impl DefinitionArgs {
                 Err(error) => with_causes(&*error),
             };
             if trouble != told && !trouble.is_empty() {
-                warn!(
-                    name = DEFINITION,
-                    error = trouble,
-                    "Can't name this webhook as the converter of queues: trying again"
-                );
+                let (name, error) = (DEFINITION, &trouble);
+                warn!(name, error, "Can't name this webhook as the converter of queues: trying again");
             }
             told = trouble;
             tokio::time::sleep(INTERVAL).await;
@@ -93,8 +87,7 @@ async fn apply(
         "its conversion was turned off, as an uninstall does: to turn it on again, restart the webhook (kubectl rollout restart)"
     );
     if is_lost {
-        let conversion =
-            json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": REVIEW_VERSIONS}});
+        let conversion = json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"]}});
         merge(&mut patch, &json!({"spec": {"conversion": conversion}}));
     } else {
         ensure!(

@@ -30,7 +30,7 @@ pub(crate) use gate::{LARGE_BYTES, Turn, limited};
 /// The webhook's routes.
 pub fn router(validator: Validator, mutator: Mutator, metrics: Metrics, large: &LargeBodies) -> Router {
     let conversion = convert::router(metrics.clone());
-    let too_large = middleware::from_fn_with_state(large::refuse(&metrics), large::answer);
+    let too_large = middleware::from_fn_with_state((metrics.clone(), None), large::answer);
     let reviews = Router::new()
         .route("/validate", post(validate))
         .route("/mutate", post(mutate).route_layer(too_large))

@@ -24,30 +24,11 @@ use crate::{
 /// The part of a body in which the uid is: an API server writes it behind the review's kind and version.
 const START_BYTES: usize = 256;
 
-/// The answer to reviews that are too large to be read.
-#[derive(Clone, Debug)]
-pub struct Unread {
-    metrics: Metrics,
-    /// The meaning of an admission, for the user who is warned. None: reviews are refused.
-    admitted: Option<&'static str>,
-}
-
-/// Refuses reviews that are too large.
-pub fn refuse(metrics: &Metrics) -> Unread {
-    Unread { metrics: metrics.clone(), admitted: None }
-}
-
-/// Admits reviews that are too large, with a warning that says what that means.
-pub fn admit(metrics: &Metrics, meaning: &'static str) -> Unread {
-    Unread { metrics: metrics.clone(), admitted: Some(meaning) }
-}
+/// The metrics, and the meaning of an admission without a reading, for the user who is warned. None: reviews are refused.
+pub type Unread = (Metrics, Option<&'static str>);
 
 /// Answers requests whose announced length is too large, of which only the uid is read; passes all others on.
-pub async fn answer(
-    State(Unread { metrics, admitted }): State<Unread>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub async fn answer(State((metrics, admitted)): State<Unread>, request: Request, next: Next) -> Response {
     let too_large = announced(request.headers()).filter(|bytes| *bytes > MAX_BODY_BYTES as u64);
     let Some(bytes) = too_large else { return next.run(request).await };
     let start = pass_over(request.into_body()).await;

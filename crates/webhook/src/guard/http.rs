@@ -27,7 +27,7 @@ const UNREAD: &str = "tenure: the pod isn't guarded";
 
 /// The webhook's route for deletions and evictions; without a guard, one that admits all of them and says so.
 pub fn router(guard: Option<Guard>, metrics: Metrics, bodies: &LargeBodies) -> Router {
-    let too_large = middleware::from_fn_with_state(large::admit(&metrics, UNREAD), large::answer);
+    let too_large = middleware::from_fn_with_state((metrics.clone(), Some(UNREAD)), large::answer);
     let route = Router::new().route("/guard", post(review).route_layer(too_large));
     limited(route.with_state(Arc::new((guard, metrics))), bodies)
 }

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use tenure_policy::guard::{Asked, Operation, UnknownPreemptor};
 use tenure_types::projection::Pod;
 
-use crate::review::Request;
+use crate::review::{Request, UserInfo};
 
 /// A pod that is to go.
 pub struct PodRemoval<'r> {
@@ -63,10 +63,11 @@ impl<'r> PodRemoval<'r> {
             ["", ""] => Err(format!("it has no {what}")),
             ["", name] | [name, _] => Ok(name.to_owned()),
         };
+        let UserInfo { username, groups } = &request.user_info;
         Ok(Self {
             operation,
-            user: &request.user_info.username,
-            groups: request.user_info.groups.map_or(Ok(Vec::new()), groups)?,
+            user: username,
+            groups: groups.map_or(Ok(Vec::new()), |groups| read("userInfo.groups", Some(groups)))?,
             namespace: named(namespace.as_deref(), &request.namespace, "namespace")?,
             name: named(name.as_deref(), &request.name, "name")?,
             pod,
@@ -82,8 +83,4 @@ impl<'r> PodRemoval<'r> {
 fn read<T: for<'de> Deserialize<'de>>(what: &str, raw: Option<&RawValue>) -> Reading<T> {
     let raw = raw.ok_or_else(|| format!("the review has no {what}"))?;
     serde_json::from_str(raw.get()).map_err(|error| format!("{what}: {error}"))
-}
-
-fn groups(raw: &RawValue) -> Reading<Vec<String>> {
-    serde_json::from_str(raw.get()).map_err(|error| format!("userInfo.groups: {error}"))
 }

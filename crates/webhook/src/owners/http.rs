@@ -29,7 +29,7 @@ const UNREAD: &str = "tenure: not compared with the ceiling, which holds all the
 
 /// The webhook's route for owners; without answers, one that admits all of them and says so.
 pub fn router(answers: Option<OwnerAnswers>, metrics: Metrics, bodies: &LargeBodies) -> Router {
-    let too_large = middleware::from_fn_with_state(large::admit(&metrics, UNREAD), large::answer);
+    let too_large = middleware::from_fn_with_state((metrics.clone(), Some(UNREAD)), large::answer);
     let route = Router::new().route("/owners", post(review).route_layer(too_large));
     limited(route.with_state(Arc::new((answers, metrics))), bodies)
 }

@@ -57,19 +57,11 @@ impl Caller {
 /// A call while it is answered. Dropped before [`Call::answered`], as at a timeout, it undoes the effects of the answer.
 #[derive(Debug)]
 pub struct Call {
-    extender: Extender,
-    caller: Caller,
+    pub extender: Extender,
+    pub caller: Caller,
 }
 
 impl Call {
-    pub fn new(extender: Extender) -> Self {
-        Self { extender, caller: Caller::default() }
-    }
-
-    pub fn caller(&self) -> Caller {
-        self.caller.clone()
-    }
-
     /// Keeps the effects: the answer is on its way.
     pub fn answered(self) {
         *self.caller.0.lock() = State::Waits;
@@ -106,6 +98,10 @@ mod tests {
         let metrics = Metrics::register(&mut Registry::default());
         let (placement, queues) = (Placement::default(), KnownQueues::default());
         Extender::new(placement, queues, ServerClock::default(), ProcessReadiness::default(), metrics)
+    }
+
+    fn call(extender: &Extender) -> Call {
+        Call { extender: extender.clone(), caller: Caller::default() }
     }
 
     fn now() -> Timestamp {
@@ -146,8 +142,8 @@ mod tests {
     #[test]
     fn what_followed_from_an_answer_stays_once_it_is_on_its_way() {
         let extender = extender();
-        let call = Call::new(extender.clone());
-        call.caller().commit(|| Some(grant(&extender)));
+        let call = call(&extender);
+        call.caller.clone().commit(|| Some(grant(&extender)));
         call.answered();
         assert_eq!(standing(&extender), (true, true, 0));
     }
@@ -155,8 +151,8 @@ mod tests {
     #[test]
     fn what_followed_from_an_answer_that_is_not_sent_is_undone() {
         let extender = extender();
-        let call = Call::new(extender.clone());
-        call.caller().commit(|| Some(grant(&extender)));
+        let call = call(&extender);
+        call.caller.clone().commit(|| Some(grant(&extender)));
         drop(call);
         assert_eq!(standing(&extender), (false, false, 1));
     }
@@ -164,8 +160,8 @@ mod tests {
     #[test]
     fn nothing_follows_from_an_answer_to_a_caller_that_has_left() {
         let extender = extender();
-        let call = Call::new(extender.clone());
-        let caller = call.caller();
+        let call = call(&extender);
+        let caller = call.caller.clone();
         drop(call);
         assert!(caller.has_left());
         caller.commit(|| Some(grant(&extender)));

@@ -18,7 +18,10 @@ use tokio::task::spawn_blocking;
 use tower_http::timeout::TimeoutLayer;
 use tracing::{error, warn};
 
-use super::{Extender, caller::Call};
+use super::{
+    Extender,
+    caller::{Call, Caller},
+};
 use crate::{
     Metrics,
     http::{LARGE_BYTES, announced, is_plain_json, reject},
@@ -68,8 +71,8 @@ async fn preempt(State(extender): State<Arc<Extender>>, request: Request) -> Res
         Err((status, message)) => return reject(metrics, status, message),
     };
     let started = Instant::now();
-    let call = Call::new((*extender).clone());
-    let (asked, caller) = (Arc::clone(&extender), call.caller());
+    let call = Call { extender: (*extender).clone(), caller: Caller::default() };
+    let (asked, caller) = (Arc::clone(&extender), call.caller.clone());
     let answered = spawn_blocking(move || {
         // the work goes on if the caller leaves, and keeps its turn
         let _turn = turn;
