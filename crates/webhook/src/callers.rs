@@ -11,20 +11,18 @@ use std::{
 use anyhow::ensure;
 use axum::{
     Router,
-    body::{Body, Bytes},
     extract::{Request, State},
     http::StatusCode,
     middleware::{self, Next},
     response::Response,
 };
 use clap::{ArgAction, Args};
-use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use tenure_service::callers::ClientCa;
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::{Metrics, http::reject};
+use crate::{Metrics, http::reject, large::pass_over};
 
 const SCHEDULER: &str = "Give kube-scheduler a client certificate of the CA in schedulerExtender.clientCA of the chart (--scheduler-client-ca-file): certFile and keyFile in tlsConfig of this extender in the KubeSchedulerConfiguration. See docs/kube-scheduler.md";
 
@@ -130,18 +128,8 @@ async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> R
         }
     }
     // a late end of the body changes nothing
-    let _ = timeout(PASSED_OVER_WITHIN, pass_over(request.into_body())).await;
+    let _ = timeout(PASSED_OVER_WITHIN, pass_over(request.into_body(), PASSED_OVER_BYTES)).await;
     reject(metrics, StatusCode::FORBIDDEN, message)
-}
-
-async fn pass_over(mut body: Body) {
-    let mut left = PASSED_OVER_BYTES;
-    while let Some(Ok(frame)) = body.frame().await {
-        match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
-            Some(less) => left = less,
-            None => return,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -163,13 +163,9 @@ impl CertificateManager {
 
     fn serve(&self, held: &Held) {
         let Some(leaf) = held.leaf() else { return };
-        self.made.send_if_modified(|made| {
-            let changed = made.as_ref() != Some(leaf);
-            if changed {
-                *made = Some(leaf.clone());
-            }
-            changed
-        });
+        if self.made.borrow().as_ref() != Some(leaf) {
+            self.made.send_replace(Some(leaf.clone()));
+        }
         self.ends.observe("ca", held.authority().unwrap_or_default().as_bytes());
     }
 

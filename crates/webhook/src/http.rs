@@ -17,9 +17,7 @@ use axum::{
 use jiff::Timestamp;
 use tracing::info;
 
-use crate::{
-    Metrics, Mutator, Validator, convert, large, metrics::ReviewResult, mutate::Mutated, review::Request,
-};
+use crate::{Metrics, Mutator, Validator, convert, large, metrics::ReviewResult, review::Request};
 
 pub(crate) use envelope::{
     CONVERSION, LONGEST_NAME, announced, answer, is_plain_json, json, read, reject, shown,
@@ -67,8 +65,8 @@ async fn mutate(
 ) -> Response {
     let (_, mutator, metrics) = &*context;
     answer(metrics, &headers, &body, |request, started| {
-        let Mutated { response, group, kind, result } = mutator.review(request, Timestamp::now());
-        metrics.mutated(group, kind, result, started.elapsed().as_secs_f64());
+        let (response, labels) = mutator.review(request, Timestamp::now());
+        metrics.mutated(labels, started.elapsed().as_secs_f64());
         json(&response)
     })
 }

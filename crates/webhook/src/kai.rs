@@ -93,11 +93,9 @@ impl KaiWatch {
             state.floors = floors;
             state.judge();
         }
-        self.sources.send_if_modified(|current| {
-            let changed = *current != sources;
-            *current = sources;
-            changed
-        });
+        if *self.sources.borrow() != sources {
+            self.sources.send_replace(sources);
+        }
     }
 
     /// Follows the configured sources. Never ends. The webhook doesn't wait for any of them.

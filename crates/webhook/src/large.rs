@@ -31,7 +31,7 @@ pub type Unread = (Metrics, Option<&'static str>);
 pub async fn answer(State((metrics, admitted)): State<Unread>, request: Request, next: Next) -> Response {
     let too_large = announced(request.headers()).filter(|bytes| *bytes > MAX_BODY_BYTES as u64);
     let Some(bytes) = too_large else { return next.run(request).await };
-    let start = pass_over(request.into_body()).await;
+    let start = pass_over(request.into_body(), usize::MAX).await;
     let start = String::from_utf8_lossy(&start);
     let Some(uid) = uid(&start) else {
         return reject(&metrics, StatusCode::PAYLOAD_TOO_LARGE, "length limit exceeded".into());
@@ -46,12 +46,16 @@ pub async fn answer(State((metrics, admitted)): State<Unread>, request: Request,
     }
 }
 
-/// Returns the start of a body. Receives the rest as well: a client that can't send all of it may not read the answer.
-async fn pass_over(mut body: Body) -> Vec<u8> {
+/// Receives a body, to these bytes at most: a client that can't send all of it may not read the answer. Returns its start.
+pub async fn pass_over(mut body: Body, mut most: usize) -> Vec<u8> {
     let mut start = Vec::new();
     while let Some(Ok(frame)) = body.frame().await {
-        let missing = START_BYTES.saturating_sub(start.len());
-        start.extend(frame.data_ref().into_iter().flatten().take(missing));
+        let Some(data) = frame.data_ref() else { continue };
+        start.extend(data.iter().take(START_BYTES.saturating_sub(start.len())));
+        match most.checked_sub(data.len()) {
+            Some(left) => most = left,
+            None => break,
+        }
     }
     start
 }

@@ -206,13 +206,7 @@ impl Metrics {
         self.seconds.observe(seconds);
     }
 
-    pub(crate) fn mutated(
-        &self,
-        group: &'static str,
-        kind: &'static str,
-        result: &'static str,
-        seconds: f64,
-    ) {
+    pub(crate) fn mutated(&self, [group, kind, result]: [&'static str; 3], seconds: f64) {
         self.mutations.get_or_create(&[("group", group), ("kind", kind), ("result", result)]).inc();
         self.seconds.observe(seconds);
     }
@@ -281,7 +275,7 @@ mod tests {
     /// Raises each metric at least once.
     fn count_each(metrics: &Metrics) {
         metrics.reviewed("scheduling.run.ai", ReviewResult::Warned, 0.5);
-        metrics.mutated("g", "PodGroup", "reverted", 0.25);
+        metrics.mutated(["g", "PodGroup", "reverted"], 0.25);
         metrics.guarded("delete", "protected", 0.125);
         metrics.owner_answered(ReviewResult::Refused, 0.125);
         metrics.converted("v2", true, 7, 0.5);

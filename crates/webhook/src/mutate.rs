@@ -41,25 +41,21 @@ struct AskedSpec {
     requested_by: Value,
 }
 
-/// The answer to a request, with its labels for the metrics.
-pub(crate) struct Mutated<'r> {
-    pub response: Response<'r>,
-    pub group: &'static str,
-    pub kind: &'static str,
-    pub result: &'static str,
-}
-
 impl Mutator {
     fn trust(&self, user: &str) -> Trust {
         let config = self.config.get();
         Trust { start: config.trusted.trusts(user), queue: config.tenancy_writers.contains(user) }
     }
 
-    /// Answers a request.
-    pub(crate) fn review<'r>(&self, request: &'r Request<'_>, now: Timestamp) -> Mutated<'r> {
+    /// Answers a request, and returns the labels for the metrics: group, kind and result.
+    pub(crate) fn review<'r>(
+        &self,
+        request: &'r Request<'_>,
+        now: Timestamp,
+    ) -> (Response<'r>, [&'static str; 3]) {
         let (group, kind, mutation) = self.mutate(request, now);
         let Mutation { result, patch, warnings } = mutation;
-        Mutated { response: Response::admit(request, warnings).patched(patch.as_ref()), group, kind, result }
+        (Response::admit(request, warnings).patched(patch.as_ref()), [group, kind, result])
     }
 
     fn mutate(&self, request: &Request<'_>, now: Timestamp) -> (&'static str, &'static str, Mutation) {

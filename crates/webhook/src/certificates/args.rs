@@ -152,23 +152,18 @@ impl CertificateArgs {
 
 /// Refuses times by which a certificate would end before another follows.
 fn check(Lifetimes { authority, leaf, settling }: Lifetimes) -> anyhow::Result<()> {
-    let say = format_duration;
+    let [of_leaf, of_authority, to_settle] = [leaf, authority, settling].map(format_duration);
     ensure!(
         leaf >= Duration::from_secs(3),
-        "--self-managed-validity {}: must be at least 3s, because certificates end at full seconds",
-        say(leaf),
+        "--self-managed-validity {of_leaf}: must be at least 3s, because certificates end at full seconds"
     );
     ensure!(
         leaf < authority,
-        "--self-managed-validity {}: must be shorter than --self-managed-ca-validity, {}",
-        say(leaf),
-        say(authority),
+        "--self-managed-validity {of_leaf}: must be shorter than --self-managed-ca-validity, {of_authority}"
     );
     ensure!(
         settling < authority / 6,
-        "--self-managed-settling {}: must be shorter than a sixth of --self-managed-ca-validity, {}",
-        say(settling),
-        say(authority),
+        "--self-managed-settling {to_settle}: must be shorter than a sixth of --self-managed-ca-validity, {of_authority}"
     );
     Ok(())
 }

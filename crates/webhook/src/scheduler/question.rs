@@ -228,8 +228,6 @@ impl Extender {
 fn protect_all(args: &Args<'_>) -> (Vec<u8>, NodeCounts) {
     debug!("A scheduler asks for a pod that isn't known to wait for a node");
     let unknown = args.nodes.len().try_into().unwrap_or(u64::MAX);
-    (
-        extender::PreemptionResult::with_capacity(0).into_json(),
-        NodeCounts { unknown, ..NodeCounts::default() },
-    )
+    let body = extender::PreemptionResult::with_capacity(0).into_json();
+    (body, NodeCounts { unknown, ..NodeCounts::default() })
 }
