@@ -162,10 +162,8 @@ impl ServerClock {
                 Err(error) => {
                     // the old measurement serves on
                     if !std::mem::replace(&mut failed, true) {
-                        warn!(
-                            error = with_causes(error.as_ref()),
-                            "Failed to ask for the time of the API server"
-                        );
+                        let error = with_causes(error.as_ref());
+                        warn!(error, "Failed to ask for the time of the API server");
                     }
                     tokio::time::sleep(AFTER_FAILURE).await;
                 }

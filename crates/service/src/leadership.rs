@@ -115,25 +115,19 @@ impl Timing {
 
     fn check(self) -> anyhow::Result<()> {
         let Self { lease_duration, renew_deadline, retry_period } = self;
-        let longest = LONGEST_LEASE;
-        let say = format_duration;
+        let [lease, renew, retry, longest] =
+            [lease_duration, renew_deadline, retry_period, LONGEST_LEASE].map(format_duration);
         ensure!(
-            lease_duration <= longest,
-            "--leader-elect-lease-duration {}: must not be longer than {}",
-            say(lease_duration),
-            say(longest),
+            lease_duration <= LONGEST_LEASE,
+            "--leader-elect-lease-duration {lease}: must not be longer than {longest}"
         );
         ensure!(
             lease_duration > renew_deadline,
-            "--leader-elect-lease-duration {}: must be longer than --leader-elect-renew-deadline, {}",
-            say(lease_duration),
-            say(renew_deadline),
+            "--leader-elect-lease-duration {lease}: must be longer than --leader-elect-renew-deadline, {renew}"
         );
         ensure!(
             renew_deadline > retry_period,
-            "--leader-elect-renew-deadline {}: must be longer than --leader-elect-retry-period, {}",
-            say(renew_deadline),
-            say(retry_period),
+            "--leader-elect-renew-deadline {renew}: must be longer than --leader-elect-retry-period, {retry}"
         );
         ensure!(!retry_period.is_zero(), "--leader-elect-retry-period 0s: must be longer than zero");
         Ok(())

@@ -113,12 +113,8 @@ pub async fn follow_served<K: Kinds>(
         }
         let after = if failed.is_some() { AFTER_FAILURE } else { BETWEEN_LOOKS };
         if let Some(error) = failed.as_ref().filter(|_| trouble != failed) {
-            warn!(
-                error,
-                "Failed to ask which kinds of {} the cluster has: until then, {}",
-                K::WHAT,
-                K::MEANWHILE
-            );
+            let (what, meanwhile) = (K::WHAT, K::MEANWHILE);
+            warn!(error, "Failed to ask which kinds of {what} the cluster has: until then, {meanwhile}");
         }
         trouble = failed;
         next.set(look(&client, kinds.groups(), after));

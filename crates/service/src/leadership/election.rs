@@ -60,8 +60,8 @@ impl Election {
     pub async fn run(self, stop: CancellationToken) {
         let Some(candidate) = self.0 else { return stop.cancelled().await };
         let Candidate { leadership, identity, lease, timeout: patience, .. } = &candidate;
-        let (leadership, identity) = (leadership.clone(), identity.clone());
-        let (lease, patience) = (lease.clone(), *patience);
+        let (leadership, identity, lease, patience) =
+            (leadership.clone(), identity.clone(), lease.clone(), *patience);
         let too_long = async {
             stop.cancelled().await;
             sleep(patience).await;
