@@ -19,7 +19,7 @@ use kube::{
     client::{Body, ClientBuilder},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use tower::{BoxError, Layer, Service};
+use tower::{BoxError, Layer, Service, layer::layer_fn};
 
 use crate::{clock::ServerClock, leadership::Leadership, pages::most_bytes, watch};
 
@@ -57,30 +57,23 @@ impl ClientArgs {
         config.read_timeout = Some(READ_TIMEOUT);
         // otherwise the time that a connection was idle would count
         config.reset_reader_on_write = true;
-        let layer = ApiLayer { lead, clock: clock.clone() };
-        Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
+        Ok(ClientBuilder::try_from(config)?.with_layer(&api_layer(lead, clock.clone())).build())
     }
 }
 
 /// A layer of a client: only the leader writes, the clock hears each answer, and pages with too many bytes fail.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ApiLayer {
-    pub lead: Leadership,
-    pub clock: ServerClock,
+pub(crate) fn api_layer<S>(
+    lead: Leadership,
+    clock: ServerClock,
+) -> impl Layer<S, Service = ApiService<S>> + Clone {
+    layer_fn(move |service| ApiService { lead: lead.clone(), clock: clock.clone(), service })
 }
 
-impl<S> Layer<S> for ApiLayer {
-    type Service = ApiService<S>;
-
-    fn layer(&self, service: S) -> ApiService<S> {
-        ApiService { layer: self.clone(), service }
-    }
-}
-
-/// A client with an [`ApiLayer`].
+/// A client with an [`api_layer`].
 #[derive(Clone, Debug)]
 pub(crate) struct ApiService<S> {
-    layer: ApiLayer,
+    lead: Leadership,
+    clock: ServerClock,
     service: S,
 }
 
@@ -99,7 +92,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let ApiLayer { lead, clock } = self.layer.clone();
+        let (lead, clock) = (self.lead.clone(), self.clock.clone());
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let (most, sent) = (most_bytes(&request), Instant::now());
         let answer = self.service.call(request);

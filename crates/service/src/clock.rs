@@ -191,7 +191,7 @@ mod tests {
     use kube::client::ClientBuilder;
 
     use super::*;
-    use crate::client::ApiLayer;
+    use crate::{client::api_layer, leadership::Leadership};
 
     const BEGIN: i64 = 1_000_000_300;
 
@@ -316,7 +316,7 @@ mod tests {
         });
         let clock = ServerClock::default();
         let client = ClientBuilder::new(service, "default")
-            .with_layer(&ApiLayer { clock: clock.clone(), ..ApiLayer::default() })
+            .with_layer(&api_layer(Leadership::always(), clock.clone()))
             .build();
         let heard = async || {
             client.send(Request::get("/api").body(Body::empty()).unwrap()).await.unwrap();

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 ///
 /// A process leads while a renewal succeeded that was sent less than the renew deadline ago, by the local monotonic
 /// clock. So a process that was stopped, or is cut off, leads no longer than that.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Leadership {
     /// The terms; none for a process that always leads.
     terms: Option<Arc<watch::Sender<Option<Term>>>>,
@@ -39,7 +39,7 @@ impl Term {
 impl Leadership {
     /// Creates the leadership of a process that needs no election.
     pub fn always() -> Self {
-        Self::default()
+        Self { terms: None }
     }
 
     /// Creates the leadership of a process that may be elected.

@@ -17,17 +17,10 @@ pub struct LeaseView {
     lease_duration: Duration,
     /// The lease as it was last seen: the base of the next write.
     lease: Option<Lease>,
-    /// The last content of the lease, which may have been deleted since.
-    record: Option<Record>,
+    /// The last content of the lease, which may have been deleted since, and the time since which it is known.
+    record: Option<(LeaseSpec, Instant)>,
     /// The time since which the lease is known to be missing.
     missing: Option<Instant>,
-}
-
-/// The content of a lease, and the time since which it is known.
-#[derive(Debug)]
-struct Record {
-    spec: LeaseSpec,
-    seen: Instant,
 }
 
 /// The next step of a candidate.
@@ -54,8 +47,8 @@ impl LeaseView {
     pub fn observe(&mut self, lease: Option<Lease>, now: Instant) {
         if let Some(lease) = &lease {
             let spec = lease.spec.clone().unwrap_or_default();
-            if self.record.as_ref().is_none_or(|record| record.spec != spec) {
-                self.record = Some(Record { spec, seen: now });
+            if self.record.as_ref().is_none_or(|(known, _)| *known != spec) {
+                self.record = Some((spec, now));
             }
             self.missing = None;
         } else {
@@ -87,7 +80,7 @@ impl LeaseView {
     /// The holder of a deleted lease doesn't know it yet, and gets time to create it again, but no longer than a lease
     /// of this candidate would last, even if the deleted one was longer.
     fn other(&self) -> Option<(&str, Instant)> {
-        let Record { spec, seen } = self.record.as_ref()?;
+        let (spec, seen) = self.record.as_ref()?;
         let leader = holder(spec).filter(|holder| *holder != self.identity)?;
         let expiry = *seen + duration(spec).unwrap_or(self.lease_duration);
         let until = self.missing.map_or(expiry, |missing| expiry.min(missing + self.lease_duration));

@@ -47,7 +47,8 @@ mod tests {
     use super::*;
     use crate::{
         call::{ApiError, call},
-        client::ApiLayer,
+        client::api_layer,
+        clock::ServerClock,
     };
 
     const TERM: Duration = Duration::from_secs(10);
@@ -64,7 +65,7 @@ mod tests {
                 Ok::<_, BoxError>(Response::new(Body::from(b"{}".to_vec())))
             }
         });
-        let layer = ApiLayer { lead: lead.clone(), ..ApiLayer::default() };
+        let layer = api_layer(lead.clone(), ServerClock::default());
         (ClientBuilder::new(service, "default").with_layer(&layer).build(), taken)
     }
 

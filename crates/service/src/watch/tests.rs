@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tower::BoxError;
 
 use super::*;
-use crate::{client::ApiLayer, readiness::ProcessReadiness};
+use crate::{client::api_layer, clock::ServerClock, leadership::Leadership, readiness::ProcessReadiness};
 
 const OBJECTS: usize = 1_000;
 
@@ -42,7 +42,9 @@ fn server(pages: Arc<Mutex<Vec<usize>>>, bytes: usize) -> Client {
             Ok::<_, BoxError>(response.body(Body::from(body.into_bytes())).unwrap())
         }
     });
-    ClientBuilder::new(service, "default").with_layer(&ApiLayer::default()).build()
+    ClientBuilder::new(service, "default")
+        .with_layer(&api_layer(Leadership::always(), ServerClock::default()))
+        .build()
 }
 
 fn page(from: usize, to: usize, bytes: usize) -> Value {
