@@ -192,7 +192,7 @@ impl Snapshot {
 
     /// The queues of the run.ai family.
     pub const fn tree(&self) -> &QueueTree {
-        self.index.tree()
+        self.index.runai().tree()
     }
 
     /// Returns warnings about fields of queues that don't count as they are written, and about faults of the tree.

@@ -14,6 +14,7 @@ use tenure_index::{CeilingIndex, Settings};
 use tenure_types::{
     podgroup::{PodGroup, PodGroupKind},
     projection::Pod,
+    runai::v3alpha1::QueueSpec,
 };
 
 const NAMESPACES: usize = 1_000;
@@ -126,7 +127,10 @@ fn returns(due: usize, pods: usize) {
 
 fn cluster(pods: usize) -> CeilingIndex {
     let mut index = CeilingIndex::new(Settings::default());
-    index.apply_runai("queue", &decode(json!({"maxDuration": "1d", "waitForPodsReady": {"timeout": "5m"}})));
+    index.apply_runai(
+        "queue",
+        &decode::<QueueSpec>(json!({"maxDuration": "1d", "waitForPodsReady": {"timeout": "5m"}})),
+    );
     let begun = Instant::now();
     for number in 0..pods {
         index.apply_pod(&decode(pod(number, true)));

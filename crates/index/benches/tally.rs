@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure_index::{CeilingIndex, Settings};
 use tenure_policy::floor::Floors;
-use tenure_types::podgroup::PodGroupKind;
+use tenure_types::{podgroup::PodGroupKind, runai::v3alpha1::QueueSpec};
 
 const QUEUES: usize = 500;
 const NAMESPACES: usize = 1_000;
@@ -80,7 +80,7 @@ fn cluster(pods: usize, grouped: bool) -> CeilingIndex {
     let mut index = CeilingIndex::new(Settings::default());
     for queue in 0..QUEUES {
         let spec = json!({"maxDuration": "1d", "preemptMinRuntime": "1h", "parentQueue": "root"});
-        index.apply_runai(&format!("queue-{queue}"), &decode(spec));
+        index.apply_runai(&format!("queue-{queue}"), &decode::<QueueSpec>(spec));
     }
     for number in 0..PAUSED {
         index.apply_owner(0, &decode(paused(number)));

@@ -7,7 +7,6 @@ use tenure_policy::{expiry::Family, kueue, limits::Limits};
 use tenure_types::{
     podgroup::{self, PodGroupKind},
     projection,
-    runai::v3alpha1,
     tensorstack::v1beta1,
 };
 
@@ -19,7 +18,7 @@ use crate::{
     owners::{Controller, Own, OwnerRecord, OwnerRecords},
     paused::PausedOwners,
     podgroups::{Gangs, GroupKey, GroupWorkload, memberships},
-    queues::{RunaiQueues, TensorstackQueues},
+    queues::{RunaiQueues, RunaiVersion, TensorstackQueues},
 };
 
 /// A reading of the pods of a cluster.
@@ -77,53 +76,21 @@ impl Objects {
 }
 
 impl<R: Reader> ClusterModel<R> {
+    /// The queues of the run.ai family.
+    pub const fn runai(&self) -> &RunaiQueues {
+        &self.objects.runai
+    }
+
+    /// The queues of the tensorstack family.
+    pub const fn tensorstack(&self) -> &TensorstackQueues {
+        &self.objects.tensorstack
+    }
+
     /// Adds or updates a queue of the run.ai family; says whether a decision may have changed.
-    pub fn apply_runai(&mut self, name: &str, spec: &v3alpha1::QueueSpec) -> bool {
-        let changed = self.objects.runai.apply(name, spec);
+    pub fn apply_runai(&mut self, name: &str, queue: &impl RunaiVersion) -> bool {
+        let changed = self.objects.runai.apply(name, queue);
         self.objects.moved.all |= changed;
         changed
-    }
-
-    /// Adds or updates a queue in KAI-Scheduler's version; says whether a decision may have changed.
-    pub fn apply_runai_v2(&mut self, name: &str, queue: &projection::RunaiQueueV2Object) -> bool {
-        let changed = self.objects.runai.apply_v2(name, queue);
-        self.objects.moved.all |= changed;
-        changed
-    }
-
-    /// The names of the queues on the way from a leaf of the run.ai family to the root, the leaf included.
-    pub fn runai_path(&self, leaf: &str) -> Vec<String> {
-        self.objects.runai.path(leaf)
-    }
-
-    /// True if a queue of the run.ai family is known as it was read. None: there is no such queue.
-    pub fn knows_runai(&self, name: &str, spec: Option<&v3alpha1::QueueSpec>) -> bool {
-        self.objects.runai.knows(name, spec)
-    }
-
-    /// The same for a queue in KAI-Scheduler's version.
-    pub fn knows_runai_v2(&self, name: &str, queue: Option<&projection::RunaiQueueV2Object>) -> bool {
-        self.objects.runai.knows_v2(name, queue)
-    }
-
-    /// The same for a queue of the tensorstack family.
-    pub fn knows_tensorstack(&self, name: &str, spec: Option<&v1beta1::QueueSpec>) -> bool {
-        self.objects.tensorstack.knows(name, spec)
-    }
-
-    /// Forgets a queue of the run.ai family.
-    pub fn delete_runai(&mut self, name: &str) {
-        if self.objects.runai.delete(name) {
-            self.objects.moved.all = true;
-            self.reader.delete_queue(Family::Runai, name);
-        }
-    }
-
-    /// Forgets all queues of the run.ai family but these.
-    pub fn retain_runai(&mut self, names: &HashSet<String>) {
-        for name in self.objects.runai.others(names) {
-            self.delete_runai(&name);
-        }
     }
 
     /// Adds or updates a queue of the tensorstack family.
@@ -131,18 +98,27 @@ impl<R: Reader> ClusterModel<R> {
         self.objects.moved.all |= self.objects.tensorstack.apply(name, spec);
     }
 
-    /// Forgets a queue of the tensorstack family.
-    pub fn delete_tensorstack(&mut self, name: &str) {
-        if self.objects.tensorstack.delete(name) {
-            self.objects.moved.all = true;
-            self.reader.delete_queue(Family::Tensorstack, name);
+    /// Forgets a queue of a family.
+    pub fn delete_queue(&mut self, family: Family, name: &str) {
+        let Objects { runai, tensorstack, moved, .. } = &mut self.objects;
+        let was_known = match family {
+            Family::Runai => runai.delete(name),
+            Family::Tensorstack => tensorstack.delete(name),
+        };
+        if was_known {
+            moved.all = true;
+            self.reader.delete_queue(family, name);
         }
     }
 
-    /// Forgets all queues of the tensorstack family but these.
-    pub fn retain_tensorstack(&mut self, names: &HashSet<String>) {
-        for name in self.objects.tensorstack.others(names) {
-            self.delete_tensorstack(&name);
+    /// Forgets all queues of a family but these.
+    pub fn retain_queues(&mut self, family: Family, names: &HashSet<String>) {
+        let others = match family {
+            Family::Runai => self.objects.runai.others(names),
+            Family::Tensorstack => self.objects.tensorstack.others(names),
+        };
+        for name in others {
+            self.delete_queue(family, &name);
         }
     }
 

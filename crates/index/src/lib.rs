@@ -32,6 +32,6 @@ pub use placement::{
     Rejection, Sought, Taken,
 };
 pub use podgroups::{GroupWorkload, Stamped, Stamping};
-pub use queues::{RunaiQueues, TensorstackQueues};
+pub use queues::{RunaiQueues, RunaiVersion, TensorstackQueues};
 pub use uid::Uid;
 pub use usage::{RunPlace, SeenRun, StreamClock, UsageLedger};

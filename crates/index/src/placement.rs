@@ -11,20 +11,21 @@ mod preemptors;
 mod workloads;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     sync::Arc,
 };
 
-use arcstr::ArcStr;
+use jiff::Timestamp;
 use k8s_openapi::api::{
     scheduling::v1::PriorityClass,
     storage::v1::{CSINode, CSINodeDriver},
 };
-use kube::core::ObjectMeta;
+use kube::Resource;
 use tenure_policy::{kueue, start::LongestFormation, toleration::ClassState};
 use tenure_types::{
-    projection::PodDisruptionBudget,
+    projection::{Namespace, Node, PodDisruptionBudget},
     room::{Needs, PodWithRoom},
+    store::{ObjectKey, Store},
 };
 
 use crate::{
@@ -34,7 +35,7 @@ use crate::{
 };
 
 pub use answer::{NodeVerdict, PreemptionRequest, Rejection, Taken};
-use budgets::Budgets;
+use budgets::{Budget, Budgets};
 pub use guard::{Guarding, Sought};
 pub use kept::KeptPod;
 pub use pending::Pending;
@@ -52,13 +53,131 @@ pub struct Placements {
     /// The needs of pods besides room. Most pods have none, so they aren't part of each pod's record.
     needs: UidMap<Arc<Needs>>,
     /// The labels of each node: one of them names its pool.
-    nodes: HashMap<ArcStr, BTreeMap<String, String>>,
-    /// The nodes with a limit for attached volumes.
-    limit_volumes: HashSet<String>,
-    classes: HashMap<String, ClassState>,
+    nodes: BTreeMap<String, BTreeMap<String, String>>,
+    /// The numbers of drivers with a limit for attached volumes, by node.
+    limiting_drivers: BTreeMap<String, usize>,
+    classes: BTreeMap<String, ClassState>,
     budgets: Budgets,
-    /// The namespaces that are being deleted.
-    terminating_namespaces: HashSet<String>,
+    /// The deletion times of namespaces that are being deleted.
+    terminating_namespaces: BTreeMap<String, Timestamp>,
+}
+
+/// A kind of objects of which one fact is kept.
+pub trait KeptFact: Resource {
+    type Key: ObjectKey + Ord;
+    type Fact;
+
+    /// Returns the fact. None: nothing is kept of the object.
+    fn fact(self) -> Option<Self::Fact>;
+
+    fn facts(placements: &mut Placements) -> &mut BTreeMap<Self::Key, Self::Fact>;
+}
+
+impl KeptFact for PriorityClass {
+    type Key = String;
+    type Fact = ClassState;
+
+    fn fact(self) -> Option<ClassState> {
+        Some(ClassState::of(self.value.unwrap_or(0), self.metadata.annotations.as_ref()))
+    }
+
+    fn facts(placements: &mut Placements) -> &mut BTreeMap<String, ClassState> {
+        &mut placements.classes
+    }
+}
+
+impl KeptFact for Node {
+    type Key = String;
+    type Fact = BTreeMap<String, String>;
+
+    fn fact(self) -> Option<Self::Fact> {
+        Some(self.metadata.labels.unwrap_or_default())
+    }
+
+    fn facts(placements: &mut Placements) -> &mut BTreeMap<String, Self::Fact> {
+        &mut placements.nodes
+    }
+}
+
+impl KeptFact for CSINode {
+    type Key = String;
+    type Fact = usize;
+
+    fn fact(self) -> Option<usize> {
+        let is_limiting =
+            |driver: &&CSINodeDriver| driver.allocatable.as_ref().is_some_and(|of| of.count.is_some());
+        Some(self.spec.drivers.iter().filter(is_limiting).count()).filter(|drivers| *drivers > 0)
+    }
+
+    fn facts(placements: &mut Placements) -> &mut BTreeMap<String, usize> {
+        &mut placements.limiting_drivers
+    }
+}
+
+impl KeptFact for Namespace {
+    type Key = String;
+    type Fact = Timestamp;
+
+    fn fact(self) -> Option<Timestamp> {
+        self.metadata.deletion_timestamp.map(|at| at.0)
+    }
+
+    fn facts(placements: &mut Placements) -> &mut BTreeMap<String, Timestamp> {
+        &mut placements.terminating_namespaces
+    }
+}
+
+impl KeptFact for PodDisruptionBudget {
+    type Key = (String, String);
+    type Fact = Budget;
+
+    fn fact(self) -> Option<Budget> {
+        Budget::read(self)
+    }
+
+    fn facts(placements: &mut Placements) -> &mut BTreeMap<(String, String), Budget> {
+        &mut placements.budgets.0
+    }
+}
+
+impl<K: KeptFact> Store<K> for PlacementIndex {
+    type Key = K::Key;
+
+    fn apply(&mut self, object: K) {
+        let key = K::Key::of_object(object.meta());
+        match object.fact() {
+            Some(fact) => _ = K::facts(&mut self.reader).insert(key, fact),
+            None => _ = K::facts(&mut self.reader).remove(&key),
+        }
+    }
+
+    fn delete(&mut self, key: &K::Key) {
+        K::facts(&mut self.reader).remove(key);
+    }
+
+    fn retain(&mut self, keys: &HashSet<K::Key>) {
+        K::facts(&mut self.reader).retain(|key, _| keys.contains(key));
+    }
+}
+
+impl Store<PodWithRoom> for PlacementIndex {
+    type Key = Uid;
+
+    fn begin(&mut self) {
+        self.begin_pods();
+    }
+
+    fn apply(&mut self, pod: PodWithRoom) {
+        self.apply_pod(pod);
+    }
+
+    fn delete(&mut self, uid: &Uid) {
+        self.delete_pod(*uid);
+    }
+
+    fn retain(&mut self, uids: &HashSet<Uid>) {
+        self.retain_pods(uids);
+    }
 }
 
 impl Reader for Placements {
@@ -123,95 +242,6 @@ impl PlacementIndex {
     pub fn is_settled(&self) -> bool {
         let Moved { all, owners, pods } = &self.objects.moved;
         self.objects.gangs.are_computed() && !all && owners.is_empty() && pods.is_empty()
-    }
-
-    /// Adds or updates a `PriorityClass`.
-    pub fn apply_class(&mut self, class: &PriorityClass) {
-        let name = class.metadata.name.clone().unwrap_or_default();
-        let state = ClassState::of(class.value.unwrap_or(0), class.metadata.annotations.as_ref());
-        self.reader.classes.insert(name, state);
-    }
-
-    /// Forgets a `PriorityClass`.
-    pub fn delete_class(&mut self, name: &str) {
-        self.reader.classes.remove(name);
-    }
-
-    /// Forgets all `PriorityClass`es but these.
-    pub fn retain_classes(&mut self, names: &HashSet<String>) {
-        self.reader.classes.retain(|name, _| names.contains(name));
-    }
-
-    /// Adds or updates a node.
-    pub fn apply_node(&mut self, node: &ObjectMeta) {
-        let name = self.objects.interner.names.shared(node.name.as_deref().unwrap_or_default());
-        self.reader.nodes.insert(name, node.labels.clone().unwrap_or_default());
-    }
-
-    /// Forgets a node.
-    pub fn delete_node(&mut self, name: &str) {
-        self.reader.nodes.remove(name);
-    }
-
-    /// Forgets all nodes but these.
-    pub fn retain_nodes(&mut self, names: &HashSet<String>) {
-        self.reader.nodes.retain(|name, _| names.contains(name.as_str()));
-    }
-
-    /// Adds or updates the CSI drivers of a node.
-    pub fn apply_csi_node(&mut self, node: &CSINode) {
-        let name = node.metadata.name.clone().unwrap_or_default();
-        let count = |driver: &CSINodeDriver| driver.allocatable.as_ref()?.count;
-        if node.spec.drivers.iter().any(|driver| count(driver).is_some()) {
-            self.reader.limit_volumes.insert(name);
-        } else {
-            self.reader.limit_volumes.remove(&name);
-        }
-    }
-
-    /// Forgets the CSI drivers of a node.
-    pub fn delete_csi_node(&mut self, name: &str) {
-        self.reader.limit_volumes.remove(name);
-    }
-
-    /// Forgets the CSI drivers of all nodes but these.
-    pub fn retain_csi_nodes(&mut self, names: &HashSet<String>) {
-        self.reader.limit_volumes.retain(|name| names.contains(name));
-    }
-
-    /// Adds or updates a disruption budget.
-    pub fn apply_budget(&mut self, budget: &PodDisruptionBudget) {
-        self.reader.budgets.apply(budget, &mut self.objects.interner.names);
-    }
-
-    /// Forgets a disruption budget.
-    pub fn delete_budget(&mut self, namespace: &str, name: &str) {
-        self.reader.budgets.delete(namespace, name);
-    }
-
-    /// Forgets all disruption budgets but these, by namespace and name.
-    pub fn retain_budgets(&mut self, keys: &HashSet<(String, String)>) {
-        self.reader.budgets.retain(keys);
-    }
-
-    /// Adds or updates a namespace.
-    pub fn apply_namespace(&mut self, namespace: &ObjectMeta) {
-        let name = namespace.name.as_deref().unwrap_or_default();
-        if namespace.deletion_timestamp.is_some() {
-            self.reader.terminating_namespaces.insert(name.to_owned());
-        } else {
-            self.reader.terminating_namespaces.remove(name);
-        }
-    }
-
-    /// Forgets a namespace.
-    pub fn delete_namespace(&mut self, name: &str) {
-        self.reader.terminating_namespaces.remove(name);
-    }
-
-    /// Forgets all namespaces but these.
-    pub fn retain_namespaces(&mut self, names: &HashSet<String>) {
-        self.reader.terminating_namespaces.retain(|name| names.contains(name));
     }
 
     /// The number of pods that are kept.

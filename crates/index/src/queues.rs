@@ -9,7 +9,11 @@ use tenure_policy::{
     queue::{RunaiQueue, TensorstackQueue},
     tree::QueueTree,
 };
-use tenure_types::{projection::RunaiQueueV2Object, runai::v3alpha1, tensorstack::v1beta1};
+use tenure_types::{
+    projection::{RunaiQueueObject, RunaiQueueV2Object},
+    runai::v3alpha1,
+    tensorstack::v1beta1,
+};
 use tracing::warn;
 
 /// Queues of group `scheduling.run.ai`.
@@ -25,6 +29,31 @@ pub struct RunaiQueues {
 #[derive(Debug, Default)]
 pub struct TensorstackQueues(BTreeMap<String, TensorstackQueue>);
 
+/// A queue of the run.ai family, as one of the versions of its API has it.
+pub trait RunaiVersion {
+    /// Reads the fields that decisions need. Returns an error for each that can't be read.
+    fn read(&self) -> (RunaiQueue, Vec<FieldError>);
+}
+
+impl RunaiVersion for v3alpha1::QueueSpec {
+    fn read(&self) -> (RunaiQueue, Vec<FieldError>) {
+        RunaiQueue::read(self)
+    }
+}
+
+impl RunaiVersion for RunaiQueueObject {
+    fn read(&self) -> (RunaiQueue, Vec<FieldError>) {
+        RunaiQueue::read(&self.spec)
+    }
+}
+
+impl RunaiVersion for RunaiQueueV2Object {
+    fn read(&self) -> (RunaiQueue, Vec<FieldError>) {
+        let none = BTreeMap::new();
+        RunaiQueue::read_v2(&self.spec, self.metadata.annotations.as_ref().unwrap_or(&none))
+    }
+}
+
 impl RunaiQueues {
     /// Replaces the defaults of floors.
     pub fn configure(&mut self, floors: Floors) {
@@ -34,16 +63,8 @@ impl RunaiQueues {
 
     /// Adds or updates a queue; returns true if a decision may have changed: schedulers write the status of their
     /// queues all the time.
-    pub fn apply(&mut self, name: &str, spec: &v3alpha1::QueueSpec) -> bool {
-        self.put(name, RunaiQueue::read(spec))
-    }
-
-    /// Adds or updates a queue in KAI-Scheduler's version, with the same result.
-    pub fn apply_v2(&mut self, name: &str, queue: &RunaiQueueV2Object) -> bool {
-        self.put(name, read_v2(queue))
-    }
-
-    fn put(&mut self, name: &str, (queue, errors): (RunaiQueue, Vec<FieldError>)) -> bool {
+    pub fn apply(&mut self, name: &str, queue: &impl RunaiVersion) -> bool {
+        let (queue, errors) = queue.read();
         let changed = self.tree.put(name, queue);
         if changed {
             self.limits.clear();
@@ -76,17 +97,8 @@ impl RunaiQueues {
     }
 
     /// True if a queue is known as it was read. None: there is no such queue.
-    pub fn knows(&self, name: &str, queue: Option<&v3alpha1::QueueSpec>) -> bool {
-        self.is(name, queue.map(|spec| RunaiQueue::read(spec).0).as_ref())
-    }
-
-    /// The same for a queue in KAI-Scheduler's version.
-    pub fn knows_v2(&self, name: &str, queue: Option<&RunaiQueueV2Object>) -> bool {
-        self.is(name, queue.map(|queue| read_v2(queue).0).as_ref())
-    }
-
-    fn is(&self, name: &str, queue: Option<&RunaiQueue>) -> bool {
-        self.tree.queue(name).map(|(_, known)| known) == queue
+    pub fn knows(&self, name: &str, queue: Option<&impl RunaiVersion>) -> bool {
+        self.tree.queue(name).map(|(_, known)| known) == queue.map(|queue| queue.read().0).as_ref()
     }
 
     /// The names of the queues on the way from a leaf to the root, the leaf included, as far as they are known.
@@ -147,11 +159,6 @@ impl TensorstackQueues {
     }
 }
 
-fn read_v2(queue: &RunaiQueueV2Object) -> (RunaiQueue, Vec<FieldError>) {
-    let none = BTreeMap::new();
-    RunaiQueue::read_v2(&queue.spec, queue.metadata.annotations.as_ref().unwrap_or(&none))
-}
-
 /// A queue that was stored around the webhook.
 fn warn_of(queue: &str, errors: &[FieldError]) {
     for error in errors {
@@ -167,7 +174,7 @@ mod tests {
     use super::*;
 
     fn applied(queues: &mut RunaiQueues, name: &str, spec: Value) -> bool {
-        queues.apply(name, &serde_json::from_value(spec).unwrap())
+        queues.apply(name, &serde_json::from_value::<v3alpha1::QueueSpec>(spec).unwrap())
     }
 
     #[test]
@@ -214,9 +221,13 @@ mod tests {
         );
         assert!(queues.knows("root", Some(&spec(json!({"maxDuration": "60m", "displayName": "Root"})))));
         assert!(
-            !queues.knows("root", Some(&spec(json!({"maxDuration": "2h"})))) && !queues.knows("root", None)
+            !queues.knows("root", Some(&spec(json!({"maxDuration": "2h"}))))
+                && !queues.knows("root", None::<&v3alpha1::QueueSpec>)
         );
-        assert!(!queues.knows("none", Some(&spec(json!({})))) && queues.knows("none", None));
+        assert!(
+            !queues.knows("none", Some(&spec(json!({}))))
+                && queues.knows("none", None::<&v3alpha1::QueueSpec>)
+        );
     }
 
     #[test]
@@ -225,7 +236,7 @@ mod tests {
         let mut applied = |annotations: Value| {
             let queue =
                 json!({"metadata": {"annotations": annotations}, "spec": {"reclaimMinRuntime": "1m"}});
-            let changed = queues.apply_v2("a", &serde_json::from_value(queue).unwrap());
+            let changed = queues.apply("a", &serde_json::from_value::<RunaiQueueV2Object>(queue).unwrap());
             (changed, queues.limits("a").and_then(|limits| limits.ceiling))
         };
         let hour = Some(SignedDuration::from_hours(1));

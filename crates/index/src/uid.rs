@@ -3,6 +3,8 @@ use std::{
     hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher},
 };
 
+use kube::core::ObjectMeta;
+use tenure_types::store::ObjectKey;
 use uuid::{Uuid, fmt::Hyphenated};
 
 /// An object's uid in 16 bytes. API servers write UUIDs; any other text is hashed, so that no uid is refused.
@@ -43,6 +45,12 @@ impl Uid {
     /// True if the text differs from [`Self::text`]: it is no UUID, or one with capitals.
     pub fn is_odd(self, text: &str) -> bool {
         self.0.hyphenated().encode_lower(&mut Uuid::encode_buffer()) != text
+    }
+}
+
+impl ObjectKey for Uid {
+    fn of_object(metadata: &ObjectMeta) -> Self {
+        Self::of(metadata.uid.as_deref().unwrap_or_default())
     }
 }
 

@@ -4,11 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use futures::future::{BoxFuture, FutureExt};
-use kube::{
-    Api, Client,
-    core::{ApiResource, ObjectMeta},
-    runtime::watcher,
-};
+use kube::{Api, Client, core::ApiResource, runtime::watcher};
 use tenure_index::Uid;
 use tenure_policy::{kueue, owners::OwnerTable, pause};
 use tenure_service::{
@@ -40,10 +36,6 @@ impl OwnerStore {
 
 impl Store<Owner> for OwnerStore {
     type Key = Uid;
-
-    fn key(metadata: &ObjectMeta) -> Uid {
-        Uid::of(metadata.uid.as_deref().unwrap_or_default())
-    }
 
     fn apply(&mut self, Owner { metadata }: Owner) {
         let (outbox, now) = (&self.cluster.outbox, self.clock.now());

@@ -54,7 +54,7 @@ impl QueueReader {
         let path = match family {
             _ if queue.is_empty() => Vec::new(),
             Family::Tensorstack => vec![queue.to_owned()],
-            Family::Runai => self.cluster.with(|index| index.runai_path(queue)),
+            Family::Runai => self.cluster.with(|index| index.runai().path(queue)),
         };
         for name in path {
             if !self.is_as_known(family, name).await? {
@@ -92,16 +92,15 @@ impl QueueReader {
             (Family::Tensorstack, _) => {
                 let queue = read(Api::namespaced(client, &self.t9k_system_namespace), name).await?;
                 let spec = queue.as_ref().map(|queue: &TensorstackQueueObject| &queue.spec);
-                self.cluster.with(|index| index.knows_tensorstack(name, spec))
+                self.cluster.with(|index| index.tensorstack().knows(name, spec))
             }
             (Family::Runai, QueueVersion::V3alpha1) => {
-                let queue = read(Api::all(client), name).await?;
-                let spec = queue.as_ref().map(|queue: &RunaiQueueObject| &queue.spec);
-                self.cluster.with(|index| index.knows_runai(name, spec))
+                let queue: Option<RunaiQueueObject> = read(Api::all(client), name).await?;
+                self.cluster.with(|index| index.runai().knows(name, queue.as_ref()))
             }
             (Family::Runai, QueueVersion::V2) => {
                 let queue: Option<RunaiQueueV2Object> = read(Api::all(client), name).await?;
-                self.cluster.with(|index| index.knows_runai_v2(name, queue.as_ref()))
+                self.cluster.with(|index| index.runai().knows(name, queue.as_ref()))
             }
         })
     }

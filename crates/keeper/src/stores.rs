@@ -2,24 +2,21 @@
 
 use std::collections::HashSet;
 
-use kube::{
-    Api, Client, ResourceExt,
-    core::{ApiResource, ObjectMeta},
-    runtime::watcher,
-};
-use tenure_index::{CeilingIndex, Uid};
-use tenure_policy::{pause, ready};
+use kube::{Api, ResourceExt, core::ApiResource, runtime::watcher};
+use tenure_index::{CeilingIndex, RunaiVersion, Uid};
+use tenure_policy::{expiry::Family, pause, ready};
 use tenure_service::{
     clock::ServerClock,
     leadership::Leadership,
-    readiness::{Awaited, ProcessReadiness},
+    readiness::ProcessReadiness,
     watch::{Store, TolerantStore, follow},
 };
 use tenure_types::{
     extension::Extension,
     podgroup::{PodGroup, PodGroupKind},
-    projection::{ObservedStatus, Pod, RunaiQueueObject, RunaiQueueV2Object, TensorstackQueueObject},
+    projection::{ObservedQueue, Pod, RunaiQueueObject, RunaiQueueV2Object, TensorstackQueueObject},
     runai::QueueVersion,
+    store::ObjectKey,
     tolerant::Tolerant,
 };
 
@@ -38,10 +35,6 @@ pub struct PodStore {
 
 impl Store<Pod> for PodStore {
     type Key = Uid;
-
-    fn key(metadata: &ObjectMeta) -> Uid {
-        Uid::of(metadata.uid.as_deref().unwrap_or_default())
-    }
 
     fn begin(&mut self) {
         self.cluster.with(CeilingIndex::begin_pods);
@@ -81,10 +74,6 @@ pub struct GroupStore {
 impl Store<PodGroup> for GroupStore {
     type Key = (String, String);
 
-    fn key(metadata: &ObjectMeta) -> (String, String) {
-        (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-    }
-
     fn apply(&mut self, group: PodGroup) {
         self.cluster.change(|index| index.apply_group(self.kind, &group));
     }
@@ -107,72 +96,33 @@ pub struct RunaiStore {
 }
 
 impl RunaiStore {
-    /// Adds or updates a queue. Other writers change its status all the time: that counts as a change only if Tenure's
-    /// fields are to be restored.
-    fn take(
-        &self,
-        (metadata, status): (&ObjectMeta, ObservedStatus),
-        apply: impl FnOnce(&mut CeilingIndex, &str) -> bool,
-    ) {
-        let name = metadata.name.as_deref().unwrap_or_default();
-        let lacks = self.statuses.observe(name, metadata, status);
+    fn change(&self, change: impl FnOnce(&mut CeilingIndex)) {
         let now = self.clock.now();
-        self.cluster.change_if(|index| index.change_queues(now, |index| apply(index, name)) || lacks);
+        self.cluster.change(|index| index.change_queues(now, change));
+    }
+}
+
+impl<Q: RunaiVersion + ObservedQueue> Store<Q> for RunaiStore {
+    type Key = String;
+
+    /// Other writers change the status of queues all the time: that counts as a change only if Tenure's fields are to be
+    /// restored.
+    fn apply(&mut self, queue: Q) {
+        let name = String::of_object(queue.meta());
+        let lacks = self.statuses.observe(&name, queue.meta(), queue.observed_status());
+        let now = self.clock.now();
+        self.cluster
+            .change_if(|index| index.change_queues(now, |index| index.apply_runai(&name, &queue)) || lacks);
     }
 
-    fn forget(&self, name: &str) {
+    fn delete(&mut self, name: &String) {
         self.statuses.delete(name);
-        let now = self.clock.now();
-        self.cluster.change(|index| index.change_queues(now, |index| index.delete_runai(name)));
+        self.change(|index| index.delete_queue(Family::Runai, name));
     }
 
-    fn keep(&self, names: &HashSet<String>) {
+    fn retain(&mut self, names: &HashSet<String>) {
         self.statuses.retain(names);
-        let now = self.clock.now();
-        self.cluster.change(|index| index.change_queues(now, |index| index.retain_runai(names)));
-    }
-}
-
-impl Store<RunaiQueueObject> for RunaiStore {
-    type Key = String;
-
-    fn key(metadata: &ObjectMeta) -> String {
-        metadata.name.clone().unwrap_or_default()
-    }
-
-    fn apply(&mut self, queue: RunaiQueueObject) {
-        let RunaiQueueObject { metadata, spec, status } = queue;
-        self.take((&metadata, status), |index, name| index.apply_runai(name, &spec));
-    }
-
-    fn delete(&mut self, name: &String) {
-        self.forget(name);
-    }
-
-    fn retain(&mut self, names: &HashSet<String>) {
-        self.keep(names);
-    }
-}
-
-/// For clusters where KAI-Scheduler owns the definition.
-impl Store<RunaiQueueV2Object> for RunaiStore {
-    type Key = String;
-
-    fn key(metadata: &ObjectMeta) -> String {
-        metadata.name.clone().unwrap_or_default()
-    }
-
-    fn apply(&mut self, queue: RunaiQueueV2Object) {
-        let status = queue.observed_status();
-        self.take((&queue.metadata, status), |index, name| index.apply_runai_v2(name, &queue));
-    }
-
-    fn delete(&mut self, name: &String) {
-        self.forget(name);
-    }
-
-    fn retain(&mut self, names: &HashSet<String>) {
-        self.keep(names);
+        self.change(|index| index.retain_queues(Family::Runai, names));
     }
 }
 
@@ -193,20 +143,16 @@ impl TensorstackStore {
 impl Store<TensorstackQueueObject> for TensorstackStore {
     type Key = String;
 
-    fn key(metadata: &ObjectMeta) -> String {
-        metadata.name.clone().unwrap_or_default()
-    }
-
     fn apply(&mut self, queue: TensorstackQueueObject) {
         self.change(|index| index.apply_tensorstack(&queue.name_any(), &queue.spec));
     }
 
     fn delete(&mut self, name: &String) {
-        self.change(|index| index.delete_tensorstack(name));
+        self.change(|index| index.delete_queue(Family::Tensorstack, name));
     }
 
     fn retain(&mut self, names: &HashSet<String>) {
-        self.change(|index| index.retain_tensorstack(names));
+        self.change(|index| index.retain_queues(Family::Tensorstack, names));
     }
 }
 
@@ -217,50 +163,38 @@ pub fn watches(
     t9k_system_namespace: &str,
     runai_queue_version: QueueVersion,
 ) -> impl Future<Output = ()> + use<> {
-    let all = watcher::Config::default();
+    let all = watcher::Config::default;
+    let (client, cluster, clock) = (client.clone(), cluster.clone(), clock.clone());
     let (lead, metrics) = (gate.lead.clone(), metrics.clone());
     let pod_store = PodStore { cluster: cluster.clone(), clock: clock.clone(), lead, metrics };
     // nothing is to be done about pods that have ended, and old clusters are full of them
-    let live = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
+    let live = all().fields("status.phase!=Succeeded,status.phase!=Failed");
     let pods = follow(Api::all(client.clone()), live, readiness.awaiting("pods"), pod_store);
-    let runai_store =
-        RunaiStore { cluster: cluster.clone(), clock: clock.clone(), statuses: statuses.clone() };
-    let runai = runai_queues(
-        runai_queue_version,
-        client.clone(),
-        readiness.awaiting("queues.scheduling.run.ai"),
-        TolerantStore(runai_store),
-    );
+    let synced = readiness.awaiting("queues.scheduling.run.ai");
     let tensorstack = follow(
         Api::namespaced(client.clone(), t9k_system_namespace),
-        all,
+        all(),
         readiness.awaiting("queues.scheduler.tensorstack.dev"),
         TolerantStore(TensorstackStore { cluster: cluster.clone(), clock: clock.clone() }),
     );
     let extensions = follow(
         Api::<Tolerant<Extension>>::all(client.clone()),
-        watcher::Config::default(),
+        all(),
         readiness.awaiting("extensions.tenure.dev"),
         TolerantStore(ExtensionStore { cluster: cluster.clone(), open: extensions.clone() }),
     );
+    let runai_store = TolerantStore(RunaiStore { cluster, clock, statuses: statuses.clone() });
+    let runai = async move {
+        match runai_queue_version {
+            QueueVersion::V3alpha1 => {
+                follow(Api::<Tolerant<RunaiQueueObject>>::all(client), all(), synced, runai_store).await;
+            }
+            QueueVersion::V2 => {
+                follow(Api::<Tolerant<RunaiQueueV2Object>>::all(client), all(), synced, runai_store).await;
+            }
+        }
+    };
     async {
         tokio::join!(pods, runai, tensorstack, extensions);
-    }
-}
-
-async fn runai_queues(
-    version: QueueVersion,
-    client: Client,
-    synced: Awaited,
-    queues: TolerantStore<RunaiStore>,
-) {
-    let all = watcher::Config::default();
-    match version {
-        QueueVersion::V3alpha1 => {
-            follow(Api::<Tolerant<RunaiQueueObject>>::all(client), all, synced, queues).await;
-        }
-        QueueVersion::V2 => {
-            follow(Api::<Tolerant<RunaiQueueV2Object>>::all(client), all, synced, queues).await;
-        }
     }
 }

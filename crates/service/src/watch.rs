@@ -2,11 +2,12 @@
 
 mod follower;
 
-use std::{collections::HashSet, fmt::Debug, hash::Hash};
+use std::{collections::HashSet, fmt::Debug};
 
 use kube::{Api, Resource, core::ObjectMeta, runtime::watcher};
 use serde::de::DeserializeOwned;
-use tenure_types::tolerant::Tolerant;
+pub use tenure_types::store::Store;
+use tenure_types::{store::ObjectKey, tolerant::Tolerant};
 use tracing::error;
 
 use crate::readiness::Awaited;
@@ -15,27 +16,6 @@ use follower::{Follower, Need};
 /// The time in seconds after which the API server ends a watch. Then, or five seconds later without an answer, a new
 /// one begins: so a connection that died unnoticed is detected.
 pub(crate) const TIMEOUT_SECONDS: u32 = 50;
-
-/// A store for the objects of a watch.
-pub trait Store<K> {
-    /// The key of an object.
-    type Key: Eq + Hash;
-
-    /// Returns the key of an object.
-    fn key(metadata: &ObjectMeta) -> Self::Key;
-
-    /// Called when a list of all objects begins: changes may have been missed before it.
-    fn begin(&mut self) {}
-
-    /// Adds or replaces an object.
-    fn apply(&mut self, object: K);
-
-    /// Removes an object.
-    fn delete(&mut self, key: &Self::Key);
-
-    /// Removes all objects but these.
-    fn retain(&mut self, keys: &HashSet<Self::Key>);
-}
 
 /// Feeds a store with all objects of a kind; never returns. `synced` is done once the store has them all. A kind that
 /// the API server doesn't have counts as one without objects, until it has it.
@@ -74,10 +54,6 @@ pub struct TolerantStore<S>(pub S);
 impl<K: Resource<DynamicType = ()>, S: Store<K>> Store<Tolerant<K>> for TolerantStore<S> {
     type Key = S::Key;
 
-    fn key(metadata: &ObjectMeta) -> S::Key {
-        S::key(metadata)
-    }
-
     fn apply(&mut self, object: Tolerant<K>) {
         match object.0 {
             Ok(object) => self.0.apply(object),
@@ -85,7 +61,7 @@ impl<K: Resource<DynamicType = ()>, S: Store<K>> Store<Tolerant<K>> for Tolerant
                 let ObjectMeta { namespace, name, .. } = &invalid.metadata;
                 let (namespace, name) = (namespace.as_deref(), name.as_deref().unwrap_or_default());
                 error!(kind = %K::plural(&()), namespace, name, error = invalid.error, "Unreadable: counts as absent");
-                self.0.delete(&S::key(&invalid.metadata));
+                self.0.delete(&S::Key::of_object(&invalid.metadata));
             }
         }
     }

@@ -15,6 +15,7 @@ mod quantity;
 pub mod room;
 pub mod runai;
 pub mod selector;
+pub mod store;
 pub mod tensorstack;
 pub mod tolerant;
 pub mod usage;

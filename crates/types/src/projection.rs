@@ -82,9 +82,21 @@ pub struct RunaiQueueV2Object {
     pub spec: runai::v2::QueueSpec,
 }
 
-impl RunaiQueueV2Object {
-    /// Returns the status in annotation `tenure.dev/status`; the default if it can't be read.
-    pub fn observed_status(&self) -> ObservedStatus {
+/// A queue of the run.ai family, in either version.
+pub trait ObservedQueue: kube::Resource {
+    /// Returns the status fields that Tenure writes.
+    fn observed_status(&self) -> ObservedStatus;
+}
+
+impl ObservedQueue for RunaiQueueObject {
+    fn observed_status(&self) -> ObservedStatus {
+        self.status.clone()
+    }
+}
+
+/// Its status is in annotation `tenure.dev/status`; the default if that can't be read.
+impl ObservedQueue for RunaiQueueV2Object {
+    fn observed_status(&self) -> ObservedStatus {
         let annotations = self.metadata.annotations.as_ref();
         let text = annotations.and_then(|all| all.get(keys::QUEUE_STATUS_ANNOTATION));
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()

@@ -8,7 +8,7 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
-    core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
     runtime::watcher,
 };
 use parking_lot::Mutex;
@@ -244,10 +244,6 @@ impl File {
 impl Store<ConfigMap> for File {
     type Key = String;
 
-    fn key(metadata: &ObjectMeta) -> String {
-        metadata.name.clone().unwrap_or_default()
-    }
-
     fn apply(&mut self, map: ConfigMap) {
         let read = KaiDefaults::of_config_map(&map.data.unwrap_or_default(), &self.key);
         self.watch.change(|seen| {
@@ -272,10 +268,6 @@ struct Shards(KaiWatch);
 
 impl Store<DynamicObject> for Shards {
     type Key = String;
-
-    fn key(metadata: &ObjectMeta) -> String {
-        metadata.name.clone().unwrap_or_default()
-    }
 
     fn apply(&mut self, shard: DynamicObject) {
         let name = shard.metadata.name.unwrap_or_default();

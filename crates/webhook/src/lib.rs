@@ -34,7 +34,7 @@ pub use metrics::Metrics;
 pub use mutate::Mutator;
 pub use owners::{OwnerAnswers, router as owners_router};
 pub use placement::Placement;
-pub use queues::{KnownQueues, KnownQueuesV2};
+pub use queues::KnownQueues;
 pub use review::MAX_BODY_BYTES;
 pub use scheduler::{Extender, MAX_PREEMPTION_BYTES, Permit, Permits, router as scheduler_router};
 pub use validate::Validator;

@@ -12,7 +12,7 @@ use tenure_types::{
     tolerant::Tolerant,
 };
 
-use crate::{Extender, KnownQueues, KnownQueuesV2, Placement, scheduler::NominationNudger};
+use crate::{Extender, KnownQueues, Placement, scheduler::NominationNudger};
 
 /// The extender's and the guard's view of the cluster, and their clock.
 #[derive(Clone)]
@@ -62,7 +62,7 @@ pub async fn follow(version: QueueVersion, client: Client, synced: Awaited, queu
         QueueVersion::V2 => {
             let api: Api<Tolerant<RunaiQueueV2Object>> = Api::all(client);
             // stored as v3alpha1, where the definition is Tenure's
-            watch::follow_converted(api, all, synced, watch::TolerantStore(KnownQueuesV2(queues))).await;
+            watch::follow_converted(api, all, synced, watch::TolerantStore(queues)).await;
         }
     }
 }

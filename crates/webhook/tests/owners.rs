@@ -14,6 +14,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tenure_policy::config::Config;
 use tenure_service::watch::Store;
+use tenure_types::projection::RunaiQueueObject;
 use tenure_webhook::{
     CurrentConfig, KnownQueues, LargeBodies, MAX_BODY_BYTES, Metrics, OwnerAnswers, owners_router,
 };
@@ -24,7 +25,8 @@ const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 fn webhook(over_ceiling: &str, config: &str) -> Router {
     let mut queues = KnownQueues::default();
     let spec = json!({"maxDuration": "1h", "overCeiling": over_ceiling, "extensions": {"maxTotal": "8h"}});
-    queues.apply(serde_json::from_value(json!({"metadata": {"name": "research"}, "spec": spec})).unwrap());
+    let queue = json!({"metadata": {"name": "research"}, "spec": spec});
+    queues.apply(serde_json::from_value::<RunaiQueueObject>(queue).unwrap());
     let current = CurrentConfig::default();
     current.set(Config::parse(config).unwrap());
     let answers = OwnerAnswers::new(queues, current);

@@ -505,9 +505,9 @@ async fn what_the_watch_saw_last_is_what_counts() {
     assert_eq!(ask(webhook.clone(), &review).await, admitted());
     known.apply(queue("a", &json!({"parentQueue": "demo"})));
     assert_eq!(ask(webhook.clone(), &review).await, refused_for(RUNAI, "spec.parentQueue", CYCLE));
-    known.delete(&"a".into());
+    Store::<RunaiQueueObject>::delete(&mut known, &"a".into());
     assert_eq!(ask(webhook.clone(), &review).await, admitted());
-    known.retain(&["demo".into()].into());
+    Store::<RunaiQueueObject>::retain(&mut known, &["demo".into()].into());
     let missing = "spec.parentQueue: queue \"b\" doesn't exist: until it does, this queue is at the top";
     assert_eq!(ask(webhook, &review).await, warned(&[missing]));
 }

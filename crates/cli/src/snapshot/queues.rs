@@ -68,7 +68,7 @@ impl Snapshot {
             let annotations = annotations(document);
             let read = RunaiQueue::read_v2(&found.spec, &annotations);
             found.metadata.annotations = Some(annotations);
-            self.index.apply_runai_v2(name, &found);
+            self.index.apply_runai(name, &found);
             read
         } else {
             let found: projection::RunaiQueueObject = project(spec);

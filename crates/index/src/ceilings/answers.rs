@@ -14,7 +14,6 @@ use tenure_policy::{
     notice::NoticePoints,
     preemption::{Place, Workload},
     ready::PodsReady,
-    tree::QueueTree,
 };
 use tenure_types::{extension::Extension, paused::ExceededCeiling, projection, runai::v3alpha1::OnReversal};
 
@@ -79,11 +78,6 @@ impl CeilingIndex {
             notice: limits.notice.unwrap_or(*notice),
             on_reversal: limits.on_reversal,
         }
-    }
-
-    /// The queues of the run.ai family.
-    pub const fn tree(&self) -> &QueueTree {
-        self.objects.runai.tree()
     }
 
     /// True if a queue of this name exists, in any family.
@@ -198,7 +192,7 @@ impl CeilingIndex {
             queue: of.map(|of| of.queue(family).map_or("", ArcStr::as_str).to_owned()),
             end: of.and_then(|of| of.expires),
             since: of.and_then(|of| of.clocks.since(family)),
-            ceiling: of.and_then(|of| of.ceiling(self.tree())),
+            ceiling: of.and_then(|of| of.ceiling(self.runai().tree())),
             end_below,
             granted_end,
             first_end,
@@ -215,7 +209,7 @@ impl CeilingIndex {
 
     /// Returns the ceiling that ends a run with this standing, and the queue that sets it. None: no ceiling applies.
     pub fn ceiling(&self, standing: &Standing) -> Option<ExceededCeiling> {
-        standing.ceiling(self.tree())
+        standing.ceiling(self.runai().tree())
     }
 
     /// The notes of own ceilings that have no effect and are to be told now: at most one of a namespace, and `most`. Each
@@ -238,7 +232,7 @@ impl CeilingIndex {
         let gangs = &self.objects.gangs;
         let memberships = memberships(pod, |text| text.into());
         let own = || self.objects.interner.kueue_queues.queue_of(pod);
-        let place = Place::find(self.tree(), gangs.queue(&memberships).or_else(own));
+        let place = Place::find(self.runai().tree(), gangs.queue(&memberships).or_else(own));
         if let Some((group, of)) = gangs.counted(&memberships) {
             let all = group.count();
             let (start, shape) = (group.start(), group.shape());
@@ -336,7 +330,7 @@ impl CeilingIndex {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use tenure_types::podgroup::PodGroupKind;
+    use tenure_types::{podgroup::PodGroupKind, runai::v3alpha1::QueueSpec};
 
     use super::*;
     use crate::{Bearer, NoEffect, Settings};
@@ -355,9 +349,12 @@ mod tests {
     #[test]
     fn a_ceiling_comes_from_the_queue_that_sets_the_least_or_from_the_workload() {
         let mut index = CeilingIndex::new(Settings::default());
-        index.apply_runai("root", &serde_json::from_value(json!({"maxDuration": "2h30m"})).unwrap());
+        index.apply_runai(
+            "root",
+            &serde_json::from_value::<QueueSpec>(json!({"maxDuration": "2h30m"})).unwrap(),
+        );
         let own = json!({"parentQueue": "root", "maxDuration": "3h"});
-        index.apply_runai("own", &serde_json::from_value(own).unwrap());
+        index.apply_runai("own", &serde_json::from_value::<QueueSpec>(own).unwrap());
         let mut of = |pod: &projection::Pod| {
             let standing = index.standing(pod).unwrap();
             index.ceiling(&standing).map(|ceiling| (ceiling.max_duration, ceiling.queue))
@@ -379,7 +376,7 @@ mod tests {
         prepare: impl FnOnce(&mut CeilingIndex),
     ) -> Vec<(Bearer, String, NoEffect)> {
         let mut index = CeilingIndex::new(Settings::default());
-        index.apply_runai("own", &serde_json::from_value(json!({"maxDuration": "1h"})).unwrap());
+        index.apply_runai("own", &serde_json::from_value::<QueueSpec>(json!({"maxDuration": "1h"})).unwrap());
         prepare(&mut index);
         for pod in pods {
             index.apply_pod(pod);
@@ -434,7 +431,7 @@ mod tests {
         };
         assert_eq!(told(&[elsewhere("gone")], |_| {}), []);
         let unbounded = |index: &mut CeilingIndex| {
-            index.apply_runai("unbounded", &serde_json::from_value(json!({})).unwrap());
+            index.apply_runai("unbounded", &serde_json::from_value::<QueueSpec>(json!({})).unwrap());
         };
         assert_eq!(told(&[elsewhere("unbounded")], unbounded), []);
     }
@@ -460,7 +457,7 @@ mod tests {
     #[test]
     fn the_workload_of_a_pod_is_its_group_if_there_is_one() {
         let mut index = CeilingIndex::new(Settings::default());
-        index.apply_runai("q", &serde_json::from_value(json!({})).unwrap());
+        index.apply_runai("q", &serde_json::from_value::<QueueSpec>(json!({})).unwrap());
         let group =
             json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"queue": "q", "minMember": 1}});
         index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
@@ -470,7 +467,10 @@ mod tests {
         }
         _ = index.gangs();
         let (workload, subgroup) = index.workload(&in_group[0]);
-        assert_eq!((workload.place.name(), workload.place.queue()), (Some("q"), index.tree().find("q")));
+        assert_eq!(
+            (workload.place.name(), workload.place.queue()),
+            (Some("q"), index.runai().tree().find("q"))
+        );
         assert_eq!((workload.is_elastic(), workload.start.is_some(), subgroup), (true, true, 0));
         let alone = pod("c", &json!({"annotations": {"pod-group-name": "gone"}}));
         let (workload, _) = index.workload(&alone);

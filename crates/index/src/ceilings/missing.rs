@@ -74,7 +74,7 @@ fn names_on_paths(objects: &Objects, standing: &Standing) -> Vec<(Family, String
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use tenure_types::projection;
+    use tenure_types::{projection, runai::v3alpha1::QueueSpec};
 
     use super::*;
     use crate::{
@@ -99,12 +99,12 @@ mod tests {
     }
 
     fn put(index: &mut CeilingIndex, now: i64, name: &str, spec: &Value) {
-        let spec = serde_json::from_value(spec.clone()).unwrap();
+        let spec = serde_json::from_value::<QueueSpec>(spec.clone()).unwrap();
         index.change_queues(at(now), |index| index.apply_runai(name, &spec));
     }
 
     fn delete(index: &mut CeilingIndex, now: i64, name: &str) {
-        index.change_queues(at(now), |index| index.delete_runai(name));
+        index.change_queues(at(now), |index| index.delete_queue(Family::Runai, name));
     }
 
     fn world(notice: &str) -> (CeilingIndex, Value, Value) {

@@ -39,7 +39,7 @@ pub fn orphans(objects: &mut Objects, deadlines: &Deadlines) -> Vec<Orphan> {
 mod tests {
     use jiff::Timestamp;
     use serde_json::{Value, json};
-    use tenure_types::projection;
+    use tenure_types::{projection, runai::v3alpha1::QueueSpec};
 
     use super::*;
     use crate::ceilings::{CeilingIndex, Settings};
@@ -64,7 +64,10 @@ mod tests {
     /// A group of queue `short`, with a ceiling of 100 s, and a pod of it.
     fn world() -> CeilingIndex {
         let mut index = CeilingIndex::new(Settings::default());
-        index.apply_runai("short", &serde_json::from_value(json!({"maxDuration": "100s"})).unwrap());
+        index.apply_runai(
+            "short",
+            &serde_json::from_value::<QueueSpec>(json!({"maxDuration": "100s"})).unwrap(),
+        );
         let group = json!({
             "metadata": {"name": "gang", "namespace": "ns", "uid": "g", "creationTimestamp": at(-1)},
             "spec": {"queue": "short", "minMember": 1},
@@ -92,7 +95,10 @@ mod tests {
         index.apply_pod(&labelled);
         assert_eq!((index.orphans(), index.next_expiry()), (Vec::new(), Some(at(100))));
         let mut next = CeilingIndex::new(Settings::default());
-        next.apply_runai("short", &serde_json::from_value(json!({"maxDuration": "100s"})).unwrap());
+        next.apply_runai(
+            "short",
+            &serde_json::from_value::<QueueSpec>(json!({"maxDuration": "100s"})).unwrap(),
+        );
         next.apply_pod(&labelled);
         assert_eq!(next.next_expiry(), Some(at(100)), "the next keeper knows it by the label");
         index.delete_pod(Uid::of("a"));

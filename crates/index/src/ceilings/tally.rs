@@ -65,7 +65,7 @@ struct Counting<'i> {
 
 /// Counts the workloads of the queues of the run.ai family, as of `now`.
 pub fn tally(index: &CeilingIndex, floors: &Floors, now: Timestamp) -> Tally {
-    let tree = index.tree();
+    let tree = index.runai().tree();
     if tree.is_empty() {
         return Tally::default();
     }

@@ -116,7 +116,7 @@ fn a_change_of_the_queue_moves_the_deadlines_of_its_pods() {
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(20));
     tensorstack(&mut index, "1h");
     assert_eq!(index.next_batch(at(100)), None);
-    index.delete_tensorstack("demo");
+    index.delete_queue(Family::Tensorstack, "demo");
     assert_eq!(index.next_due(), None);
 }
 
@@ -363,7 +363,7 @@ fn who_was_told_is_told_at_once_when_the_end_moves_or_goes() {
     assert_eq!((group.task, group.first.since), (Task::Announce, at(280)), "the point lies ahead again");
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(281));
     assert_eq!(index.next_batch(at(299)), None);
-    index.delete_tensorstack("demo");
+    index.delete_queue(Family::Tensorstack, "demo");
     let group = index.next_batch(at(299)).unwrap();
     assert_eq!((group.task, group.first.told), (Task::Withdraw, Some(at(300))));
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(299));

@@ -261,7 +261,7 @@ impl<'i> Asked<'_, 'i> {
             rules: &self.question.rules,
             preemptor: &self.preemptor,
             neighbor: self.question.neighbor,
-            limits_volumes: self.index.reader.limit_volumes.contains(node),
+            limits_volumes: self.index.reader.limiting_drivers.contains_key(node),
             budgets: &budgets,
         };
         let offered: Vec<usize> = (0..offered).collect();

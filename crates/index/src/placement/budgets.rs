@@ -1,9 +1,6 @@
 //! Disruption budgets, and the pods that they select.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    ptr,
-};
+use std::{collections::BTreeMap, ptr};
 
 use arcstr::ArcStr;
 use tenure_policy::victims::Budget as Selecting;
@@ -47,12 +44,12 @@ impl Labels for PodLabels {
     }
 }
 
-/// All `PodDisruptionBudget`s, by namespace and name.
+/// All `PodDisruptionBudget`s that select pods, by namespace and name.
 #[derive(Debug, Default)]
-pub struct Budgets(HashMap<ArcStr, BTreeMap<Box<str>, Budget>>);
+pub struct Budgets(pub BTreeMap<(String, String), Budget>);
 
 #[derive(Debug)]
-struct Budget {
+pub struct Budget {
     /// An empty one is too large to be kept, and may select any pod.
     selector: Selector,
     allowed: u32,
@@ -60,56 +57,34 @@ struct Budget {
     disrupted: Box<[Box<str>]>,
 }
 
-impl Budgets {
-    /// Adds or updates a budget. One whose selector is empty or can't be read selects nothing, as for the scheduler. One
+impl Budget {
+    /// Returns the record of a budget. One whose selector is empty or can't be read selects nothing, as for the scheduler. One
     /// whose selector is too large to be kept counts for every pod of its namespace: so no pod is taken for one that is
     /// free to go, and a tenant could write such a budget in any case.
-    pub fn apply(&mut self, budget: &PodDisruptionBudget, names: &mut Names) {
-        let (namespace, name) = (budget.metadata.namespace.as_deref(), budget.metadata.name.as_deref());
-        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
-        let selector = budget.spec.selector.as_ref().and_then(Selector::read);
-        let Some(selector) = selector.filter(|of| !of.is_empty()) else {
-            self.delete(namespace, name);
-            return;
-        };
+    pub fn read(budget: PodDisruptionBudget) -> Option<Self> {
+        let selector = budget.spec.selector.as_ref().and_then(Selector::read).filter(|of| !of.is_empty())?;
         let selector = if selector.bytes() <= MOST_BYTES { selector } else { Selector::default() };
-        let BudgetStatus { disruptions_allowed, disrupted_pods } = &budget.status;
+        let BudgetStatus { disruptions_allowed, disrupted_pods } = budget.status;
         let allowed = disruptions_allowed.and_then(|allowed| allowed.try_into().ok()).unwrap_or(0);
-        let disrupted = disrupted_pods.iter().flat_map(BTreeMap::keys);
-        let disrupted = disrupted.map(|name| name.as_str().into()).collect();
-        let budget = Budget { selector, allowed, disrupted };
-        self.0.entry(names.shared(namespace)).or_default().insert(name.into(), budget);
+        let disrupted = disrupted_pods.into_iter().flat_map(BTreeMap::into_keys).map(String::into_boxed_str);
+        Some(Self { selector, allowed, disrupted: disrupted.collect() })
     }
+}
 
-    /// Forgets a budget.
-    pub fn delete(&mut self, namespace: &str, name: &str) {
-        if let Some(here) = self.0.get_mut(namespace) {
-            here.remove(name);
-            if here.is_empty() {
-                self.0.remove(namespace);
-            }
-        }
-    }
-
+impl Budgets {
     /// The budgets that count the disruption of a pod. Their numbers are valid until the next change. None selects a
     /// pod without labels, and all count one whose labels aren't known.
     pub fn of(&self, namespace: &str, name: &str, labels: &PodLabels) -> Vec<Selecting> {
-        let has_labels = labels.0.as_ref().is_none_or(|labels| !labels.is_empty());
-        let here = self.0.get(namespace).filter(|_| has_labels);
-        let here = here.into_iter().flat_map(BTreeMap::values);
+        if labels.0.as_ref().is_some_and(|labels| labels.is_empty()) {
+            return Vec::new();
+        }
+        let here = self.0.range((namespace.to_owned(), String::new())..);
+        let here = here.take_while(|((of, _), _)| of == namespace).map(|(_, budget)| budget);
         let selecting = here.filter(|budget| {
             (!labels.are_known() || budget.selector.selects(labels))
                 && budget.disrupted.binary_search_by(|of| (**of).cmp(name)).is_err()
         });
         let number = |budget: &Budget| ptr::from_ref(budget).addr();
         selecting.map(|budget| Selecting { number: number(budget), allowed: budget.allowed }).collect()
-    }
-
-    /// Forgets all but these, by namespace and name.
-    pub fn retain(&mut self, keys: &HashSet<(String, String)>) {
-        self.0.retain(|namespace, here| {
-            here.retain(|name, _| keys.contains(&(namespace.to_string(), name.to_string())));
-            !here.is_empty()
-        });
     }
 }

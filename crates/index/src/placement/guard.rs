@@ -46,7 +46,7 @@ impl PlacementIndex {
                 Sought::Named => placed.and_then(|(_, pod)| pod.spared),
                 Sought::Shown(pod) => spared(pod),
             },
-            namespace_goes: self.reader.terminating_namespaces.contains(asked.namespace),
+            namespace_goes: self.reader.terminating_namespaces.contains_key(asked.namespace),
             syncing: guarding.syncing,
             known: None,
             permit: guarding.permit.clone(),

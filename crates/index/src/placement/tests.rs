@@ -1,4 +1,4 @@
-use jiff::Timestamp;
+use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 use tenure_policy::{
     floor::Floors,
@@ -420,15 +420,15 @@ fn a_class_that_is_not_there_protects_its_pods() {
     let class = |seconds: &str| {
         let key = "preemption-toleration.scheduling.x-k8s.io/";
         let annotations = json!({format!("{key}minimum-preemptable-priority"): "10", format!("{key}toleration-seconds"): seconds});
-        serde_json::from_value(json!({"metadata": {"name": "c", "annotations": annotations}, "value": 1}))
-            .unwrap()
+        let class = json!({"metadata": {"name": "c", "annotations": annotations}, "value": 1});
+        serde_json::from_value::<PriorityClass>(class).unwrap()
     };
-    world.index.apply_class(&class("600"));
+    world.index.apply(class("600"));
     assert_eq!(world.asked(&["a"]), keep(&["a"]));
-    world.index.apply_class(&class("-1"));
+    world.index.apply(class("-1"));
     assert!(is_protected(&world.asked(&["a"]), Rule::PreemptionToleration));
-    world.index.apply_class(&class("600"));
-    world.index.delete_class("c");
+    world.index.apply(class("600"));
+    Store::<PriorityClass>::delete(&mut world.index, &"c".into());
     assert!(is_protected(&world.asked(&["a"]), Rule::PreemptionToleration), "it is gone");
 }
 
@@ -439,10 +439,10 @@ fn the_pool_of_the_node_counts() {
     let pool = tenure_policy::floor::NodePool { reclaim: "2m".parse().ok(), preempt: None };
     world.floors.node_pools.insert("p".into(), pool);
     assert_eq!(world.asked(&["a"]), keep(&["a"]));
-    let node = json!({"name": "n", "labels": {"kai.scheduler/node-pool": "p"}});
-    world.index.apply_node(&serde_json::from_value(node).unwrap());
+    let node = json!({"metadata": {"name": "n", "labels": {"kai.scheduler/node-pool": "p"}}});
+    world.index.apply(serde_json::from_value::<Node>(node).unwrap());
     assert!(is_protected(&world.asked(&["a"]), Rule::ReclaimMinRuntime));
-    world.index.retain_nodes(&HashSet::new());
+    Store::<Node>::retain(&mut world.index, &HashSet::new());
     assert_eq!(world.asked(&["a"]), keep(&["a"]));
 }
 
@@ -469,19 +469,18 @@ fn what_a_disruption_budget_keeps_goes_last() {
     assert_eq!(world.asked(&["young"]), instead(&["a"]));
     let budget = |name: &str| {
         let spec = json!({"selector": {"matchLabels": {"app": name}}});
-        serde_json::from_value(
-            json!({"metadata": {"namespace": "ns", "name": name}, "spec": spec, "status": {"disruptionsAllowed": 0}}),
-        )
-        .unwrap()
+        let metadata = json!({"namespace": "ns", "name": name});
+        let budget = json!({"metadata": metadata, "spec": spec, "status": {"disruptionsAllowed": 0}});
+        serde_json::from_value::<PodDisruptionBudget>(budget).unwrap()
     };
-    world.index.apply_budget(&budget("a"));
+    world.index.apply(budget("a"));
     assert_eq!(world.asked(&["young"]), instead(&["b"]));
-    world.index.apply_budget(&budget("b"));
+    world.index.apply(budget("b"));
     assert_eq!(
         world.asked(&["young"]),
         NodeVerdict::Instead { victims: taken(&["a"], false), budget_violations: 1 }
     );
-    world.index.delete_budget("ns", "a");
+    Store::<PodDisruptionBudget>::delete(&mut world.index, &("ns".into(), "a".into()));
     assert_eq!(world.asked(&["young"]), instead(&["a"]));
 }
 
@@ -498,7 +497,7 @@ fn keeps(labels: &Value, selector: &Value, disrupted: &Value) -> bool {
         "metadata": {"namespace": "ns", "name": "all"}, "spec": {"selector": selector},
         "status": {"disruptionsAllowed": 0, "disruptedPods": disrupted},
     });
-    world.index.apply_budget(&serde_json::from_value(budget).unwrap());
+    world.index.apply(serde_json::from_value::<PodDisruptionBudget>(budget).unwrap());
     match world.asked(&["young"]) {
         NodeVerdict::Instead { victims, budget_violations: 0 } => victims == taken(&["b"], false),
         other => panic!("{other:?}"),
@@ -649,15 +648,15 @@ fn volumes_are_counted_on_nodes_that_limit_them() {
     let mut world = World::new(&pods);
     let goes = |world: &World| world.asked_by(&preemptor, &["young"]) == instead(&["old"]);
     assert!(goes(&world));
-    world.index.apply_csi_node(&csi_node(Some(8)));
+    world.index.apply(csi_node(Some(8)));
     assert!(!goes(&world));
-    world.index.apply_csi_node(&csi_node(None));
+    world.index.apply(csi_node(None));
     assert!(goes(&world));
     for forget in [
-        |index: &mut PlacementIndex| index.delete_csi_node("n"),
-        |index: &mut PlacementIndex| index.retain_csi_nodes(&HashSet::new()),
+        |index: &mut PlacementIndex| Store::<CSINode>::delete(index, &"n".into()),
+        |index: &mut PlacementIndex| Store::<CSINode>::retain(index, &HashSet::new()),
     ] {
-        world.index.apply_csi_node(&csi_node(Some(8)));
+        world.index.apply(csi_node(Some(8)));
         forget(&mut world.index);
         assert!(goes(&world));
     }
@@ -670,7 +669,7 @@ fn in_place_of_a_pod_with_a_volume_another_with_a_volume_goes() {
     let young = pod("young", 60, &with_claim("young"));
     let answered = |others: &[Value]| {
         let mut world = World::new(&[std::slice::from_ref(&young), others].concat());
-        world.index.apply_csi_node(&csi_node(Some(8)));
+        world.index.apply(csi_node(Some(8)));
         world.asked_by(&preemptor, &["young"]) == instead(&["old"])
     };
     let old = pod("old", 700, &with_claim("old"));

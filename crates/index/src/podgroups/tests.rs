@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tenure_types::{
     podgroup::{PodGroup, PodGroupKind},
     projection,
+    runai::v3alpha1::QueueSpec,
 };
 
 use super::Gangs;
@@ -56,7 +57,7 @@ fn group(uid: &str, version: u32, stamp: Option<i64>, spec: &Value) -> PodGroup 
 
 fn index(ceiling: &str) -> CeilingIndex {
     let mut index = CeilingIndex::new(Settings::default());
-    index.apply_runai("demo", &serde_json::from_value(json!({"maxDuration": ceiling})).unwrap());
+    index.apply_runai("demo", &serde_json::from_value::<QueueSpec>(json!({"maxDuration": ceiling})).unwrap());
     index
 }
 

@@ -159,7 +159,7 @@ impl Pair {
             Event::RetainExtensions(kept) => index.retain_extensions(&uids(&kept.0)),
             Event::RunaiQueue(name, queue) if queue.v2 => {
                 index.change_queues(now, |index| {
-                    index.apply_runai_v2(&wire::runai_name(*name), &wire::runai_v2(queue))
+                    index.apply_runai(&wire::runai_name(*name), &wire::runai_v2(queue))
                 });
             }
             Event::RunaiQueue(name, queue) => {
@@ -168,11 +168,11 @@ impl Pair {
                 });
             }
             Event::DeleteRunai(name) => {
-                index.change_queues(now, |index| index.delete_runai(&wire::runai_name(*name)));
+                index.change_queues(now, |index| index.delete_queue(Family::Runai, &wire::runai_name(*name)));
             }
             Event::RetainRunai(names) => {
                 let names = names.0.iter().copied().map(wire::runai_name).collect();
-                index.change_queues(now, |index| index.retain_runai(&names));
+                index.change_queues(now, |index| index.retain_queues(Family::Runai, &names));
             }
             Event::TensorstackQueue(name, queue) => {
                 let (name, queue) = (wire::tensorstack_name(*name), wire::tensorstack(queue));
@@ -180,11 +180,11 @@ impl Pair {
             }
             Event::DeleteTensorstack(name) => {
                 let name = wire::tensorstack_name(*name);
-                index.change_queues(now, |index| index.delete_tensorstack(&name));
+                index.change_queues(now, |index| index.delete_queue(Family::Tensorstack, &name));
             }
             Event::RetainTensorstack(names) => {
                 let names = names.0.iter().copied().map(wire::tensorstack_name).collect();
-                index.change_queues(now, |index| index.retain_tensorstack(&names));
+                index.change_queues(now, |index| index.retain_queues(Family::Tensorstack, &names));
             }
             Event::Configure(config) => index.configure(wire::settings(config)),
             Event::Take(place) => return self.take(usize::from(*place)),

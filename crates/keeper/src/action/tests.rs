@@ -10,7 +10,7 @@ use serde_json::json;
 use tenure_index::{DuePod, Uid};
 use tenure_policy::{config::Config, expiry::Family, judge::TRIES, ready::Cause};
 use tenure_service::{clock::ServerClock, limit::write_limit};
-use tenure_types::podgroup::PodGroupKind;
+use tenure_types::{podgroup::PodGroupKind, runai::v3alpha1::QueueSpec};
 use tokio::time::Instant;
 
 use super::*;
@@ -358,16 +358,16 @@ async fn by_a_tree_of_queues_that_lacks_one_nothing_is_paused_for_a_moment() {
     let now = pauser.handles.clock.now();
     pauser.handles.cluster.with(|index| {
         index.know_queues();
-        let root = serde_json::from_value(json!({})).unwrap();
+        let root = serde_json::from_value::<QueueSpec>(json!({})).unwrap();
         index.change_queues(now, |index| index.apply_runai("root", &root));
         index.next_due();
-        index.change_queues(now, |index| index.delete_runai("root"));
+        index.change_queues(now, |index| index.delete_queue(Family::Runai, "root"));
     });
     let missing = "put off: a queue on its way to the root is missing for a moment";
     assert_eq!(act_on(&pauser, &server, &group).await, saw(missing, &[]));
     server.set_queues(RUNAI_QUEUES, &[("q", leaf), ("root", json!({}))]);
     pauser.handles.queues.forget();
-    let root = serde_json::from_value(json!({})).unwrap();
+    let root = serde_json::from_value::<QueueSpec>(json!({})).unwrap();
     pauser.handles.cluster.with(|index| index.change_queues(now, |index| index.apply_runai("root", &root)));
     assert_eq!(act_on(&pauser, &server, &group).await, saw("paused Deployment", &["PATCH deployments/web"]));
 }
@@ -472,7 +472,7 @@ async fn by_a_queue_below_one_that_has_changed_since_it_was_judged_nothing_is_pa
     pauser
         .handles
         .cluster
-        .with(|index| index.apply_runai("root", &serde_json::from_value(root("1h")).unwrap()));
+        .with(|index| index.apply_runai("root", &serde_json::from_value::<QueueSpec>(root("1h")).unwrap()));
     server.set_queues(RUNAI_QUEUES, &[("q", leaf.clone()), ("root", root("2h"))]);
     assert_eq!(act_on(&pauser, &server, &group).await, saw(QUEUE_CHANGED, &[]));
     server.set_queues(RUNAI_QUEUES, &[("q", leaf), ("root", root("1h"))]);
@@ -723,7 +723,10 @@ fn undone(full: u32, scheduled: &str, spec: Value) -> (Server, Pauser, DueBatch)
     server.merge(POD, &json!({"metadata": metadata, "status": {"conditions": [condition]}}));
     let pauser = pauser(&server);
     server.set_queues(RUNAI_QUEUES, &[("q", spec.clone())]);
-    pauser.handles.cluster.with(|index| index.apply_runai("q", &serde_json::from_value(spec).unwrap()));
+    pauser
+        .handles
+        .cluster
+        .with(|index| index.apply_runai("q", &serde_json::from_value::<QueueSpec>(spec).unwrap()));
     let mut group = due(0);
     (group.first.family, group.first.queue) = (Family::Runai, "q".into());
     (server, pauser, group)

@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 use tenure_index::Uid;
 use tenure_service::{
@@ -201,10 +200,6 @@ pub struct ExtensionStore {
 
 impl Store<Extension> for ExtensionStore {
     type Key = Uid;
-
-    fn key(metadata: &ObjectMeta) -> Uid {
-        Uid::of(metadata.uid.as_deref().unwrap_or_default())
-    }
 
     fn apply(&mut self, extension: Extension) {
         let extension = slim(extension);

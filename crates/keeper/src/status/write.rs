@@ -8,7 +8,7 @@ use serde_json::Value;
 use tenure_policy::queue_status::Difference;
 use tenure_service::call::{ApiError, call};
 use tenure_types::{
-    projection::{ObservedStatus, RunaiQueueObject, RunaiQueueV2Object},
+    projection::{ObservedQueue, ObservedStatus, RunaiQueueObject, RunaiQueueV2Object},
     runai::QueueVersion,
 };
 use thiserror::Error;

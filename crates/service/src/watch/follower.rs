@@ -3,7 +3,7 @@
 mod failure;
 mod restored;
 
-use std::{collections::HashSet, fmt::Debug, hash::Hash, pin::pin, time::Duration};
+use std::{collections::HashSet, fmt::Debug, pin::pin, time::Duration};
 
 use futures::StreamExt;
 use kube::{
@@ -13,7 +13,7 @@ use kube::{
     runtime::watcher,
 };
 use serde::de::DeserializeOwned;
-use tenure_types::wait::Wait;
+use tenure_types::{store::ObjectKey, wait::Wait};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
@@ -80,7 +80,7 @@ pub struct Follower<S, Key> {
     gone_since: Option<Instant>,
 }
 
-impl<S, Key: Eq + Hash> Follower<S, Key> {
+impl<S, Key: ObjectKey> Follower<S, Key> {
     pub fn new(store: S, synced: Awaited, need: Need) -> Self {
         Self {
             store,
@@ -159,7 +159,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
             let list = api.list(&page).await.map_err(Failure::List)?;
             self.freshness.heard();
             for object in list.items {
-                self.listed.insert(S::key(object.meta()));
+                self.listed.insert(Key::of_object(object.meta()));
                 self.store.apply(object);
             }
             page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
@@ -249,7 +249,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
                 }
                 WatchEvent::Deleted(object) => {
                     *version = version_of(&object)?;
-                    self.store.delete(&S::key(object.meta()));
+                    self.store.delete(&Key::of_object(object.meta()));
                     has_news = true;
                     self.freshness.heard();
                 }

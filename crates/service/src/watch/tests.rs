@@ -64,12 +64,8 @@ struct Names(Arc<Mutex<HashSet<String>>>);
 impl Store<ConfigMap> for Names {
     type Key = String;
 
-    fn key(metadata: &ObjectMeta) -> String {
-        metadata.name.clone().unwrap_or_default()
-    }
-
     fn apply(&mut self, object: ConfigMap) {
-        self.0.lock().insert(Self::key(&object.metadata));
+        self.0.lock().insert(String::of_object(&object.metadata));
     }
 
     fn delete(&mut self, key: &String) {

@@ -1,11 +1,15 @@
 //! A large cluster, and a scheduler's questions about it.
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure_index::PlacementIndex;
 use tenure_service::watch::Store;
-use tenure_types::podgroup::PodGroupKind;
+use tenure_types::{
+    podgroup::PodGroupKind,
+    projection::{Node, PodDisruptionBudget, RunaiQueueObject},
+};
 use tenure_webhook::KnownQueues;
 
 pub const PODS_PER_NODE: usize = 30;
@@ -96,7 +100,7 @@ fn uid(number: usize) -> String {
 pub fn queues() -> KnownQueues {
     let mut queues = KnownQueues::default();
     let mut apply = |name: String, spec: Value| {
-        queues.apply(decode(json!({"metadata": {"name": name}, "spec": spec})));
+        queues.apply(decode::<RunaiQueueObject>(json!({"metadata": {"name": name}, "spec": spec})));
     };
     apply("root".into(), json!({"maxDuration": "7d", "reclaimMinRuntime": "10m"}));
     for department in 0..DEPARTMENTS {
@@ -120,13 +124,13 @@ pub fn index(nodes: usize) -> PlacementIndex {
             format!("{prefix}/toleration-seconds"): "60",
         });
         let annotations = (name == "serve").then_some(annotations);
-        index.apply_class(&decode(
+        index.apply(decode::<PriorityClass>(
             json!({"metadata": {"name": name, "annotations": annotations}, "value": value}),
         ));
     }
     for team in 0..TEAMS {
         for app in 0..team % 4 {
-            index.apply_budget(&decode(json!({
+            index.apply(decode::<PodDisruptionBudget>(json!({
                 "metadata": {"namespace": namespace(team), "name": format!("budget-{app}")},
                 "spec": {"selector": {"matchLabels": {"app.kubernetes.io/name": format!("app-{app}")}}},
                 "status": {"disruptionsAllowed": app},
@@ -138,7 +142,7 @@ pub fn index(nodes: usize) -> PlacementIndex {
             "kubernetes.io/hostname": node_name(node), "kubernetes.io/os": "linux", "topology.kubernetes.io/zone": "a",
             "node.kubernetes.io/instance-type": "gpu-8", "kai.scheduler/node-pool": format!("pool-{}", node % 4),
         });
-        index.apply_node(&decode(json!({"name": node_name(node), "labels": labels})));
+        index.apply(decode::<Node>(json!({"metadata": {"name": node_name(node), "labels": labels}})));
     }
     let places = (0..nodes).flat_map(|node| (0..PODS_PER_NODE).map(move |slot| Place { node, slot }));
     for place in places {

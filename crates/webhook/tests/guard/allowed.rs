@@ -1,6 +1,8 @@
 //! Deletions and evictions that always pass, even of protected pods. Each row is a pod that would be kept otherwise.
 
 use serde_json::{Value, json};
+use tenure_service::watch::Store;
+use tenure_types::projection::Namespace;
 
 use crate::world::{SCHEDULER, World, deletion, eviction, merge, pod};
 
@@ -94,9 +96,9 @@ async fn a_pod_of_which_nothing_is_known() {
 async fn a_pod_of_a_namespace_that_is_being_terminated() {
     let pod = pod("a", &json!({}));
     let world = World::new(std::slice::from_ref(&pod));
-    let namespace = json!({"name": "ns", "deletionTimestamp": "2026-01-01T00:59:59Z"});
-    let namespace = serde_json::from_value(namespace).unwrap();
-    world.placement.change(|index| index.apply_namespace(&namespace));
+    let namespace = json!({"metadata": {"name": "ns", "deletionTimestamp": "2026-01-01T00:59:59Z"}});
+    let namespace: Namespace = serde_json::from_value(namespace).unwrap();
+    world.placement.change(|index| index.apply(namespace));
     assert_eq!(world.allowed(&deletion(SCHEDULER, &pod)).await, "namespace-terminating");
     assert_eq!(world.allowed(&eviction("admin", "ns", "a")).await, "namespace-terminating");
 }

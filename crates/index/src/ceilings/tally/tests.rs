@@ -1,10 +1,11 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_policy::{
+    expiry::Family,
     floor::Floors,
     queue_status::{QueueReport, Workloads},
 };
-use tenure_types::{podgroup::PodGroupKind, projection};
+use tenure_types::{podgroup::PodGroupKind, projection, runai::v3alpha1::QueueSpec};
 
 use super::Tally;
 use crate::{CeilingIndex, Settings, Uid};
@@ -27,7 +28,7 @@ impl World {
     }
 
     fn queue(&mut self, name: &str, spec: &Value) {
-        self.0.apply_runai(name, &serde_json::from_value(spec.clone()).unwrap());
+        self.0.apply_runai(name, &serde_json::from_value::<QueueSpec>(spec.clone()).unwrap());
     }
 
     /// A pod by its uid, which names a queue and a group of the run.ai family, if they aren't empty.
@@ -260,7 +261,7 @@ fn children_are_told_in_order_and_only_of_queues_that_there_are() {
     assert_eq!(world.report("root", 0).children, ["a", "b"]);
     assert!(world.report("a", 0).children.is_empty());
     assert!(!world.tally(0).reports.iter().any(|(name, _)| name == "gone"));
-    world.0.delete_runai("b");
+    world.0.delete_queue(Family::Runai, "b");
     assert_eq!(world.report("root", 0).children, ["a"]);
 }
 

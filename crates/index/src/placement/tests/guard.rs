@@ -80,8 +80,8 @@ fn what_is_shown_of_a_pod_is_fresher_than_what_is_known() {
     let mut world = world;
     let pool = tenure_policy::floor::NodePool { reclaim: "1h".parse().ok(), preempt: None };
     world.floors.node_pools.insert("p".into(), pool);
-    let node = json!({"name": "n", "labels": {"kai.scheduler/node-pool": "p"}});
-    world.index.apply_node(&serde_json::from_value(node).unwrap());
+    let node = json!({"metadata": {"name": "n", "labels": {"kai.scheduler/node-pool": "p"}}});
+    world.index.apply(serde_json::from_value::<Node>(node).unwrap());
     let verdict = world.deleted(&pod("a", 700, &json!({})));
     assert_eq!(verdict.reason, Reason::Protected, "by the floor of the node's pool");
     let world = World::new(&[pod("a", 60, &json!({}))]);
@@ -112,25 +112,26 @@ fn what_is_known_of_a_pod_spares_it_from_being_kept_when_it_is_evicted() {
 fn a_namespace_that_is_about_to_go_takes_its_pods_with_it() {
     let mut world = World::new(&[pod("a", 60, &json!({}))]);
     let namespace = |name: &str, deletion: Value| {
-        serde_json::from_value(json!({"name": name, "deletionTimestamp": deletion})).unwrap()
+        let namespace = json!({"metadata": {"name": name, "deletionTimestamp": deletion}});
+        serde_json::from_value::<Namespace>(namespace).unwrap()
     };
     for name in ["ns", "another"] {
-        world.index.apply_namespace(&namespace(name, Value::Null));
+        world.index.apply(namespace(name, Value::Null));
     }
-    world.index.apply_namespace(&namespace("another", json!(NOW)));
+    world.index.apply(namespace("another", json!(NOW)));
     assert_eq!(world.evicted("a").reason, Reason::Protected);
-    world.index.apply_namespace(&namespace("ns", json!(NOW)));
+    world.index.apply(namespace("ns", json!(NOW)));
     assert_eq!(world.evicted("a").reason, Reason::NamespaceTerminating);
-    world.index.retain_namespaces(&HashSet::from(["ns".to_owned()]));
+    Store::<Namespace>::retain(&mut world.index, &HashSet::from(["ns".to_owned()]));
     assert_eq!(world.evicted("a").reason, Reason::NamespaceTerminating);
-    world.index.retain_namespaces(&HashSet::new());
+    Store::<Namespace>::retain(&mut world.index, &HashSet::new());
     assert_eq!(world.evicted("a").reason, Reason::Protected);
-    world.index.apply_namespace(&namespace("ns", json!(NOW)));
-    world.index.delete_namespace("ns");
+    world.index.apply(namespace("ns", json!(NOW)));
+    Store::<Namespace>::delete(&mut world.index, &"ns".into());
     assert_eq!(world.evicted("a").reason, Reason::Protected);
-    world.index.apply_namespace(&namespace("ns", json!(NOW)));
+    world.index.apply(namespace("ns", json!(NOW)));
     // there is another one of its name
-    world.index.apply_namespace(&namespace("ns", Value::Null));
+    world.index.apply(namespace("ns", Value::Null));
     assert_eq!(world.evicted("a").reason, Reason::Protected);
 }
 
@@ -179,8 +180,8 @@ fn the_pool_of_its_node_counts() {
     let pool = tenure_policy::floor::NodePool { reclaim: "1h".parse().ok(), preempt: None };
     world.floors.node_pools.insert("p".into(), pool);
     assert_eq!(world.evicted("a").reason, Reason::Unprotected);
-    let node = json!({"name": "n", "labels": {"kai.scheduler/node-pool": "p"}});
-    world.index.apply_node(&serde_json::from_value(node).unwrap());
+    let node = json!({"metadata": {"name": "n", "labels": {"kai.scheduler/node-pool": "p"}}});
+    world.index.apply(serde_json::from_value::<Node>(node).unwrap());
     assert_eq!(world.evicted("a").reason, Reason::Protected);
 }
 

@@ -86,6 +86,6 @@ fn schedulers_are_kept_for_as_long_as_their_pods_wait() {
 fn a_node_is_known_that_there_is_or_that_has_pods() {
     let mut world = World::new(&[pod("a", 60, &json!({}))]);
     assert_eq!((world.index.node("n"), world.index.node("m")), (Some("n"), None));
-    world.index.apply_node(&ObjectMeta { name: Some("m".into()), ..ObjectMeta::default() });
+    world.index.apply(Node { metadata: ObjectMeta { name: Some("m".into()), ..ObjectMeta::default() } });
     assert_eq!(world.index.node("m"), Some("m"));
 }

@@ -4,7 +4,7 @@ use axum::body::Body;
 use futures::{StreamExt, stream};
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Client, client, core::ObjectMeta};
+use kube::{Client, client};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -40,12 +40,8 @@ struct Names(Arc<Mutex<Vec<String>>>);
 impl Store<ConfigMap> for Names {
     type Key = String;
 
-    fn key(metadata: &ObjectMeta) -> String {
-        metadata.name.clone().unwrap_or_default()
-    }
-
     fn apply(&mut self, object: ConfigMap) {
-        let name = Self::key(&object.metadata);
+        let name = String::of_object(&object.metadata);
         self.0.lock().retain(|known| *known != name);
         self.0.lock().push(name);
     }
