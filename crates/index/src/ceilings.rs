@@ -75,14 +75,13 @@ pub struct Ceilings {
 }
 
 impl Reader for Ceilings {
+    fn pods(&self) -> impl Iterator<Item = Uid> {
+        self.deadlines.uids().chain(self.terminating.uids())
+    }
+
     fn delete_pod(&mut self, uid: Uid) {
         self.deadlines.delete(uid);
         self.terminating.delete(uid);
-    }
-
-    fn retain_pods(&mut self, uids: &HashSet<Uid>) {
-        self.deadlines.retain(uids);
-        self.terminating.retain(uids);
     }
 
     fn delete_queue(&mut self, family: Family, name: &str) {
@@ -180,19 +179,13 @@ impl CeilingIndex {
             .is_some_and(|pod| pod.readiness.get() == Readiness::NotYet);
         let Some(uid) = self.reader.deadlines.apply(pod, &mut self.objects.interner) else { return false };
         let gangs = &self.objects.gangs;
-        if gangs.counted(gangs.memberships(uid)).is_none() {
+        if gangs.workload(gangs.memberships(uid)).is_none() {
             self.schedule([uid]);
         } else {
             // once its group is computed, which has changed with it
             self.objects.moved.pods.insert(uid);
         }
         was_new && self.reader.deadlines.get(uid).is_some_and(ManagedPod::is_ready)
-    }
-
-    /// The next instant at which there may be something due.
-    pub fn next_due(&mut self) -> Option<Timestamp> {
-        self.reschedule();
-        self.reader.deadlines.next_due()
     }
 
     /// The pods of a root owner. One of the whole cluster may have some in any namespace.
@@ -251,7 +244,8 @@ impl CeilingIndex {
         }
     }
 
-    fn reschedule(&mut self) {
+    /// Computes the times of tasks that may have changed. All answers do that first.
+    pub fn reschedule(&mut self) {
         let of_groups = self.objects.gangs.moved();
         let Moved { all, owners, pods } = std::mem::take(&mut self.objects.moved);
         let (deadlines, known) = (&self.reader.deadlines, &self.objects.owners);

@@ -23,11 +23,11 @@ use crate::{
 
 /// A reading of the pods of a cluster.
 pub trait Reader {
+    /// All pods that are kept. Some may occur twice.
+    fn pods(&self) -> impl Iterator<Item = Uid>;
+
     /// Forgets a pod.
     fn delete_pod(&mut self, uid: Uid);
-
-    /// Forgets all pods but these.
-    fn retain_pods(&mut self, uids: &HashSet<Uid>);
 
     /// A queue is gone.
     fn delete_queue(&mut self, _family: Family, _name: &str) {}
@@ -130,12 +130,16 @@ impl<R: Reader> ClusterModel<R> {
     /// Forgets a `PodGroup`.
     pub fn delete_group(&mut self, kind: PodGroupKind, namespace: &str, name: &str) {
         let key = GroupKey::new(kind, namespace, name, &mut self.objects.interner.names);
-        self.objects.gangs.delete_group(&key);
+        self.objects.gangs.put(&key, None);
     }
 
     /// Forgets all `PodGroup`s of a kind but these, by namespace and name.
     pub fn retain_groups(&mut self, kind: PodGroupKind, keys: &HashSet<(String, String)>) {
-        self.objects.gangs.retain_groups(kind, keys);
+        let is_gone = |key: &&GroupKey| !keys.contains(&(key.namespace.to_string(), key.name.to_string()));
+        let gone: Vec<GroupKey> = self.objects.gangs.keys(kind).filter(is_gone).cloned().collect();
+        for key in gone {
+            self.objects.gangs.put(&key, None);
+        }
     }
 
     /// Adds or updates an object that may own pods. `source` is the number of its watch: each kind has its own.
@@ -182,9 +186,11 @@ impl<R: Reader> ClusterModel<R> {
 
     /// Forgets all owners of a source but these.
     pub fn retain_owners(&mut self, source: u16, uids: &HashSet<Uid>) {
-        self.objects.paused.retain(source, uids);
-        for gone in self.objects.owners.gone(source, uids) {
-            self.delete_owner(gone);
+        let Objects { owners, paused, .. } = &self.objects;
+        let known = owners.seen_by(source).chain(paused.seen_by(source));
+        let gone: Vec<Uid> = known.filter(|uid| !uids.contains(uid)).collect();
+        for uid in gone {
+            self.delete_owner(uid);
         }
     }
 
@@ -209,8 +215,12 @@ impl<R: Reader> ClusterModel<R> {
 
     /// Forgets all pods but these.
     pub fn retain_pods(&mut self, uids: &HashSet<Uid>) {
-        self.objects.gangs.retain_pods(uids);
-        self.reader.retain_pods(uids);
+        let known = self.objects.gangs.pods().chain(self.reader.pods());
+        let gone: Vec<Uid> = known.filter(|uid| !uids.contains(uid)).collect();
+        for uid in gone {
+            self.delete_pod(uid);
+        }
+        self.objects.gangs.end_list();
     }
 
     /// All `PodGroup`s that there are, with what their pods show.
@@ -222,6 +232,6 @@ impl<R: Reader> ClusterModel<R> {
     /// The `PodGroup` that counts for the workload of a pod, if there is one. Its start is as it was when
     /// [all](Self::gangs) were last asked for.
     pub fn gang(&self, pod: &projection::Pod) -> Option<GroupWorkload<'_>> {
-        self.objects.gangs.workload(&memberships(pod, |text| text.into()))
+        self.objects.gangs.workload(&memberships(pod, |text| text.into())).map(|(group, _)| group)
     }
 }

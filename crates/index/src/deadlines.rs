@@ -8,7 +8,7 @@ mod record;
 mod unready;
 mod work;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
@@ -160,12 +160,9 @@ impl Deadlines {
         self.by_controller.replace(uid, pod.controller.map(|of| of.uid), None);
     }
 
-    pub fn retain(&mut self, uids: &HashSet<Uid>) {
-        let known = self.pods.keys().chain(self.exempt_in.keys());
-        let gone: Vec<Uid> = known.copied().filter(|uid| !uids.contains(uid)).collect();
-        for uid in gone {
-            self.delete(uid);
-        }
+    /// All pods, exempt ones included.
+    pub fn uids(&self) -> impl Iterator<Item = Uid> {
+        self.pods.keys().chain(self.exempt_in.keys()).copied()
     }
 
     /// Computes the times of a pod's tasks, after a change of queues if there was one.
@@ -196,24 +193,17 @@ impl Deadlines {
         pods.filter(move |(_, pod)| pod.controller.is_some_and(|of| of.uid == controller))
     }
 
-    /// The next instant at which a task is overdue: a moment after the task's own time.
-    pub fn next_due(&self) -> Option<Timestamp> {
-        let Orders { expiries, evictions, notices } = &self.orders;
-        let next = [expiries, evictions, notices].into_iter().filter_map(Order::next).min()?;
-        Timestamp::from_millisecond(next.saturating_add(1)).ok()
-    }
-
     /// The time at which the next pod's ceiling is reached, or was.
     pub fn next_expiry(&self) -> Option<Timestamp> {
         let first = self.orders.expiries.may_be_first().filter_map(|uid| self.pods.get(&uid));
         Timestamp::from_millisecond(first.map(|pod| pod.expiry.at).min()?).ok()
     }
 
-    /// The next instant after `now` at which one more task is overdue.
+    /// The next instant after `now` at which one more task is overdue: a moment after the task's own time.
     pub fn next_due_after(&self, now: Timestamp) -> Option<Timestamp> {
         let Orders { expiries, evictions, notices } = &self.orders;
-        let next = |order: &Order| order.next_from(now.as_millisecond());
-        let next = [expiries, evictions, notices].into_iter().filter_map(next).min()?;
+        let orders = [expiries, evictions, notices].into_iter();
+        let next = orders.filter_map(|order| order.next_from(now.as_millisecond())).min()?;
         Timestamp::from_millisecond(next.saturating_add(1)).ok()
     }
 

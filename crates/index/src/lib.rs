@@ -31,7 +31,7 @@ pub use placement::{
     Guarding, KeptPod, NodeVerdict, Pending, PendingPod, PlacementIndex, Placements, PreemptionRequest,
     Rejection, Sought, Taken,
 };
-pub use podgroups::{GroupWorkload, Stamped, Stamping};
+pub use podgroups::{GroupKey, GroupWorkload, Stamped, Stamping};
 pub use queues::{RunaiQueues, RunaiVersion, TensorstackQueues};
 pub use uid::Uid;
 pub use usage::{RunPlace, SeenRun, StreamClock, UsageLedger};

@@ -84,10 +84,9 @@ impl OwnerRecords {
         own_before != own || (from != to && (self.with_own > 0 || self.with_grants))
     }
 
-    /// Returns the owners that one of the watches has seen, except these.
-    pub fn gone(&self, source: u16, uids: &HashSet<Uid>) -> Vec<Uid> {
-        let gone = |(uid, owner): &(&Uid, &OwnerRecord)| owner.source == source && !uids.contains(uid);
-        self.by_uid.iter().filter(gone).map(|(uid, _)| *uid).collect()
+    /// The owners that one of the watches has seen.
+    pub fn seen_by(&self, source: u16) -> impl Iterator<Item = Uid> {
+        self.by_uid.iter().filter(move |(_, owner)| owner.source == source).map(|(uid, _)| *uid)
     }
 
     fn controlled_by(&self, uid: Uid) -> impl Iterator<Item = Uid> {
@@ -268,8 +267,9 @@ mod tests {
         assert!(!world.apply("set", Some("deployment"), None));
         assert!(world.apply("deployment", None, Some(2)));
         assert!(!world.apply("deployment", None, Some(2)));
-        assert_eq!(world.owners.gone(1, &HashSet::new()), [], "of another watch");
-        assert_eq!(world.owners.gone(0, &HashSet::from([Uid::of("set")])), [Uid::of("deployment")]);
+        assert_eq!(world.owners.seen_by(1).next(), None, "of another watch");
+        let seen: HashSet<Uid> = world.owners.seen_by(0).collect();
+        assert_eq!(seen, ["set", "deployment"].map(Uid::of).into());
         assert!(world.owners.replace(Uid::of("deployment"), None));
         assert_eq!(world.own_of("set"), None);
         assert_eq!(world.owners.by_uid.len(), 1);

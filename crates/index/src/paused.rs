@@ -3,7 +3,7 @@
 mod owner;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     ops::Bound::{Excluded, Unbounded},
 };
 
@@ -90,13 +90,9 @@ impl PausedOwners {
         }
     }
 
-    /// Forgets all that one of the watches has seen but these.
-    pub fn retain(&mut self, source: u16, uids: &HashSet<Uid>) {
-        let gone = |(uid, paused): &(&Uid, &Paused)| paused.source == source && !uids.contains(uid);
-        let gone: Vec<Uid> = self.by_uid.iter().filter(gone).map(|(uid, _)| *uid).collect();
-        for uid in gone {
-            self.delete(uid);
-        }
+    /// The owners that one of the watches has seen.
+    pub fn seen_by(&self, source: u16) -> impl Iterator<Item = Uid> {
+        self.by_uid.iter().filter(move |(_, paused)| paused.source == source).map(|(uid, _)| *uid)
     }
 
     /// Owners that were paused themselves: annotations of a Deployment are copied to its `ReplicaSet`s.
@@ -215,6 +211,14 @@ mod tests {
             self.paused.apply(uid, 7, &metadata, (controller, uid), &mut self.names);
         }
 
+        fn retain(&mut self, source: u16, kept: &[&str]) {
+            let kept: Vec<Uid> = kept.iter().map(|uid| Uid::of(uid)).collect();
+            let gone: Vec<Uid> = self.paused.seen_by(source).filter(|uid| !kept.contains(uid)).collect();
+            for uid in gone {
+                self.paused.delete(uid);
+            }
+        }
+
         /// The queue and family of each, and true if it comes back.
         fn roots(&self) -> Vec<(String, Option<Family>, bool)> {
             let roots = self.paused.roots(&self.owners);
@@ -302,11 +306,11 @@ mod tests {
         }
         world.apply("resumed", &json!({}), None);
         world.paused.delete(Uid::of("deleted"));
-        world.paused.retain(1, &HashSet::new());
+        world.retain(1, &[]);
         assert_eq!(world.roots().len(), 2, "of another watch");
-        world.paused.retain(7, &HashSet::from([Uid::of("kept")]));
+        world.retain(7, &["kept"]);
         assert_eq!(world.roots().len(), 1);
-        world.paused.retain(7, &HashSet::new());
+        world.retain(7, &[]);
         assert_eq!(world.roots(), []);
     }
 }

@@ -181,17 +181,14 @@ impl Store<PodWithRoom> for PlacementIndex {
 }
 
 impl Reader for Placements {
+    fn pods(&self) -> impl Iterator<Item = Uid> {
+        self.places.uids()
+    }
+
     fn delete_pod(&mut self, uid: Uid) {
         self.places.remove(uid);
         self.schedulers.remove(uid);
         self.needs.remove(&uid);
-    }
-
-    fn retain_pods(&mut self, uids: &HashSet<Uid>) {
-        let gone: Vec<Uid> = self.places.uids().filter(|uid| !uids.contains(uid)).collect();
-        for uid in gone {
-            self.delete_pod(uid);
-        }
     }
 }
 

@@ -27,7 +27,7 @@ use members::Member;
 pub use members::{Membership, memberships};
 use stamps::StampSchedule;
 pub use stamps::{Stamped, Stamping};
-pub use workloads::{Counted, GangId, GroupQueue, GroupWorkload, OfGroups};
+pub use workloads::{GangId, GroupQueue, GroupWorkload, OfGroups};
 
 /// The number of a group's pods that are compared with a new one. Most groups have fewer subgroups.
 const FEW: usize = 8;
@@ -95,12 +95,13 @@ impl Gangs {
         self.replace(uid, None);
     }
 
-    /// Forgets all pods but these.
-    pub fn retain_pods(&mut self, uids: &HashSet<Uid>) {
-        let gone: Vec<Uid> = self.members.keys().copied().filter(|uid| !uids.contains(uid)).collect();
-        for uid in gone {
-            self.replace(uid, None);
-        }
+    /// All pods that are in any group.
+    pub fn pods(&self) -> impl Iterator<Item = Uid> {
+        self.members.keys().copied()
+    }
+
+    /// Ends a list of all pods: pods that it didn't show are deleted.
+    pub fn end_list(&mut self) {
         let in_doubt =
             self.by_key.iter_mut().filter_map(|(key, gang)| gang.doubt(&self.members).then_some(key));
         self.changed.extend(in_doubt.cloned());
@@ -114,29 +115,22 @@ impl Gangs {
     }
 
     fn replace(&mut self, uid: Uid, member: Option<Box<Member>>) {
-        let Self { by_key, members, changed, moved, for_keeper, .. } = self;
-        if let Some(old) = members.get(&uid).filter(|old| !old.shows_as(member.as_deref())) {
+        if let Some(old) = self.members.get(&uid).filter(|old| !old.shows_as(member.as_deref())) {
             for Membership { group: key, .. } in &*old.of {
-                if let Some(gang) = by_key.get_mut(key) {
-                    gang.show(members);
+                if let Some(gang) = self.by_key.get_mut(key) {
+                    gang.show(&self.members);
                 }
             }
         }
-        let (old, new) = (members.remove(&uid), member.as_deref());
-        for Membership { group: key, .. } in new.iter().flat_map(|new| &*new.of) {
-            let gang = by_key.entry(key.clone()).or_insert_with(|| Box::new(Gang::new(*for_keeper)));
+        let old = self.members.remove(&uid);
+        let (old, new) = (old.as_deref(), member.as_deref());
+        let left = old.into_iter().flat_map(|old| &*old.of);
+        let left = left.filter(|of| new.is_none_or(|new| !new.is_of(&of.group)));
+        for Membership { group: key, .. } in new.into_iter().flat_map(|new| &*new.of).chain(left) {
+            let is_of = |member: &&Member| member.is_of(key);
+            let gang = self.by_key.entry(key.clone()).or_insert_with(|| Box::new(Gang::new(self.for_keeper)));
             let queue = gang.queue().cloned();
-            gang.replace(uid, old.as_deref().filter(|old| old.is_of(key)), new, members);
-            if gang.queue() != queue.as_ref() {
-                moved.extend(gang.members());
-            }
-            changed.insert(key.clone());
-        }
-        let left = old.iter().flat_map(|old| &*old.of);
-        for Membership { group: key, .. } in left.filter(|of| new.is_none_or(|new| !new.is_of(&of.group))) {
-            let Some(gang) = self.by_key.get_mut(key) else { continue };
-            let queue = gang.queue().cloned();
-            gang.replace(uid, old.as_deref(), None, &self.members);
+            gang.replace(uid, old.filter(is_of), new.filter(is_of), &self.members);
             if gang.queue() != queue.as_ref() {
                 self.moved.extend(gang.members());
             }
@@ -158,27 +152,14 @@ impl Gangs {
         self.put(&key, Some(Box::new(group)));
     }
 
-    /// Forgets a group.
-    pub fn delete_group(&mut self, key: &GroupKey) {
-        self.put(key, None);
+    /// All groups of a kind that there are.
+    pub fn keys(&self, kind: PodGroupKind) -> impl Iterator<Item = &GroupKey> {
+        let known = self.by_key.iter().filter(move |(key, gang)| key.kind == kind && gang.group.is_some());
+        known.map(|(key, _)| key)
     }
 
-    /// Forgets all groups of a kind but these, by namespace and name.
-    pub fn retain_groups(&mut self, kind: PodGroupKind, keys: &HashSet<(String, String)>) {
-        let kept: HashSet<(&str, &str)> =
-            keys.iter().map(|(of, name)| (of.as_str(), name.as_str())).collect();
-        let is_gone = |key: &GroupKey, gang: &Gang| {
-            key.kind == kind
-                && gang.group.is_some()
-                && !kept.contains(&(key.namespace.as_str(), key.name.as_str()))
-        };
-        let gone = self.by_key.iter().filter(|(key, gang)| is_gone(key, gang)).map(|(key, _)| key.clone());
-        for key in gone.collect::<Vec<_>>() {
-            self.put(&key, None);
-        }
-    }
-
-    fn put(&mut self, key: &GroupKey, group: Option<Box<GroupRecord>>) {
+    /// Replaces a group. None: there is no such group.
+    pub fn put(&mut self, key: &GroupKey, group: Option<Box<GroupRecord>>) {
         if group.is_none() && !self.by_key.contains_key(key) {
             return;
         }

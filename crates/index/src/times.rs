@@ -7,7 +7,7 @@ use tenure_policy::{
     gang::{Progress, progress},
     ready::Readiness,
 };
-use tenure_types::{projection, wait::Wait};
+use tenure_types::projection;
 
 /// No time at all.
 pub const NEVER: i64 = i64::MAX;
@@ -45,11 +45,6 @@ pub fn in_time(at: Option<Milliseconds>) -> Option<Timestamp> {
 pub fn milliseconds_up(at: Timestamp) -> i64 {
     let milliseconds = at.as_millisecond();
     milliseconds.saturating_add(i64::from(at.subsec_nanosecond() % 1_000_000 > 0))
-}
-
-/// Returns the end of the wait that begins now, after one more try than `tries`.
-pub fn end_of(wait: Wait, tries: u8, now: Timestamp) -> Timestamp {
-    now.checked_add(wait.after(tries.into())).unwrap_or(Timestamp::MAX)
 }
 
 /// When a live pod was scheduled. One that is bound may not say since when.

@@ -75,7 +75,7 @@ impl ExpiryController {
     async fn plan(&self) {
         let mut changes = self.handles.cluster.changes();
         loop {
-            self.handles.cluster.with(CeilingIndex::next_due);
+            self.handles.cluster.with(CeilingIndex::reschedule);
             changes.next().await;
         }
     }

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::Mutex;
 use serde_json::json;
-use tenure_index::{Stamped, Stamping};
+use tenure_index::{GroupKey, Stamped, Stamping};
 use tenure_policy::start;
 use tenure_service::{
     call::ApiError,
@@ -49,16 +49,15 @@ pub struct Stamps {
 struct GroupStamp(Stamping);
 
 impl Work for GroupStamp {
-    type Key = (PodGroupKind, String, String);
+    type Key = GroupKey;
     type Rank = ();
 
     fn key(&self) -> Self::Key {
-        let Stamping { kind, namespace, name, .. } = &self.0;
-        (*kind, namespace.clone(), name.clone())
+        self.0.group.clone()
     }
 
     fn namespace(&self) -> &str {
-        &self.0.namespace
+        &self.0.group.namespace
     }
 
     fn rank(&self) {}
@@ -116,7 +115,7 @@ impl Stamps {
         let Some(stamping) = stamping else { return lease.done() };
         if self.handles.dry_run {
             self.count(&stamping, StampResult::WouldStamp);
-            let (namespace, group, start) = (&stamping.namespace, describe(&stamping), stamping.start);
+            let (namespace, group, start) = (&stamping.group.namespace, describe(&stamping), stamping.start);
             info!(%namespace, group, %start, "Dry run: would stamp");
             self.handles.cluster.with(|index| index.note_stamp(&stamping, Stamped::Said));
             return lease.done();
@@ -127,13 +126,13 @@ impl Stamps {
 
     /// Returns the version that the group has then.
     async fn write(&self, stamping: &Stamping) -> Result<String, StampError> {
-        let Stamping { namespace, uid, resource_version, start, .. } = stamping;
+        let Stamping { group, uid, resource_version, start, .. } = stamping;
         let patch = json!({"metadata": {
             "uid": uid,
             "resourceVersion": resource_version,
             "annotations": {keys::LAST_START_ANNOTATION: start::write(*start)},
         }});
-        let written = self.handles.objects.merge(namespace, &reference(stamping), &patch).await?;
+        let written = self.handles.objects.merge(&group.namespace, &reference(stamping), &patch).await?;
         if start::stamp(&written.metadata) == Some(Ok(*start)) {
             Ok(written.metadata.resource_version.unwrap_or_default())
         } else {
@@ -142,10 +141,10 @@ impl Stamps {
     }
 
     fn end(&self, lease: Lease<GroupStamp>, stamping: &Stamping, result: Result<String, StampError>) {
-        let (namespace, group, start) = (&stamping.namespace, describe(stamping), stamping.start);
+        let (namespace, group, start) = (&stamping.group.namespace, describe(stamping), stamping.start);
         match result {
             Ok(version) => {
-                self.refused.lock().remove(&stamping.kind);
+                self.refused.lock().remove(&stamping.group.kind);
                 self.count(stamping, StampResult::Stamped);
                 debug!(%namespace, group, %start, "Stamped");
                 // ends may have moved
@@ -172,7 +171,7 @@ impl Stamps {
     }
 
     fn complain(&self, stamping: &Stamping, error: &StampError, has_failed_before: bool) {
-        let (namespace, group) = (&stamping.namespace, describe(stamping));
+        let (namespace, group) = (&stamping.group.namespace, describe(stamping));
         let text = with_causes(error);
         let remedy = match error {
             StampError::Api(ApiError::Forbidden(_)) => Some("grant patch of podgroups to the keeper"),
@@ -182,8 +181,8 @@ impl Stamps {
         match remedy {
             // an API server that has just started forbids everything for a moment, and the webhook's clock may be behind
             Some(remedy) if has_failed_before => {
-                if self.refused.lock().insert(stamping.kind) {
-                    let api_group = stamping.kind.group();
+                if self.refused.lock().insert(stamping.group.kind) {
+                    let api_group = stamping.group.kind.group();
                     warn!(api_group, %namespace, group, error = text, remedy, "Can't stamp PodGroups of this kind");
                 }
             }
@@ -194,20 +193,21 @@ impl Stamps {
     }
 
     fn count(&self, stamping: &Stamping, result: StampResult) {
-        self.handles.metrics.stamps.inc([stamping.kind.group(), &label(result)]);
+        self.handles.metrics.stamps.inc([stamping.group.kind.group(), &label(result)]);
     }
 }
 
 /// Returns the reference by which an object that the `PodGroup` owned would name it. Any served version will do.
 fn reference(stamping: &Stamping) -> OwnerReference {
-    let version = stamping.kind.versions().first().copied().unwrap_or_default();
-    let api_version = format!("{}/{version}", stamping.kind.group());
-    refer(&api_version, "PodGroup", &stamping.name, &stamping.uid)
+    let kind = stamping.group.kind;
+    let version = kind.versions().first().copied().unwrap_or_default();
+    let api_version = format!("{}/{version}", kind.group());
+    refer(&api_version, "PodGroup", &stamping.group.name, &stamping.uid)
 }
 
 /// A group for people: `test (scheduling.run.ai)`.
 fn describe(stamping: &Stamping) -> String {
-    format!("{} ({})", stamping.name, stamping.kind.group())
+    format!("{} ({})", stamping.group.name, stamping.group.kind.group())
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ impl View {
             let Some(seen) = Seen::read(pod, index) else { continue };
             let reference = of_pod(pod);
             let of_group = index.gang(pod).map(|gang| {
-                let uid = Uid::of(&format!("{:?} {}/{}", gang.kind, gang.namespace, gang.name));
+                let uid = Uid::of(&format!("{:?} {}/{}", gang.key.kind, gang.key.namespace, gang.key.name));
                 (uid, usize::try_from(gang.shape.least()).unwrap_or(usize::MAX))
             });
             members.push(Member {

@@ -8,6 +8,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
 use kube::ResourceExt;
+use tenure_index::GroupWorkload;
 use tenure_policy::{
     expiry::{self, SYSTEM_CRITICAL_PRIORITY},
     pause,
@@ -69,7 +70,8 @@ impl Snapshot {
         }
         // stamps of groups that lie in the future
         let ahead = index.gangs().filter_map(|gang| {
-            let (at, of) = (gang.stamp.filter(|at| at > now)?, annotation(gang.namespace, gang.name));
+            let (at, of) =
+                (gang.stamp.filter(|at| at > now)?, annotation(&gang.key.namespace, &gang.key.name));
             Some(format!(
                 "{of}: {at} lies in the future: what its pods show counts, and now where that is nothing"
             ))
@@ -132,7 +134,9 @@ impl Snapshot {
     /// Returns the key of a pod's workload: that of its `PodGroup`, or its own.
     pub fn gang_key(&self, pod: &Pod) -> (Option<PodGroupKind>, NamespacedName) {
         match self.index.gang(pod) {
-            Some(gang) => (Some(gang.kind), (gang.namespace.to_string(), gang.name.to_string())),
+            Some(GroupWorkload { key, .. }) => {
+                (Some(key.kind), (key.namespace.to_string(), key.name.to_string()))
+            }
             None => (None, super::key(&pod.metadata)),
         }
     }

@@ -15,7 +15,10 @@ use tenure_policy::{
     preemption::{Place, Workload},
     ready::PodsReady,
 };
-use tenure_types::{extension::Extension, paused::ExceededCeiling, projection, runai::v3alpha1::OnReversal};
+use tenure_types::{
+    extension::Extension, paused::ExceededCeiling, podgroup::PodGroupKind, projection,
+    runai::v3alpha1::OnReversal,
+};
 
 use super::{
     CeilingIndex, Ceilings, Orphan, Overlong, Seen, Standing, Tally,
@@ -25,7 +28,7 @@ use super::{
     tally::tally,
 };
 use crate::{
-    RunPlace, Stamped, Stamping, Uid, deadlines::ManagedPod, grants::Grants, own::Ineffective,
+    GroupWorkload, RunPlace, Stamped, Stamping, Uid, deadlines::ManagedPod, grants::Grants, own::Ineffective,
     paused::Paused, podgroups::memberships, times::NEVER,
 };
 
@@ -121,7 +124,7 @@ impl CeilingIndex {
 
     /// Returns the start that is to be written on a group now. None: there is none any more.
     pub fn stamping(&mut self, before: &Stamping, now: Timestamp) -> Option<Stamping> {
-        self.objects.gangs.stamping(before, &mut self.objects.interner.names, now)
+        self.objects.gangs.stamping(before, now)
     }
 
     /// The time at which there may be a new start to write, unless something changes before.
@@ -131,7 +134,7 @@ impl CeilingIndex {
 
     /// Notes a stamp that was written or logged.
     pub fn note_stamp(&mut self, stamping: &Stamping, stamped: Stamped) {
-        self.objects.gangs.note_stamp(stamping, stamped, &mut self.objects.interner.names);
+        self.objects.gangs.note_stamp(stamping, stamped);
     }
 
     /// Returns the numbers of pods and paused owners at `now`.
@@ -232,10 +235,11 @@ impl CeilingIndex {
         let gangs = &self.objects.gangs;
         let memberships = memberships(pod, |text| text.into());
         let own = || self.objects.interner.kueue_queues.queue_of(pod);
-        let place = Place::find(self.runai().tree(), gangs.queue(&memberships).or_else(own));
-        if let Some((group, of)) = gangs.counted(&memberships) {
+        let of_group = gangs.queue(&memberships, PodGroupKind::Runai).map(|(queue, _)| queue.as_str());
+        let place = Place::find(self.runai().tree(), of_group.or_else(own));
+        if let Some((group, of)) = gangs.workload(&memberships) {
             let all = group.count();
-            let (start, shape) = (group.start(), group.shape());
+            let GroupWorkload { start, shape, .. } = group;
             let crew = group.crews(&all).and_then(|crews| crews.count(shape, of.controller));
             let pods = crew.unwrap_or(all);
             return (Workload { place, start, shape, pods }, group.number(of));
@@ -330,7 +334,7 @@ impl CeilingIndex {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use tenure_types::{podgroup::PodGroupKind, runai::v3alpha1::QueueSpec};
+    use tenure_types::runai::v3alpha1::QueueSpec;
 
     use super::*;
     use crate::{Bearer, NoEffect, Settings};

@@ -17,7 +17,7 @@ use crate::{
     cluster::Objects,
     deadlines::{Ceiling, ManagedPod, PodDeadlines, ReadyUntil},
     own::{Bearer, Ineffective, NoEffect},
-    podgroups::{GroupQueue, OfGroups},
+    podgroups::{GroupQueue, GroupWorkload, OfGroups},
     times::Milliseconds,
 };
 
@@ -78,7 +78,7 @@ pub fn ineffective(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Option<
     } else if pod.own_ceiling() == Some(own) {
         (Bearer::Pod, uid, pod.namespace.to_string(), pod.name.to_string())
     } else {
-        let (key, group) = objects.gangs.with_own(objects.gangs.memberships(uid), own)?;
+        let GroupWorkload { key, group, .. } = objects.gangs.with_own(objects.gangs.memberships(uid), own)?;
         (Bearer::PodGroup(key.kind), Uid::of(&group.uid), key.namespace.to_string(), key.name.to_string())
     };
     let why = NoEffect::Longer { own, ceiling: standing.ceiling(objects.runai.tree())? };
@@ -113,14 +113,14 @@ fn queue(
     objects: &mut Objects,
     family: Family,
     pod: &ManagedPod,
-    of_group: Option<GroupQueue>,
+    of_group: Option<GroupQueue<ArcStr>>,
 ) -> Option<ArcStr> {
     let own = match family {
         Family::Tensorstack => pod.tensorstack.as_ref(),
         Family::Runai => pod.runai.as_ref(),
     };
-    let (Some(GroupQueue { name, made }), Some(own)) = (&of_group, own) else {
-        return of_group.map(|of| of.name).or_else(|| own.cloned());
+    let (Some((name, made)), Some(own)) = (&of_group, own) else {
+        return of_group.map(|(name, _)| name).or_else(|| own.cloned());
     };
     let mut ceiling = |queue: &str| objects.limits(family, queue).and_then(|limits| limits.ceiling);
     let late = || LateGroup::CountsIfShorter { own: ceiling(own), of_group: ceiling(name) };

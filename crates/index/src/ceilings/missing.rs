@@ -1,6 +1,6 @@
 //! Queues that went missing a moment ago: they may be created again at once, as a tool does that replaces them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::expiry::Family;
@@ -29,21 +29,18 @@ impl MissingQueues {
     /// Looks for queues that are missing since a change that was seen at `now`.
     pub fn look(&mut self, objects: &mut Objects, now: Timestamp) {
         let tree = objects.runai.tree();
-        let parents: HashSet<&str> = tree.queues().filter_map(|(_, queue)| queue.parent.as_deref()).collect();
-        let absent = parents.into_iter().filter(|parent| tree.find(parent).is_none());
+        let parents = tree.queues().filter_map(|(_, queue)| queue.parent.as_deref());
+        let absent = parents.filter(|parent| tree.find(parent).is_none());
         let absent = absent.map(|parent| (Family::Runai, parent.to_owned()));
-        let Self { since, gone } = std::mem::take(self);
-        let absent: Vec<(Family, String)> = absent.chain(gone).collect();
-        let known = since.iter().filter(|(_, at)| now.duration_since(**at) <= MOMENT);
-        let known: Vec<_> = known.map(|(key, at)| (key.clone(), *at)).collect();
+        let absent: BTreeSet<(Family, String)> = absent.chain(self.gone.drain(..)).collect();
+        for key in &absent {
+            self.since.entry(key.clone()).or_insert(now);
+        }
         // one that other queues name stays known, so that it doesn't count as missing since now again and again
-        let named = absent.into_iter().map(|key| {
-            let at = since.get(&key).copied().unwrap_or(now);
-            (key, at)
+        self.since.retain(|key, at| {
+            (absent.contains(key) || now.duration_since(*at) <= MOMENT)
+                && objects.limits(key.0, &key.1).is_none()
         });
-        let all: Vec<_> = known.into_iter().chain(named).collect();
-        let mut is_missing = |(family, name): &(Family, String)| objects.limits(*family, name).is_none();
-        self.since = all.into_iter().filter(|(key, _)| is_missing(key)).collect();
     }
 
     /// True if no queue is missing.
@@ -116,7 +113,7 @@ mod tests {
         put(&mut index, 0, "leaf", &leaf);
         index.know_queues();
         index.apply_pod(&pod());
-        index.next_due();
+        index.next_due_after(Timestamp::MIN);
         (index, root, leaf)
     }
 
@@ -147,7 +144,7 @@ mod tests {
         // a later change leaves the end that was granted
         for (now, ceiling) in [(40, "10h"), (50, "20s"), (51, "21s")] {
             put(&mut index, now, "root", &json!({"maxDuration": ceiling, "expiryNotice": "30m,10s"}));
-            index.next_due();
+            index.next_due_after(Timestamp::MIN);
         }
         let batch = index.next_batch(at(51)).unwrap();
         assert_eq!((batch.task, batch.first.deadline), (Task::Announce, at(350)));

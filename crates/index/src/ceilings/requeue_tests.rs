@@ -98,7 +98,7 @@ fn gang_of_two(index: &mut CeilingIndex) {
 
 /// When what is next becomes due, as seconds after 0: at that time itself it isn't yet.
 fn due(index: &mut CeilingIndex) -> Option<i64> {
-    let next = index.next_due()?;
+    let next = index.next_due_after(Timestamp::MIN)?;
     assert_eq!(index.next_batch(next - SignedDuration::from_millis(1)), None);
     Some(next.duration_since(at(0)).as_secs())
 }
@@ -214,7 +214,7 @@ fn who_was_evicted_in_vain_is_due_again_ever_later_and_afresh_after_it_was_ready
     for wait in [5, 10, 20, 40, 40] {
         let group = evicted(&mut index, now).unwrap();
         index.settle(&group, BatchCoverage::All, Outcome::Acted, now);
-        let next = index.next_due().unwrap();
+        let next = index.next_due_after(Timestamp::MIN).unwrap();
         assert_eq!(next.duration_since(now).as_secs(), wait);
         now = next;
     }
@@ -316,7 +316,7 @@ fn a_default_floor_lengthens_a_time_slice_only_where_no_queue_says_another() {
         queue(&mut index, "root", root.clone());
         queue(&mut index, "q", own.into());
         index.apply_pod(&pod("a", "job", Is::Ready));
-        index.next_due();
+        index.next_due_after(Timestamp::MIN);
         index.configure(settings.clone());
         assert_eq!(due(&mut index), Some(ends), "{root} {leaf}");
     }

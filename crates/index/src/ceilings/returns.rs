@@ -64,8 +64,8 @@ impl CeilingIndex {
             return None;
         }
         let memberships = objects.gangs.memberships(uid);
-        let holder = match (objects.gangs.existing_key(memberships), root) {
-            (Some(group), _) => Holder::Group(group.clone()),
+        let holder = match (objects.gangs.workload(memberships), root) {
+            (Some((group, _)), _) => Holder::Group(group.key.clone()),
             (None, Some(root)) => Holder::Owner(pod.namespace.clone(), root),
             (None, None) => Holder::Pod(uid),
         };

@@ -14,7 +14,7 @@ use tenure_policy::{
 use tenure_types::podgroup::PodGroupKind;
 
 use super::CeilingIndex;
-use crate::{GroupWorkload, Uid, cluster::Objects, paused::Paused, times::NEVER};
+use crate::{GroupWorkload, Uid, cluster::Objects, paused::Paused, podgroups::GangId, times::NEVER};
 
 /// The reports on the queues of the run.ai family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,8 +40,8 @@ struct Count {
 enum Holder {
     /// Its root owner, by namespace.
     Owner(ArcStr, Uid),
-    /// The group of pods without an owner that can be paused, by the address of the list of its pods.
-    Group(*const Uid),
+    /// The group of pods without an owner that can be paused.
+    Group(GangId),
     /// A pod by itself.
     Pod(Uid),
 }
@@ -78,8 +78,9 @@ pub fn tally(index: &CeilingIndex, floors: &Floors, now: Timestamp) -> Tally {
 
 /// That which it names itself, else the one that its pods name, which may be several: then it is always the same.
 fn queue_of_group<'w>(index: &'w CeilingIndex, group: &GroupWorkload<'w>) -> Option<&'w str> {
+    let own = group.queue.filter(|_| group.key.kind == PodGroupKind::Runai).map(ArcStr::as_str);
     let mut pods = group.members.iter().filter_map(|uid| index.reader.deadlines.get(*uid));
-    of_itself(group).or_else(|| pods.find_map(|pod| pod.runai.as_deref()))
+    own.or_else(|| pods.find_map(|pod| pod.runai.as_deref()))
 }
 
 /// Where the record doesn't say, a queue of both families may be either.
@@ -89,9 +90,6 @@ fn is_in_runai(index: &CeilingIndex, paused: &Paused) -> bool {
         None => index.objects.tensorstack.limits(&paused.queue).is_none(),
     }
 }
-fn of_itself<'w>(group: &GroupWorkload<'w>) -> Option<&'w str> {
-    group.queue.filter(|_| group.kind == PodGroupKind::Runai).map(ArcStr::as_str)
-}
 
 impl Counting<'_> {
     fn pods(&mut self, index: &CeilingIndex) {
@@ -99,18 +97,17 @@ impl Counting<'_> {
         let mut queues_of_groups = HashMap::new();
         for (uid, pod) in index.reader.deadlines.iter().filter(|(_, pod)| !pod.claims_exemption) {
             let memberships = gangs.memberships(uid);
-            let group = gangs.workload(memberships);
-            let queue = gangs.queue(memberships).or(pod.runai.as_deref());
+            let queue = gangs.queue(memberships, PodGroupKind::Runai).map(|(queue, _)| queue.as_str());
+            let queue = queue.or(pod.runai.as_deref());
             if pod.expiry.at != NEVER
                 && let Some(queue) = queue
             {
                 self.expires(queue, pod.expiry.at);
             }
             let Some(scheduled) = pod.clocks().started else { continue };
-            let of_group = group.map(|group| {
-                let list = group.members.as_ptr();
+            let of_group = gangs.workload(memberships).map(|(group, _)| {
                 let find = || queue_of_group(index, &group).and_then(|queue| self.tree.find(queue));
-                (list, *queues_of_groups.entry(list).or_insert_with(find), group.start)
+                (group.id(), *queues_of_groups.entry(group.id()).or_insert_with(find), group.start)
             });
             let (queue, start) = match of_group {
                 Some((_, queue, start)) => (queue, start),
@@ -118,7 +115,7 @@ impl Counting<'_> {
             };
             let holder = match (owners.root(pod.controller), of_group) {
                 (Some(root), _) => Holder::Owner(pod.namespace.clone(), root),
-                (None, Some((list, ..))) => Holder::Group(list),
+                (None, Some((group, ..))) => Holder::Group(group),
                 (None, None) => Holder::Pod(uid),
             };
             if let Some(queue) = queue {

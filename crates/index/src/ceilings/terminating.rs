@@ -1,7 +1,5 @@
 //! Pods that terminate, and the bound on that time: they choose their grace period themselves.
 
-use std::collections::HashSet;
-
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::projection;
 
@@ -48,8 +46,8 @@ impl Terminating {
         self.0.remove(&uid);
     }
 
-    pub fn retain(&mut self, uids: &HashSet<Uid>) {
-        self.0.retain(|uid, _| uids.contains(uid));
+    pub fn uids(&self) -> impl Iterator<Item = Uid> {
+        self.0.keys().copied()
     }
 
     /// Adds, updates or removes the record of a pod's termination: only a pod in a queue that terminates, and isn't exempt,
@@ -76,7 +74,7 @@ impl Terminating {
     /// The pods that will terminate for longer than `longest` after they reached their ceiling, and after their deletion was
     /// asked for.
     pub fn overlong(&self, objects: &mut Objects, now: Timestamp, longest: SignedDuration) -> Vec<Overlong> {
-        self.past_ceiling(objects, now, |uid, of, expired| of.overlong((uid, expired), now, longest))
+        self.0.keys().filter_map(|uid| self.overlong_pod(objects, *uid, now, longest)).collect()
     }
 
     /// The pod with this uid, if it is one of [`overlong`](Self::overlong).
@@ -88,52 +86,32 @@ impl Terminating {
         longest: SignedDuration,
     ) -> Option<Overlong> {
         let of = self.0.get(&uid)?;
-        let expired = of.end_of_run(objects).filter(|expired| *expired < now)?;
-        of.overlong((uid, expired), now, longest)
-    }
-
-    /// The number of pods past their ceiling whose grace period is over.
-    pub fn past_end(&self, objects: &mut Objects, now: Timestamp) -> usize {
-        self.past_ceiling(objects, now, |_, of, _| (of.ends < now).then_some(())).len()
-    }
-
-    fn past_ceiling<T>(
-        &self,
-        objects: &mut Objects,
-        now: Timestamp,
-        look: impl Fn(Uid, &Termination, Timestamp) -> Option<T>,
-    ) -> Vec<T> {
-        let past = self.0.iter().filter_map(|(uid, of)| {
-            let expired = of.end_of_run(objects).filter(|expired| *expired < now)?;
-            look(*uid, of, expired)
-        });
-        past.collect()
-    }
-}
-
-impl Termination {
-    /// Returns the pod if it terminates for longer than `longest` after this end of its run.
-    fn overlong(
-        &self,
-        (uid, expired): (Uid, Timestamp),
-        now: Timestamp,
-        longest: SignedDuration,
-    ) -> Option<Overlong> {
+        let expired = of.expired_by(objects, now)?;
         let whole = |left: SignedDuration| SignedDuration::from_secs(left.as_secs());
-        let until = self.asked.max(expired).checked_add(longest).ok()?;
-        let overlong = (self.ends > until && now < self.ends).then(|| Overlong {
+        let until = of.asked.max(expired).checked_add(longest).ok()?;
+        let overlong = (of.ends > until && now < of.ends).then(|| Overlong {
             uid,
-            namespace: self.pod.pod.namespace.as_str().into(),
-            name: self.name.as_ref().into(),
-            left: whole(self.ends.duration_since(now)),
+            namespace: of.pod.pod.namespace.as_str().into(),
+            name: of.name.as_ref().into(),
+            left: whole(of.ends.duration_since(now)),
             allowed: whole(until.duration_since(now)).max(LEAST_GRACE),
         });
         overlong.filter(|of| of.allowed < of.left)
     }
-    fn end_of_run(&self, objects: &mut Objects) -> Option<Timestamp> {
-        match self.pod.standing_by(objects) {
+
+    /// The number of pods past their ceiling whose grace period is over.
+    pub fn past_end(&self, objects: &mut Objects, now: Timestamp) -> usize {
+        self.0.values().filter(|of| of.ends < now && of.expired_by(objects, now).is_some()).count()
+    }
+}
+
+impl Termination {
+    /// The end of its run, if that is past.
+    fn expired_by(&self, objects: &mut Objects, now: Timestamp) -> Option<Timestamp> {
+        let end = match self.pod.standing_by(objects) {
             Some(standing) => Some(standing.expires?.0),
             None => self.expired,
-        }
+        };
+        end.filter(|end| *end < now)
     }
 }

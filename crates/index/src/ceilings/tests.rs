@@ -90,9 +90,9 @@ fn a_pod_is_due_after_its_ceiling_and_not_at_it() {
 fn the_next_time_is_when_there_is_something_to_claim() {
     let mut index = index();
     tensorstack(&mut index, "10s");
-    assert_eq!(index.next_due(), None);
+    assert_eq!(index.next_due_after(Timestamp::MIN), None);
     index.apply_pod(&pod("a", &json!({})));
-    let next = index.next_due().unwrap();
+    let next = index.next_due_after(Timestamp::MIN).unwrap();
     assert!(index.next_batch(next).is_some());
 }
 
@@ -100,7 +100,7 @@ fn the_next_time_is_when_there_is_something_to_claim() {
 fn a_queue_may_come_after_its_pods() {
     let mut index = index();
     index.apply_pod(&pod("a", &json!({})));
-    assert_eq!(index.next_due(), None);
+    assert_eq!(index.next_due_after(Timestamp::MIN), None);
     tensorstack(&mut index, "10s");
     assert!(index.next_batch(at(11)).is_some());
 }
@@ -117,7 +117,7 @@ fn a_change_of_the_queue_moves_the_deadlines_of_its_pods() {
     tensorstack(&mut index, "1h");
     assert_eq!(index.next_batch(at(100)), None);
     index.delete_queue(Family::Tensorstack, "demo");
-    assert_eq!(index.next_due(), None);
+    assert_eq!(index.next_due_after(Timestamp::MIN), None);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn exempt_pods_are_never_due() {
         ("finished", json!({"status": {"phase": "Succeeded"}})),
     ] {
         index.apply_pod(&pod(uid, &change));
-        assert_eq!(index.next_due(), None, "{uid}");
+        assert_eq!(index.next_due_after(Timestamp::MIN), None, "{uid}");
     }
 }
 
@@ -183,9 +183,9 @@ fn what_a_pod_says_of_its_owner_is_judged_when_it_is_due_and_again_when_it_says_
     index.apply_pod(&pod("a", &owned_by("DaemonSet", "d")));
     let group = index.next_batch(at(20)).unwrap();
     index.settle(&group, BatchCoverage::First, Outcome::Final, at(20));
-    assert_eq!(index.next_due(), None);
+    assert_eq!(index.next_due_after(Timestamp::MIN), None);
     index.apply_pod(&pod("a", &owned_by("DaemonSet", "d")));
-    assert_eq!(index.next_due(), None, "the same owner");
+    assert_eq!(index.next_due_after(Timestamp::MIN), None, "the same owner");
     index.apply_pod(&pod("a", &owned_by("ReplicaSet", "r")));
     assert!(index.next_batch(at(21)).is_some());
 }
@@ -196,7 +196,7 @@ fn a_pod_that_ends_is_no_longer_due() {
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &json!({})));
     index.apply_pod(&pod("a", &json!({"metadata": {"deletionTimestamp": at(5)}})));
-    assert_eq!((index.next_due(), index.counts(at(0), at(0)).pods), (None, 0));
+    assert_eq!((index.next_due_after(Timestamp::MIN), index.counts(at(0), at(0)).pods), (None, 0));
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_pod_that_leaves_its_queue_is_no_longer_due() {
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &json!({})));
     index.apply_pod(&pod("a", &json!({"metadata": {"labels": null}})));
-    assert_eq!((index.next_due(), index.counts(at(0), at(0)).pods), (None, 0));
+    assert_eq!((index.next_due_after(Timestamp::MIN), index.counts(at(0), at(0)).pods), (None, 0));
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn runai_pods_run_by_their_start_and_the_least_ceiling_of_the_tree() {
     runai(&mut index, "leaf", "root", "1h");
     let labels = json!({"scheduler.tensorstack.dev/queue": "", "kai.scheduler/queue": "leaf"});
     index.apply_pod(&pod("a", &json!({"metadata": {"labels": labels}})));
-    assert_eq!(index.next_due(), None);
+    assert_eq!(index.next_due_after(Timestamp::MIN), None);
     let scheduled = json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(100)}]);
     let started = json!({"metadata": {"labels": labels}, "status": {"conditions": scheduled}});
     index.apply_pod(&pod("a", &started));
@@ -367,7 +367,7 @@ fn who_was_told_is_told_at_once_when_the_end_moves_or_goes() {
     let group = index.next_batch(at(299)).unwrap();
     assert_eq!((group.task, group.first.told), (Task::Withdraw, Some(at(300))));
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(299));
-    assert_eq!(index.next_due(), None);
+    assert_eq!(index.next_due_after(Timestamp::MIN), None);
 }
 
 #[test]
@@ -416,7 +416,10 @@ fn another_configured_notice_holds_from_now_on_and_loses_nothing() {
     let mut index = index();
     tensorstack(&mut index, "60s");
     index.apply_pod(&pod("a", &json!({})));
-    assert_eq!(index.next_due(), index.next_expiry().map(|at| at + SignedDuration::from_millis(1)));
+    assert_eq!(
+        index.next_due_after(Timestamp::MIN),
+        index.next_expiry().map(|at| at + SignedDuration::from_millis(1))
+    );
     index.configure(Settings {
         table: OwnerTable::default(),
         notice: "30s".parse().unwrap(),
@@ -480,20 +483,23 @@ fn a_pod_groups_queue_counts_and_not_the_label() {
     tensorstack(&mut index, "10s");
     let grouped = json!({"metadata": {"labels": {"scheduler.tensorstack.dev/group-name": "g"}}});
     index.apply_pod(&pod("a", &grouped));
-    assert!(index.next_due().is_some(), "as long as there is no such group the label counts");
+    assert!(
+        index.next_due_after(Timestamp::MIN).is_some(),
+        "as long as there is no such group the label counts"
+    );
     let group = |queue: Value| {
         let group = json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"queue": queue}});
         serde_json::from_value::<PodGroup>(group).unwrap()
     };
     index.apply_group(PodGroupKind::Tensorstack, &group(json!("other")));
-    assert_eq!(index.next_due(), None);
+    assert_eq!(index.next_due_after(Timestamp::MIN), None);
     index.apply_group(PodGroupKind::Tensorstack, &group(json!("demo")));
-    assert!(index.next_due().is_some());
+    assert!(index.next_due_after(Timestamp::MIN).is_some());
     index.apply_group(PodGroupKind::Tensorstack, &group(Value::Null));
-    assert_eq!(index.next_due(), None, "a group that names none is in queue default");
+    assert_eq!(index.next_due_after(Timestamp::MIN), None, "a group that names none is in queue default");
     index.apply_group(PodGroupKind::Runai, &group(json!("demo")));
     index.delete_group(PodGroupKind::Tensorstack, "ns", "g");
-    assert!(index.next_due().is_some());
+    assert!(index.next_due_after(Timestamp::MIN).is_some());
 }
 
 #[test]
@@ -550,7 +556,7 @@ fn nothing_is_left_of_a_relabelled_pod_that_is_gone_and_others_are_due() {
     let group = relabelled(&mut index);
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(12));
     index.delete_pod(Uid::of("a"));
-    assert_eq!((index.next_due(), index.next_batch(Timestamp::MAX)), (None, None));
+    assert_eq!((index.next_due_after(Timestamp::MIN), index.next_batch(Timestamp::MAX)), (None, None));
     index.apply_pod(&pod("b", &json!({})));
     assert_eq!(batches(&mut index, at(20)), [[Uid::of("b")]]);
 }
@@ -565,7 +571,7 @@ fn failed_tries_are_repeated_ever_later_and_do_not_count_as_tries_in_vain() {
         let group = index.next_batch(now).unwrap();
         assert_eq!(group.first.attempts, 0);
         index.settle(&group, BatchCoverage::All, Outcome::Failed, now);
-        let next = index.next_due().unwrap();
+        let next = index.next_due_after(Timestamp::MIN).unwrap();
         assert_eq!(next.duration_since(now).as_secs(), wait);
         now = next;
     }
@@ -648,7 +654,7 @@ fn what_did_not_help_comes_after_what_was_not_tried() {
 fn an_own_ceiling_has_no_effect_in_a_queue_that_does_not_exist() {
     let mut index = index();
     index.apply_pod(&pod("a", &json!({"metadata": {"annotations": {"tenure.dev/max-duration": "5s"}}})));
-    assert_eq!(index.next_due(), None);
+    assert_eq!(index.next_due_after(Timestamp::MIN), None);
     tensorstack(&mut index, "10s");
     assert_eq!(index.next_expiry(), Some(at(5)));
 }

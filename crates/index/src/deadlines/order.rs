@@ -8,7 +8,7 @@ use tenure_types::wait::Wait;
 use super::due::Outcome;
 use crate::{
     Uid,
-    times::{NEVER, end_of, milliseconds_up},
+    times::{NEVER, milliseconds_up},
 };
 
 /// The wait before the second try to stop a pod, if the first didn't help. It doubles with each try, up to eight times
@@ -101,38 +101,27 @@ impl Order {
         *slot = to;
     }
 
-    /// The pods of a lane that are due by now.
-    fn of_lane(&self, lane: Lane, now: i64) -> impl Iterator<Item = (Slot, Uid)> {
-        let (first, end) = (Slot::at(lane, i64::MIN), Slot::at(lane, now));
-        self.0.range((first, Uid::MIN)..(end, Uid::MIN)).copied()
+    /// The pods of a lane that are due from one time to before another.
+    fn range(&self, lane: Lane, from: i64, to: i64) -> impl Iterator<Item = (Slot, Uid)> {
+        let (from, to) = (Slot::at(lane, from), Slot::at(lane, to));
+        self.0.range((from, Uid::MIN)..(to, Uid::MIN)).copied()
     }
 
     /// The pods that are due by now, first tries first.
     pub fn due(&self, now: i64) -> impl Iterator<Item = (Slot, Uid)> {
-        self.of_lane(Lane::First, now).chain(self.of_lane(Lane::Again, now))
-    }
-
-    /// The time of the next entry.
-    pub fn next(&self) -> Option<i64> {
-        let heads =
-            [Lane::First, Lane::Again].into_iter().filter_map(|lane| self.of_lane(lane, NEVER).next());
-        heads.filter_map(|(slot, _)| slot.time()).min()
+        self.range(Lane::First, i64::MIN, now).chain(self.range(Lane::Again, i64::MIN, now))
     }
 
     /// The time of the next entry that isn't due by `now`.
     pub fn next_from(&self, now: i64) -> Option<i64> {
-        let next = |lane| {
-            let (first, end) = (Slot::at(lane, now), Slot::at(lane, NEVER));
-            self.0.range((first, Uid::MIN)..(end, Uid::MIN)).next()
-        };
-        let next = [Lane::First, Lane::Again].into_iter().filter_map(next);
-        next.filter_map(|(slot, _)| slot.time()).min()
+        let next = |lane| self.range(lane, now, NEVER).next()?.0.time();
+        [Lane::First, Lane::Again].into_iter().filter_map(next).min()
     }
 
     /// The pods one of which was due first, whenever its next try is.
     pub fn may_be_first(&self) -> impl Iterator<Item = Uid> {
-        let first = self.of_lane(Lane::First, NEVER).take(1);
-        first.chain(self.of_lane(Lane::Again, NEVER)).map(|(_, uid)| uid)
+        let first = self.range(Lane::First, i64::MIN, NEVER).take(1);
+        first.chain(self.range(Lane::Again, i64::MIN, NEVER)).map(|(_, uid)| uid)
     }
 
     pub fn len(&self) -> usize {
@@ -210,7 +199,8 @@ impl Tries {
     }
 
     fn wait(&mut self, now: Timestamp, wait: Wait) {
-        self.wait_until(end_of(wait, self.in_vain.saturating_add(self.failed), now));
+        let tries = self.in_vain.saturating_add(self.failed);
+        self.wait_until(now.checked_add(wait.after(tries.into())).unwrap_or(Timestamp::MAX));
     }
 
     fn wait_until(&mut self, at: Timestamp) {
@@ -251,11 +241,11 @@ mod tests {
         order.place(uid, &mut slot, Slot::new(Lane::First, 5));
         order.place(uid, &mut slot, Slot::new(Lane::Again, 7));
         assert_eq!(
-            (order.len(), order.next(), order.due(8).map(|(_, uid)| uid).collect()),
+            (order.len(), order.next_from(i64::MIN), order.due(8).map(|(_, uid)| uid).collect()),
             (1, Some(7), vec![uid])
         );
         order.place(uid, &mut slot, Slot::NONE);
-        assert_eq!((order.len(), order.next(), order.due(NEVER).count()), (0, None, 0));
+        assert_eq!((order.len(), order.next_from(i64::MIN), order.due(NEVER).count()), (0, None, 0));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault, num::NonZeroU64};
 
+use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
     gang::{Crews, Progress},
@@ -11,11 +12,12 @@ use tenure_policy::{
     toleration::ClassState,
     tree::QueueTree,
 };
+use tenure_types::podgroup::PodGroupKind;
 
 use super::{PlacementIndex, PodRecord, Taken};
 use crate::{
     Uid,
-    podgroups::{Counted, GangId, Membership},
+    podgroups::{GangId, GroupQueue, GroupWorkload, Membership},
     times::Milliseconds,
     uid::UidHasher,
 };
@@ -53,11 +55,8 @@ pub struct InGroup {
 struct Named<'i> {
     /// None if there is no such group.
     in_group: Option<InGroup>,
-    queue: Option<GroupQueue<'i>>,
+    queue: Option<GroupQueue<&'i ArcStr>>,
 }
-
-/// The queue that a group names, and when the group was made.
-type GroupQueue<'i> = (&'i str, Option<Milliseconds>);
 
 /// A pod with its workload.
 pub struct Here<'o, 'i> {
@@ -149,12 +148,12 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
             return *known;
         }
         let gangs = &self.index.objects.gangs;
-        let queue = gangs.queue_and_making(memberships);
-        let in_group = gangs.counted(memberships).map(|(counted, of)| {
-            let place = queue.map(|(name, _)| name);
-            let all = self.of_groups.get(&counted.id()).copied().unwrap_or_else(|| self.add(place, counted));
-            let crew = self.crew(all, counted, of.controller);
-            InGroup { group: crew.unwrap_or(all), subgroup: counted.number(of) }
+        let queue = gangs.queue(memberships, PodGroupKind::Runai);
+        let in_group = gangs.workload(memberships).map(|(group, of)| {
+            let place = queue.map(|(name, _)| name.as_str());
+            let all = self.of_groups.get(&group.id()).copied().unwrap_or_else(|| self.add(place, group));
+            let crew = self.crew(all, group, of.controller);
+            InGroup { group: crew.unwrap_or(all), subgroup: group.number(of) }
         });
         let named = Named { in_group, queue };
         self.of_memberships.insert(memberships.as_ptr(), named);
@@ -163,7 +162,7 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
 
     /// The queue of another member, for a pod that names none.
     fn lent(&mut self, pod: &'i PodRecord) -> Option<&'i str> {
-        let (group, _) = self.index.objects.gangs.counted(pod.memberships())?;
+        let (group, _) = self.index.objects.gangs.workload(pod.memberships())?;
         let lent = || self.index.lent(pod, group);
         if pod.progress == Progress::Waiting {
             return lent();
@@ -172,22 +171,27 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
     }
 
     /// Adds the workload of a group in a queue; returns its number.
-    fn add(&mut self, queue: Option<&'i str>, counted: Counted<'i>) -> usize {
-        let (place, start, shape) = (self.place(queue), counted.start(), counted.shape());
-        let (all, pods) = (self.groups.len(), counted.count());
-        self.of_groups.insert(counted.id(), all);
+    fn add(&mut self, queue: Option<&'i str>, group: GroupWorkload<'i>) -> usize {
+        let GroupWorkload { start, shape, .. } = group;
+        let (place, all, pods) = (self.place(queue), self.groups.len(), group.count());
+        self.of_groups.insert(group.id(), all);
         self.groups.push(Workload { place, start, shape, pods });
         all
     }
 
     /// The number of the workload of a controller's pods, if they count apart from others of their group.
-    fn crew(&mut self, all: usize, counted: Counted<'i>, controller: Option<NonZeroU64>) -> Option<usize> {
-        let id = (counted.id(), controller);
+    fn crew(
+        &mut self,
+        all: usize,
+        group: GroupWorkload<'i>,
+        controller: Option<NonZeroU64>,
+    ) -> Option<usize> {
+        let id = (group.id(), controller);
         if let Some(known) = self.of_crews.get(&id) {
             return *known;
         }
         let Workload { place, start, shape, ref pods } = *self.groups.get(all)?;
-        let crews = self.crews.entry(counted.id()).or_insert_with(|| counted.crews(pods));
+        let crews = self.crews.entry(group.id()).or_insert_with(|| group.crews(pods));
         let pods = crews.as_ref().and_then(|crews| crews.count(shape, controller));
         let crew = pods.map(|pods| {
             let number = self.groups.len();
@@ -212,13 +216,13 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
 impl PodRecord {
     /// The queue of a pod whose group names this one, if it does and it [counts](group_counts): else the one that the pod
     /// names itself.
-    fn queue_with<'i>(&'i self, of_group: Option<GroupQueue<'i>>) -> Option<&'i str> {
+    fn queue_with<'i>(&'i self, of_group: Option<GroupQueue<&'i ArcStr>>) -> Option<&'i str> {
         let own = self.queue.as_deref();
         let counts = |made: Option<Milliseconds>| {
             let scheduled = self.scheduled.map(Timestamp::as_millisecond);
             own.is_none() || group_counts(made.map(Milliseconds::get), scheduled, || LateGroup::NeverCounts)
         };
-        of_group.filter(|(_, made)| counts(*made)).map(|(name, _)| name).or(own)
+        of_group.filter(|(_, made)| counts(*made)).map(|(name, _)| name.as_str()).or(own)
     }
 }
 
@@ -226,16 +230,16 @@ impl PlacementIndex {
     /// The queue of a pod: as the pod and its group say, or a member lends it.
     pub(super) fn queue<'i>(&'i self, pod: &'i PodRecord) -> Option<&'i str> {
         let gangs = &self.objects.gangs;
-        let lent = || self.lent(pod, gangs.counted(pod.memberships())?.0);
-        pod.queue_with(gangs.queue_and_making(pod.memberships())).or_else(lent)
+        let lent = || self.lent(pod, gangs.workload(pod.memberships())?.0);
+        pod.queue_with(gangs.queue(pod.memberships(), PodGroupKind::Runai)).or_else(lent)
     }
 
     /// The queue that a member of a group gets from the others: that of the first scheduled member that names one, so that
     /// it is always the same. A member that waits lends its queue to others that wait, and to no pod that runs: users may
     /// make such pods at any time.
-    fn lent<'i>(&'i self, pod: &PodRecord, group: Counted<'i>) -> Option<&'i str> {
+    fn lent<'i>(&'i self, pod: &PodRecord, group: GroupWorkload<'i>) -> Option<&'i str> {
         let waits = |of: &PodRecord| of.progress == Progress::Waiting;
-        let members = group.members().iter().filter_map(|uid| Some((uid, self.reader.places.get(*uid)?)));
+        let members = group.members.iter().filter_map(|uid| Some((uid, self.reader.places.get(*uid)?)));
         let lenders = members.filter_map(|(uid, of)| {
             let order = (waits(of), of.scheduled.is_none(), of.scheduled, *uid);
             Some((order, of.queue.as_deref()?)).filter(|_| waits(pod) || !waits(of))

@@ -13,13 +13,16 @@ use crate::{interner::Interner, names::Names, own::Bearer, times::Milliseconds};
 /// The kind, namespace and name of a `PodGroup`, which may not exist.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKey {
+    /// The kind.
     pub kind: PodGroupKind,
+    /// The namespace.
     pub namespace: ArcStr,
+    /// The name.
     pub name: ArcStr,
 }
 
 impl GroupKey {
-    pub fn new(kind: PodGroupKind, namespace: &str, name: &str, names: &mut Names) -> Self {
+    pub(crate) fn new(kind: PodGroupKind, namespace: &str, name: &str, names: &mut Names) -> Self {
         Self { kind, namespace: names.shared(namespace), name: names.shared(name) }
     }
 }

@@ -4,13 +4,9 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use tenure_policy::start::LongestFormation;
-use tenure_types::podgroup::PodGroupKind;
 
 use super::{Gangs, gang::Gang, group::GroupKey};
-use crate::{
-    names::Names,
-    times::{Milliseconds, milliseconds_up},
-};
+use crate::times::{Milliseconds, milliseconds_up};
 
 /// The place of groups that come before all that wait: a time in the past.
 const AT_ONCE: i64 = 0;
@@ -18,12 +14,8 @@ const AT_ONCE: i64 = 0;
 /// A start that is to be written on a `PodGroup`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamping {
-    /// The kind of the group.
-    pub kind: PodGroupKind,
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
+    /// The group.
+    pub group: GroupKey,
     /// Its uid: the name may be another group's by now.
     pub uid: String,
     /// The version on which the decision is based: for another one it may be wrong.
@@ -88,9 +80,7 @@ impl Gang {
         let (stamp, group) = (&self.keeper.as_ref()?.stamp, self.group.as_ref()?);
         let is_said = stamp.said.is_some_and(|said| said.get() == start.as_millisecond());
         (!is_said).then(|| Stamping {
-            kind: key.kind,
-            namespace: key.namespace.as_str().into(),
-            name: key.name.as_str().into(),
+            group: key.clone(),
             uid: group.uid.as_ref().into(),
             resource_version: group.resource_version.as_ref().into(),
             start,
@@ -122,14 +112,13 @@ impl Gangs {
     }
 
     /// Returns the start that is to be written on a group now. None: there is none any more.
-    pub fn stamping(&mut self, before: &Stamping, names: &mut Names, now: Timestamp) -> Option<Stamping> {
+    pub fn stamping(&mut self, Stamping { group: key, .. }: &Stamping, now: Timestamp) -> Option<Stamping> {
         self.compute();
-        let key = GroupKey::new(before.kind, &before.namespace, &before.name, names);
-        let gang = self.by_key.get_mut(&key)?;
-        let stamping = gang.stamping(&key, self.formation, now);
+        let gang = self.by_key.get_mut(key)?;
+        let stamping = gang.stamping(key, self.formation, now);
         if let Some(keeper) = gang.keeper.as_mut().filter(|_| stamping.is_none()) {
             // the clock may have been set back
-            self.stamps.judge(&key, &mut keeper.stamp);
+            self.stamps.judge(key, &mut keeper.stamp);
         }
         stamping
     }
@@ -140,9 +129,8 @@ impl Gangs {
     }
 
     /// Notes a stamp that was written or logged.
-    pub fn note_stamp(&mut self, stamping: &Stamping, stamped: Stamped, names: &mut Names) {
-        let key = GroupKey::new(stamping.kind, &stamping.namespace, &stamping.name, names);
-        let Some(gang) = self.by_key.get_mut(&key) else { return };
+    pub fn note_stamp(&mut self, stamping: &Stamping, stamped: Stamped) {
+        let Some(gang) = self.by_key.get_mut(&stamping.group) else { return };
         let (Some(keeper), Some(group)) = (&mut gang.keeper, &mut gang.group) else { return };
         if *group.uid != *stamping.uid {
             return;
@@ -161,6 +149,6 @@ impl Gangs {
             // the run that it belongs to has ended before it was written
             gang.left = Some(stamping.start);
         }
-        self.changed.insert(key);
+        self.changed.insert(stamping.group.clone());
     }
 }

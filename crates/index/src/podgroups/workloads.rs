@@ -21,12 +21,8 @@ use crate::{Uid, times::Milliseconds};
 /// A `PodGroup` that there is, with what its pods show.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupWorkload<'g> {
-    /// Its kind.
-    pub kind: PodGroupKind,
-    /// Its namespace.
-    pub namespace: &'g ArcStr,
-    /// Its name.
-    pub name: &'g ArcStr,
+    /// Its kind, namespace and name.
+    pub key: &'g GroupKey,
     /// When it started; none if it doesn't run, or hasn't had as many pods as it takes.
     pub start: Option<Timestamp>,
     /// As it is stamped, if that can be read.
@@ -37,13 +33,16 @@ pub struct GroupWorkload<'g> {
     pub shape: &'g Shape,
     /// Pods that name it, and are neither finished nor terminating.
     pub members: &'g [Uid],
+    pub(crate) group: &'g GroupRecord,
+    gang: &'g Gang,
+    gangs: &'g Gangs,
 }
 
 /// The facts about a pod that its groups add.
 #[derive(Debug, Default)]
 pub struct OfGroups {
-    pub runai: Option<GroupQueue>,
-    pub tensorstack: Option<GroupQueue>,
+    pub runai: Option<GroupQueue<ArcStr>>,
+    pub tensorstack: Option<GroupQueue<ArcStr>>,
     /// The least of the workload's own ceilings.
     pub own: Option<SignedDuration>,
     /// There is one that counts for its workload.
@@ -54,48 +53,23 @@ pub struct OfGroups {
     pub lacking: Option<NotReady>,
 }
 
-/// The queue that a group names.
-#[derive(Debug)]
-pub struct GroupQueue {
-    pub name: ArcStr,
-    /// When the group was made.
-    pub made: Option<Milliseconds>,
-}
-
-/// A `PodGroup` that there is, whose pods can be counted.
-#[derive(Clone, Copy, Debug)]
-pub struct Counted<'g> {
-    gangs: &'g Gangs,
-    gang: &'g Gang,
-    group: &'g GroupRecord,
-}
+/// The queue that a group names, and when the group was made.
+pub type GroupQueue<Q> = (Q, Option<Milliseconds>);
 
 /// The identity of a group until the index changes: cheaper to look up than its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GangId(*const Gang);
 
-impl<'g> Counted<'g> {
-    pub fn members(&self) -> &'g [Uid] {
-        self.gang.members()
-    }
-
-    pub const fn id(&self) -> GangId {
+impl GroupWorkload<'_> {
+    pub(crate) const fn id(&self) -> GangId {
         GangId(ptr::from_ref(self.gang))
     }
 
-    pub const fn start(&self) -> Option<Timestamp> {
-        self.gang.start
-    }
-
-    pub const fn shape(&self) -> &'g Shape {
-        &self.group.shape
-    }
-
     /// Counts its pods.
-    pub fn count(&self) -> Headcount {
-        let shape = self.shape();
+    pub(crate) fn count(&self) -> Headcount {
+        let shape = self.shape;
         if shape.leaves() == 0 {
-            let live = u32::try_from(self.gang.members().len()).unwrap_or(u32::MAX);
+            let live = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
             let of_none = |total| shape.counts(total, |_| 0);
             return Headcount::new(shape, &of_none(live), of_none(self.gang.active));
         }
@@ -103,22 +77,22 @@ impl<'g> Counted<'g> {
     }
 
     /// If it is elastic, sorts its pods by controller: those of one may [count alone](Shape::crews).
-    pub fn crews(&self, all: &Headcount) -> Option<Crews<Option<NonZeroU64>>> {
-        all.is_elastic().then(|| self.shape().crews(self.tallied()))
+    pub(crate) fn crews(&self, all: &Headcount) -> Option<Crews<Option<NonZeroU64>>> {
+        all.is_elastic().then(|| self.shape.crews(self.tallied()))
     }
 
     /// Returns for each pod its controller, the number of its subgroup, and true if it runs.
     fn tallied(&self) -> impl Iterator<Item = (Option<NonZeroU64>, usize, bool)> {
-        let members = self.gang.members().iter().filter_map(|uid| self.gangs.members.get(uid));
+        let members = self.members.iter().filter_map(|uid| self.gangs.members.get(uid));
         members.map(|member| {
             let controller = member.of.first().and_then(|of| of.controller);
-            (controller, member.number(self.shape()), member.is_active())
+            (controller, member.number(self.shape), member.is_active())
         })
     }
 
     /// The number of the subgroup of a member.
-    pub fn number(&self, of: &Membership) -> usize {
-        self.group.shape.number(of.subgroup.as_deref())
+    pub(crate) fn number(&self, of: &Membership) -> usize {
+        self.shape.number(of.subgroup.as_deref())
     }
 }
 
@@ -136,42 +110,30 @@ impl Gangs {
     /// Returns the facts that the groups of a pod add to it.
     pub fn of(&self, memberships: &[Membership]) -> OfGroups {
         let mut of = OfGroups::default();
-        for (_, gang, group) in self.existing(memberships).rev() {
+        for (GroupWorkload { start, gang, group, .. }, _) in self.existing(memberships).rev() {
             // those that come first count
-            (of.is_grouped, of.start, of.lacking) = (true, gang.start, gang.lacking());
+            (of.is_grouped, of.start, of.lacking) = (true, start, gang.lacking());
             of.own = of.own.into_iter().chain(group.own).min();
         }
-        let queue = |kind| {
-            let (name, made) = self.named(memberships, kind)?;
-            Some(GroupQueue { name: name.clone(), made })
-        };
+        let queue = |kind| self.queue(memberships, kind).map(|(queue, made)| (queue.clone(), made));
         (of.runai, of.tensorstack) = (queue(PodGroupKind::Runai), queue(PodGroupKind::Tensorstack));
         of
     }
 
+    /// The groups of a pod that there are, with its memberships.
     fn existing<'g, 'm>(
         &'g self,
         memberships: &'m [Membership],
-    ) -> impl DoubleEndedIterator<Item = (&'g GroupKey, &'g Gang, &'g GroupRecord)> + use<'g, 'm> {
-        memberships.iter().filter_map(|Membership { group: key, .. }| {
-            let (key, gang) = self.by_key.get_key_value(key)?;
-            Some((key, gang.as_ref(), gang.group.as_deref()?))
+    ) -> impl DoubleEndedIterator<Item = (GroupWorkload<'g>, &'m Membership)> + use<'g, 'm> {
+        memberships.iter().filter_map(|of| {
+            let (key, gang) = self.by_key.get_key_value(&of.group)?;
+            Some((self.shown(key, gang)?, of))
         })
     }
 
     /// The group of a pod that notes this ceiling.
-    pub fn with_own(
-        &self,
-        memberships: &[Membership],
-        own: SignedDuration,
-    ) -> Option<(&GroupKey, &GroupRecord)> {
-        let mut existing = self.existing(memberships).map(|(key, _, group)| (key, group));
-        existing.find(|(_, group)| group.own == Some(own))
-    }
-
-    /// Which group counts for the workload of a pod.
-    pub fn existing_key(&self, memberships: &[Membership]) -> Option<&GroupKey> {
-        self.existing(memberships).next().map(|(key, ..)| key)
+    pub fn with_own(&self, memberships: &[Membership], own: SignedDuration) -> Option<GroupWorkload<'_>> {
+        self.existing(memberships).map(|(of, _)| of).find(|of| of.group.own == Some(own))
     }
 
     /// True if a pod names a group that is neither finished nor terminating.
@@ -179,34 +141,13 @@ impl Gangs {
         self.by_key.get(key).is_some_and(|gang| !gang.members().is_empty())
     }
 
-    /// The group that counts for the workload of a pod.
-    pub fn workload(&self, memberships: &[Membership]) -> Option<GroupWorkload<'_>> {
-        self.existing(memberships).next().map(|(key, gang, group)| workload(key, gang, group))
+    /// The group that counts for the workload of a pod, and the pod's membership of it.
+    pub fn workload<'m>(&self, memberships: &'m [Membership]) -> Option<(GroupWorkload<'_>, &'m Membership)> {
+        self.existing(memberships).next()
     }
 
-    /// The same, with what there is of its subgroups, and as what the pod is in it.
-    pub fn counted<'m>(&self, memberships: &'m [Membership]) -> Option<(Counted<'_>, &'m Membership)> {
-        let (key, gang, group) = self.existing(memberships).next()?;
-        let of = memberships.iter().find(|of| of.group == *key)?;
-        Some((Counted { gangs: self, gang, group }, of))
-    }
-
-    /// The queue of the run.ai family that the groups name.
-    pub fn queue(&self, memberships: &[Membership]) -> Option<&str> {
-        self.queue_and_making(memberships).map(|(queue, _)| queue)
-    }
-
-    /// The same, and when the group was made.
-    pub fn queue_and_making(&self, memberships: &[Membership]) -> Option<(&str, Option<Milliseconds>)> {
-        self.named(memberships, PodGroupKind::Runai).map(|(queue, made)| (queue.as_str(), made))
-    }
-
-    /// The queue that a group of a kind names, even if it is gone while its pods run, and when it was made.
-    fn named(
-        &self,
-        memberships: &[Membership],
-        kind: PodGroupKind,
-    ) -> Option<(&ArcStr, Option<Milliseconds>)> {
+    /// The queue that a group of a kind names, even if it is gone while its pods run.
+    pub fn queue(&self, memberships: &[Membership], kind: PodGroupKind) -> Option<GroupQueue<&ArcStr>> {
         let of = memberships.iter().find(|of| of.group.kind == kind)?;
         let gang = self.by_key.get(&of.group)?;
         Some((gang.queue()?, gang.made()))
@@ -220,19 +161,21 @@ impl Gangs {
 
     /// All groups that there are.
     pub fn workloads(&self) -> impl Iterator<Item = GroupWorkload<'_>> {
-        self.by_key.iter().filter_map(|(key, gang)| Some(workload(key, gang, gang.group.as_deref()?)))
+        self.by_key.iter().filter_map(|(key, gang)| self.shown(key, gang))
     }
-}
 
-fn workload<'g>(key: &'g GroupKey, gang: &'g Gang, group: &'g GroupRecord) -> GroupWorkload<'g> {
-    GroupWorkload {
-        kind: key.kind,
-        namespace: &key.namespace,
-        name: &key.name,
-        start: gang.start,
-        stamp: group.stamp,
-        queue: gang.queue(),
-        shape: &group.shape,
-        members: gang.members(),
+    fn shown<'g>(&'g self, key: &'g GroupKey, gang: &'g Gang) -> Option<GroupWorkload<'g>> {
+        let group = gang.group.as_deref()?;
+        Some(GroupWorkload {
+            key,
+            start: gang.start,
+            stamp: group.stamp,
+            queue: gang.queue(),
+            shape: &group.shape,
+            members: gang.members(),
+            group,
+            gang,
+            gangs: self,
+        })
     }
 }

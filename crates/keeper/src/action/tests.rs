@@ -360,7 +360,7 @@ async fn by_a_tree_of_queues_that_lacks_one_nothing_is_paused_for_a_moment() {
         index.know_queues();
         let root = serde_json::from_value::<QueueSpec>(json!({})).unwrap();
         index.change_queues(now, |index| index.apply_runai("root", &root));
-        index.next_due();
+        index.reschedule();
         index.change_queues(now, |index| index.delete_queue(Family::Runai, "root"));
     });
     let missing = "put off: a queue on its way to the root is missing for a moment";

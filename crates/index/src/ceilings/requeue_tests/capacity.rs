@@ -95,7 +95,7 @@ fn who_was_evicted_for_its_pods_leaves_no_room_that_another_is_called_for() {
     assert_eq!(index.next_return(Timestamp::MIN), Some(at(9_000)), "neither itself nor another");
     // nor does it before its pause is seen
     index.apply_pod(&pod("unready", "job", Is::Scheduled(0)));
-    index.next_due();
+    index.next_due_after(Timestamp::MIN);
     index.apply_pod(&ended("unready", "job", "Succeeded"));
     assert_eq!(index.next_return(Timestamp::MIN), Some(at(9_000)));
     // the end of a time slice does

@@ -113,7 +113,7 @@ impl Pair {
     pub(super) fn look_for_stamps(&mut self) -> Result {
         let now = timestamp(self.model.now);
         let Self { index, model, unstamped, .. } = self;
-        let name = |of: &Stamping| (of.kind, of.namespace.clone(), of.name.clone());
+        let name = |of: &Stamping| (of.group.kind, of.group.namespace.to_string(), of.group.name.to_string());
         // a group that was found stays so until its stamp is right
         unstamped.extend(index.new_stampings(now));
         *unstamped = unstamped.iter().filter_map(|of| index.stamping(of, now)).collect();
@@ -130,7 +130,7 @@ impl Pair {
         for (of, stamping) in unstamped.iter().zip(&stampings) {
             let proven = model.run(stamping.key).and_then(|(_, run)| run.proven());
             let is_early = proven.is_none_or(|proven| of.start < timestamp(proven));
-            same(format_args!("{} is stamped before its pods started", of.name), &is_early, &false)?;
+            same(format_args!("{} is stamped before its pods started", of.group.name), &is_early, &false)?;
         }
         self.seen.note("stamped", stampings.len());
         for (of, of_model) in unstamped.iter().zip(stampings) {
