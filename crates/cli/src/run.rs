@@ -109,6 +109,7 @@ mod tests {
             own: None,
             extension: SignedDuration::ZERO,
             expires: expires.map(|seconds| (at(seconds), Family::Runai)),
+            lacking: None,
         };
         Run::of(standing, exemption)
     }

@@ -33,7 +33,6 @@ use crate::{
     Uid,
     cluster::{ClusterModel, Moved, Objects, Reader},
     deadlines::{Deadlines, ManagedPod, RetryAfter},
-    times::NEVER,
 };
 
 /// The settings of an index.
@@ -60,7 +59,7 @@ pub struct Settings {
 }
 
 /// The pods in queues, by the time at which their tasks are due.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Ceilings {
     deadlines: Deadlines,
     notice: NoticePoints,
@@ -102,19 +101,8 @@ pub type CeilingIndex = ClusterModel<Ceilings>;
 impl CeilingIndex {
     /// An index of an empty cluster.
     pub fn new(settings: Settings) -> Self {
-        let mut deadlines = Deadlines::new(settings.scope.clone());
-        deadlines.retry_after = settings.retry_after;
-        let reader = Ceilings {
-            deadlines,
-            notice: NoticePoints::default(),
-            pods_ready: None,
-            terminating: Terminating::default(),
-            grace_on_change: GraceOnChange::default(),
-            knows_queues: false,
-            policy_change: None,
-            missing: MissingQueues::default(),
-        };
-        let mut index = Self { objects: Objects::default(), reader };
+        let mut index = Self::default();
+        index.reader.deadlines = Deadlines::new(settings.scope.clone(), settings.retry_after);
         index.objects.gangs.serve_keeper();
         index.objects.owners.makers = Some(index.objects.interner.kinds.makers());
         index.objects.interner.kueue_queues.clone_from(&settings.kueue_queues);
@@ -202,14 +190,12 @@ impl CeilingIndex {
     /// The end of the run of a pod that is kept.
     fn end_of(&mut self, uid: Uid) -> Option<Timestamp> {
         self.reschedule();
-        let end = self.reader.deadlines.get(uid)?.expiry.at;
-        (end != NEVER).then(|| Timestamp::from_millisecond(end).ok()).flatten()
+        self.reader.deadlines.get(uid)?.end()
     }
 
     /// Adds or updates an extension. Only one that is granted counts.
     pub fn apply_extension(&mut self, extension: &Extension) {
-        let Some(uid) = extension.metadata.uid.as_deref() else { return };
-        let changed = self.objects.grants.apply(Uid::of(uid), extension);
+        let changed = self.objects.grants.apply(extension);
         self.regrant(changed);
     }
 

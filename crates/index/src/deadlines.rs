@@ -39,7 +39,7 @@ pub struct PodDeadlines {
 }
 
 /// Pods in a few hundred bytes each, ordered by the time of their next task.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Deadlines {
     scope: Scope,
     // boxed: a hash table is up to half empty, and an empty place should be small
@@ -49,7 +49,7 @@ pub struct Deadlines {
     /// Names and controllers of pods that are exempt by priority, by the namespace and the uid of the pod.
     exempt: BTreeMap<(ArcStr, Uid), (Box<str>, Controller)>,
     exempt_in: UidMap<ArcStr>,
-    pub retry_after: RetryAfter,
+    retry_after: RetryAfter,
     /// The ends that were past when a queue went missing, of pods that lack one still: it may have gone for a moment.
     lost: UidMap<i64>,
 }
@@ -80,17 +80,8 @@ impl Orders {
 }
 
 impl Deadlines {
-    pub fn new(scope: Scope) -> Self {
-        Self {
-            scope,
-            pods: UidMap::default(),
-            by_controller: Controlled::default(),
-            orders: Orders::default(),
-            exempt: BTreeMap::new(),
-            exempt_in: UidMap::default(),
-            retry_after: RetryAfter::default(),
-            lost: UidMap::default(),
-        }
+    pub fn new(scope: Scope, retry_after: RetryAfter) -> Self {
+        Self { scope, retry_after, ..Self::default() }
     }
 
     /// Adds or updates a pod; returns its uid if its deadlines must be computed.

@@ -220,7 +220,7 @@ impl PlacementIndex {
         match room.needs {
             None => self.reader.needs.remove(&uid),
             Some(needs) => {
-                let needs = self.reader.interned.needs(needs);
+                let needs = self.reader.interned.needs.shared(needs);
                 self.reader.needs.insert(uid, needs)
             }
         };

@@ -41,6 +41,11 @@ pub fn in_time(at: Option<Milliseconds>) -> Option<Timestamp> {
     at.map(|at| time(at.get()))
 }
 
+/// The time in milliseconds, rounded down. None only for [`NEVER`].
+pub fn milliseconds(at: Timestamp) -> Option<Milliseconds> {
+    Milliseconds::new(at.as_millisecond())
+}
+
 /// Rounded up, so that nothing is ever early.
 pub fn milliseconds_up(at: Timestamp) -> i64 {
     let milliseconds = at.as_millisecond();

@@ -82,17 +82,13 @@ impl UsageLedger {
     pub fn restore(record: UsageRecord, resources: UsageResources) -> Self {
         let UsageRecord { resource_version, at, since, gaps, last_gap, queues, notes, resized } = record;
         Self {
-            resources,
             totals: UsageTotals::of(queues),
-            live: UidMap::default(),
             resized: resized.into_iter().map(|(uid, run)| (Uid::of(&uid), run)).collect(),
             ending: record::read(&notes).collect(),
-            since,
             gaps,
             last_gap,
             position: Some(Position { version: resource_version, at }),
-            relist: None,
-            changes: 0,
+            ..Self::new(resources, since)
         }
     }
 
@@ -197,7 +193,8 @@ impl UsageLedger {
             // a pod that isn't known has been counted, or had ended before the first list
             let Some(mut live) = self.live.remove(&seen.uid) else { return };
             live.update(run, place());
-            self.count(seen.uid, &live, run, at);
+            let ended = live.ended(run, self.ending.remove(&seen.uid), at);
+            self.add(&live, ended);
         } else {
             self.keep(seen, run, at, place);
         }
@@ -222,13 +219,8 @@ impl UsageLedger {
         }
     }
 
-    fn count(&mut self, uid: Uid, live: &LiveRun, run: &PodRun, at: SeenAt) {
-        let ended = live.ended(run, self.ending.remove(&uid), at);
-        self.add(live, ended);
-    }
-
     fn add(&mut self, live: &LiveRun, EndedRun { end, ran }: EndedRun) {
-        for (family, queue) in live.place().queues() {
+        for (family, queue) in live.place.queues() {
             for (resource, amount) in live.used(&self.resources, ran) {
                 let of = (family_label(family), queue.as_str());
                 self.totals.add(of, resource, (end, amount));

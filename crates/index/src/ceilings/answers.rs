@@ -15,10 +15,7 @@ use tenure_policy::{
     preemption::{Place, Workload},
     ready::PodsReady,
 };
-use tenure_types::{
-    extension::Extension, paused::ExceededCeiling, podgroup::PodGroupKind, projection,
-    runai::v3alpha1::OnReversal,
-};
+use tenure_types::{extension::Extension, podgroup::PodGroupKind, projection, runai::v3alpha1::OnReversal};
 
 use super::{
     CeilingIndex, Ceilings, Orphan, Overlong, Seen, Standing, Tally,
@@ -29,7 +26,7 @@ use super::{
 };
 use crate::{
     GroupWorkload, RunPlace, Stamped, Stamping, Uid, deadlines::ManagedPod, grants::Grants, own::Ineffective,
-    paused::Paused, podgroups::memberships, times::NEVER,
+    paused::Paused, podgroups::memberships,
 };
 
 /// Numbers of pods and paused owners.
@@ -108,8 +105,7 @@ impl CeilingIndex {
     /// The time at which the first of a root owner's pods expires, as far as their owners are known.
     pub fn first_end(&mut self, namespace: &str, root: Uid) -> Option<Timestamp> {
         self.reschedule();
-        let ends = self.pods_of(namespace, root).map(|(_, pod)| pod.expiry.at).filter(|at| *at != NEVER);
-        Timestamp::from_millisecond(ends.min()?).ok()
+        self.pods_of(namespace, root).filter_map(|(_, pod)| pod.end()).min()
     }
 
     /// The names of the pods of a root owner in a namespace, as far as their owners are known.
@@ -208,11 +204,6 @@ impl CeilingIndex {
             on_reversal,
             backoff: pods_ready.map(|rules| rules.backoff),
         }
-    }
-
-    /// Returns the ceiling that ends a run with this standing, and the queue that sets it. None: no ceiling applies.
-    pub fn ceiling(&self, standing: &Standing) -> Option<ExceededCeiling> {
-        standing.ceiling(self.runai().tree())
     }
 
     /// The notes of own ceilings that have no effect and are to be told now: at most one of a namespace, and `most`. Each
@@ -318,8 +309,7 @@ impl CeilingIndex {
     fn standing_of_kept(&mut self, uid: Uid) -> Option<Standing> {
         let Self { objects, reader } = self;
         let pod = reader.deadlines.get(uid)?;
-        let of_groups = objects.gangs.of(objects.gangs.memberships(uid));
-        Some(limits::standing(objects, uid, pod, of_groups))
+        Some(limits::standing(objects, uid, pod))
     }
 
     /// The end of a run by these extensions, in place of the known ones.
@@ -334,7 +324,7 @@ impl CeilingIndex {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use tenure_types::runai::v3alpha1::QueueSpec;
+    use tenure_types::{paused::ExceededCeiling, runai::v3alpha1::QueueSpec};
 
     use super::*;
     use crate::{Bearer, NoEffect, Settings};
@@ -361,7 +351,7 @@ mod tests {
         index.apply_runai("own", &serde_json::from_value::<QueueSpec>(own).unwrap());
         let mut of = |pod: &projection::Pod| {
             let standing = index.standing(pod).unwrap();
-            index.ceiling(&standing).map(|ceiling| (ceiling.max_duration, ceiling.queue))
+            standing.ceiling(index.runai().tree()).map(|ceiling| (ceiling.max_duration, ceiling.queue))
         };
         assert_eq!(of(&pod("a", &json!({}))), Some(("2h 30m".into(), Some("root".into()))));
         let shorter = pod("a", &json!({"annotations": {"tenure.dev/max-duration": "10m"}}));

@@ -21,8 +21,7 @@ pub fn going_run(
     };
     let limits = objects.limits(family, queue)?;
     let limited_by = least_extensions(objects.runai.tree(), queue).map(str::to_owned);
-    let times = objects.grants.of(workload, namespace, since).map(|grant| grant.time);
-    let times: Vec<SignedDuration> = times.collect();
+    let times: Vec<SignedDuration> = objects.grants.of(workload, namespace, since).collect();
     Some(GoingRun {
         queue: queue.to_string(),
         limited_by: limited_by.filter(|_| family == Family::Runai),

@@ -32,13 +32,11 @@ pub fn deadlines(
     uid: Uid,
     pod: &ManagedPod,
 ) -> PodDeadlines {
-    let of_groups = objects.gangs.of(objects.gangs.memberships(uid));
-    let lacking = of_groups.lacking;
-    let standing = standing(objects, uid, pod, of_groups);
+    let standing = standing(objects, uid, pod);
     if ignored_own(objects, &standing).is_some() {
         objects.interner.own.doubt(uid);
     }
-    let ready_until = ready_until(objects, pods_ready, pod, lacking, &standing);
+    let ready_until = ready_until(objects, pods_ready, pod, &standing);
     let ceiling = standing.expires.map(|(at, family)| {
         let queue = standing.queue(family).cloned();
         let limits = queue.as_deref().and_then(|queue| objects.limits(family, queue));
@@ -69,8 +67,7 @@ pub fn ignored_own(objects: &mut Objects, standing: &Standing) -> Option<SignedD
 
 /// The note of an own ceiling that is longer than that of the pod's queue.
 pub fn ineffective(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Option<Ineffective> {
-    let of_groups = objects.gangs.of(objects.gangs.memberships(uid));
-    let standing = standing(objects, uid, pod, of_groups);
+    let standing = standing(objects, uid, pod);
     let own = ignored_own(objects, &standing)?;
     let root = objects.owners.root_with_own(pod.controller).filter(|(.., noted)| noted.ceiling == own);
     let (bearer, uid, namespace, name) = if let Some((uid, source, noted)) = root {
@@ -90,18 +87,16 @@ pub fn ready_until(
     objects: &mut Objects,
     pods_ready: Option<PodsReady>,
     pod: &ManagedPod,
-    lacking: Option<NotReady>,
     standing: &Standing,
 ) -> Option<ReadyUntil> {
-    let family = if standing.runai.is_some() { Family::Runai } else { Family::Tensorstack };
-    let queue = standing.queue(family)?;
+    let (family, queue) = standing.first_queue()?;
     let limits = objects.limits(family, queue);
     let rules = PodsReady::applying(limits.and_then(|limits| limits.pods_ready), pods_ready)?;
     if rules.count_from == CountFrom::Scheduled {
         pod.started?;
     }
-    let lacking =
-        if standing.is_grouped { lacking } else { NotReady::of(Shape::alone(), &[pod.live_pod()], None) };
+    let alone = || NotReady::of(Shape::alone(), &[pod.live_pod()], None);
+    let lacking = if standing.is_grouped { standing.lacking } else { alone() };
     let (at, cause) = rules.deadline(lacking?)?;
     // pods may name any queue: counters have only queues that exist
     let queue = if limits.is_some() { queue.clone() } else { ArcStr::new() };
@@ -128,8 +123,9 @@ fn queue(
     Some(if counts { name.clone() } else { own.clone() })
 }
 
-/// Computes the standing of a pod.
-pub fn standing(objects: &mut Objects, uid: Uid, pod: &ManagedPod, of_groups: OfGroups) -> Standing {
+/// Computes the standing of a pod that is kept.
+pub fn standing(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Standing {
+    let of_groups = objects.gangs.of(objects.gangs.memberships(uid));
     let root = objects.owners.own_ceiling(pod.controller);
     standing_below(objects, root, (uid, pod), of_groups)
 }
@@ -142,7 +138,7 @@ pub fn standing_below(
     of_groups: OfGroups,
 ) -> Standing {
     let own = [root, pod.own_ceiling(), of_groups.own].into_iter().flatten().min();
-    let OfGroups { tensorstack, runai, is_grouped, start, .. } = of_groups;
+    let OfGroups { tensorstack, runai, own: _, is_grouped, start, lacking } = of_groups;
     let tensorstack = queue(objects, Family::Tensorstack, pod, tensorstack);
     let runai = queue(objects, Family::Runai, pod, runai);
     // a pod that names no queue of a family has no ceiling there, not even its own
@@ -160,7 +156,7 @@ pub fn standing_below(
         expiry::deadline(clocks, of_tensorstack, of_runai.map(|ceiling| ceiling.saturating_add(granted)));
     let is_extended = matches!(expires, Some((_, Family::Runai)));
     let extension = if is_extended { granted } else { SignedDuration::ZERO };
-    Standing { clocks, start, is_grouped, tensorstack, runai, own, extension, expires }
+    Standing { clocks, start, is_grouped, tensorstack, runai, own, extension, expires, lacking }
 }
 
 /// Returns the granted time beyond the ceiling of a pod's run, as far as its queues allow.
@@ -175,8 +171,7 @@ fn extension(
     }
     let workload = objects.owners.root_by_kind(pod.controller).unwrap_or(uid);
     let allowance = queue.and_then(|queue| objects.limits(Family::Runai, queue)).map(|of| of.extensions);
-    let granted = clocks.started.zip(allowance).map(|(since, allowance)| {
-        allowance.total(objects.grants.of(workload, &pod.namespace, since).map(|grant| grant.time))
-    });
-    granted.unwrap_or_default()
+    let granted = |since| objects.grants.of(workload, &pod.namespace, since);
+    let total = clocks.started.zip(allowance).map(|(since, of)| of.total(granted(since)));
+    total.unwrap_or_default()
 }

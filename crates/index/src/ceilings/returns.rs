@@ -63,17 +63,15 @@ impl CeilingIndex {
         if root.is_some_and(|root| objects.paused.is_unready(root)) {
             return None;
         }
-        let memberships = objects.gangs.memberships(uid);
-        let holder = match (objects.gangs.workload(memberships), root) {
+        let group = objects.gangs.workload(objects.gangs.memberships(uid));
+        let holder = match (group, root) {
             (Some((group, _)), _) => Holder::Group(group.key.clone()),
             (None, Some(root)) => Holder::Owner(pod.namespace.clone(), root),
             (None, None) => Holder::Pod(uid),
         };
-        let of_groups = objects.gangs.of(memberships);
-        let standing = limits::standing(objects, uid, pod, of_groups);
-        let family = if standing.runai.is_some() { Family::Runai } else { Family::Tensorstack };
-        let queue = standing.queue(family)?.clone();
-        Some(Occupant { family, queue, holder })
+        let standing = limits::standing(objects, uid, pod);
+        let (family, queue) = standing.first_queue()?;
+        Some(Occupant { family, queue: queue.clone(), holder })
     }
 
     /// If a workload has left, lets the next one come back that waits in its queue.

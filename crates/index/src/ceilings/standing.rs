@@ -7,18 +7,22 @@ use tenure_policy::{
     ceiling,
     expiry::{Clocks, Family},
     naming::for_people,
-    ready::PodsReady,
+    ready::{NotReady, PodsReady},
     tree::QueueTree,
 };
 use tenure_types::{paused::ExceededCeiling, projection};
 
-use super::limits::{self, ignored_own};
+use super::{
+    CeilingIndex,
+    limits::{self, ignored_own},
+};
 use crate::{
     RunPlace, Uid,
-    cluster::{ClusterModel, Objects},
+    cluster::Objects,
     deadlines::ManagedPod,
     own::OwnCeilings,
     podgroups::{Membership, memberships},
+    times::milliseconds,
 };
 
 /// The standing of a pod: its clocks, queues and the end of its run. See [`CeilingIndex::standing`].
@@ -40,6 +44,8 @@ pub struct Standing {
     pub extension: SignedDuration,
     /// The time at which its run ends, and the family whose ceiling sets it.
     pub expires: Option<(Timestamp, Family)>,
+    /// The lack of ready pods in its `PodGroup`. None: enough are ready.
+    pub lacking: Option<NotReady>,
 }
 
 impl Standing {
@@ -51,8 +57,14 @@ impl Standing {
         }
     }
 
+    /// Its queue whose rules for workloads that don't get ready count.
+    pub(super) fn first_queue(&self) -> Option<(Family, &ArcStr)> {
+        let runai = self.runai.as_ref().map(|queue| (Family::Runai, queue));
+        runai.or_else(|| Some((Family::Tensorstack, self.tensorstack.as_ref()?)))
+    }
+
     /// Returns the ceiling that ends a run with this standing, and the queue that sets it. None: no ceiling applies.
-    pub(super) fn ceiling(&self, tree: &QueueTree) -> Option<ExceededCeiling> {
+    pub fn ceiling(&self, tree: &QueueTree) -> Option<ExceededCeiling> {
         let (end, family) = self.expires?;
         let run = end.duration_since(self.clocks.since(family)?);
         let ceiling = run.saturating_sub(self.extension);
@@ -68,8 +80,8 @@ impl Standing {
     }
 
     /// Returns the ceiling that a workload notes itself, where that of its queue is shorter and counts.
-    pub fn ignored_own<R>(&self, model: &mut ClusterModel<R>) -> Option<SignedDuration> {
-        ignored_own(&mut model.objects, self)
+    pub fn ignored_own(&self, index: &mut CeilingIndex) -> Option<SignedDuration> {
+        ignored_own(&mut index.objects, self)
     }
 }
 
@@ -83,8 +95,8 @@ pub struct Seen {
 
 impl Seen {
     /// Reads a pod, to compute its standing later, when all pods of its `PodGroup`s are known. None: it is in no queue.
-    pub fn read<R>(pod: &projection::Pod, model: &mut ClusterModel<R>) -> Option<Self> {
-        Self::read_by(pod, &mut model.objects)
+    pub fn read(pod: &projection::Pod, index: &mut CeilingIndex) -> Option<Self> {
+        Self::read_by(pod, &mut index.objects)
     }
 
     pub(super) fn read_by(pod: &projection::Pod, objects: &mut Objects) -> Option<Self> {
@@ -94,8 +106,8 @@ impl Seen {
     }
 
     /// Computes its standing by the queues, `PodGroup`s and owners that are known.
-    pub fn standing<R>(&self, model: &mut ClusterModel<R>) -> Option<Standing> {
-        self.standing_by(&mut model.objects)
+    pub fn standing(&self, index: &mut CeilingIndex) -> Option<Standing> {
+        self.standing_by(&mut index.objects)
     }
 
     pub(super) fn standing_by(&self, objects: &mut Objects) -> Option<Standing> {
@@ -119,7 +131,7 @@ impl Seen {
         objects.gangs.compute();
         let of_groups = objects.gangs.of(&self.of);
         let standing = limits::standing_below(objects, root, (self.uid, &self.pod), of_groups);
-        (standing.tensorstack.is_some() || standing.runai.is_some()).then_some(standing)
+        standing.first_queue().is_some().then_some(standing)
     }
 
     /// Returns its queues and the ends of its run, by these rules for workloads that don't get ready. None: it is in no
@@ -130,14 +142,8 @@ impl Seen {
         rules: Option<PodsReady>,
         is_exempt: bool,
     ) -> Option<RunPlace> {
-        objects.gangs.compute();
-        let of_groups = objects.gangs.of(&self.of);
-        let lacking = of_groups.lacking;
-        let standing = limits::standing(objects, self.uid, &self.pod, of_groups);
-        if standing.tensorstack.is_none() && standing.runai.is_none() {
-            return None;
-        }
-        let ready_until = limits::ready_until(objects, rules, &self.pod, lacking, &standing);
+        let standing = self.standing_by(objects)?;
+        let ready_until = limits::ready_until(objects, rules, &self.pod, &standing);
         // pods may name any queue: what is counted by queue has no other queues than there are
         let mut existing = |family, queue: Option<ArcStr>| {
             queue.map(|queue| if objects.limits(family, &queue).is_some() { queue } else { ArcStr::new() })
@@ -146,8 +152,10 @@ impl Seen {
             tensorstack: existing(Family::Tensorstack, standing.tensorstack),
             runai: existing(Family::Runai, standing.runai),
             is_grouped: standing.is_grouped,
-            deadline: standing.expires.map(|(at, _)| at).filter(|_| !is_exempt),
-            ready_until: ready_until.map(|of| of.at).filter(|_| !is_exempt && !standing.is_grouped),
+            deadline: standing.expires.filter(|_| !is_exempt).and_then(|(at, _)| milliseconds(at)),
+            ready_until: ready_until
+                .filter(|_| !is_exempt && !standing.is_grouped)
+                .and_then(|of| milliseconds(of.at)),
         })
     }
 }

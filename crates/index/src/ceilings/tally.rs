@@ -14,7 +14,7 @@ use tenure_policy::{
 use tenure_types::podgroup::PodGroupKind;
 
 use super::CeilingIndex;
-use crate::{GroupWorkload, Uid, cluster::Objects, paused::Paused, podgroups::GangId, times::NEVER};
+use crate::{GroupWorkload, Uid, cluster::Objects, paused::Paused, podgroups::GangId};
 
 /// The reports on the queues of the run.ai family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,8 +29,7 @@ pub struct Tally {
 #[derive(Default)]
 struct Count {
     workloads: Workloads,
-    /// In milliseconds since the epoch.
-    expires: Option<i64>,
+    expires: Option<Timestamp>,
     floor: Option<SignedDuration>,
     starts: Vec<Timestamp>,
 }
@@ -99,10 +98,10 @@ impl Counting<'_> {
             let memberships = gangs.memberships(uid);
             let queue = gangs.queue(memberships, PodGroupKind::Runai).map(|(queue, _)| queue.as_str());
             let queue = queue.or(pod.runai.as_deref());
-            if pod.expiry.at != NEVER
-                && let Some(queue) = queue
-            {
-                self.expires(queue, pod.expiry.at);
+            let queue = queue.and_then(|queue| self.tree.find(queue));
+            if let (Some(queue), Some(end)) = (queue, pod.end()) {
+                let expires = &mut self.counts.entry(queue).or_default().expires;
+                *expires = expires.iter().copied().chain([end]).min();
             }
             let Some(scheduled) = pod.clocks().started else { continue };
             let of_group = gangs.workload(memberships).map(|(group, _)| {
@@ -111,7 +110,7 @@ impl Counting<'_> {
             });
             let (queue, start) = match of_group {
                 Some((_, queue, start)) => (queue, start),
-                None => (queue.and_then(|queue| self.tree.find(queue)), Some(scheduled)),
+                None => (queue, Some(scheduled)),
             };
             let holder = match (owners.root(pod.controller), of_group) {
                 (Some(root), _) => Holder::Owner(pod.namespace.clone(), root),
@@ -126,20 +125,14 @@ impl Counting<'_> {
 
     fn paused(&mut self, index: &CeilingIndex) {
         for paused in index.objects.paused.roots(&index.objects.owners) {
-            if is_in_runai(index, paused) && !index.has_pods(paused) {
-                self.waits(paused);
+            if !is_in_runai(index, paused) || index.has_pods(paused) {
+                continue;
             }
-        }
-    }
-
-    /// None if there is no such queue.
-    fn of(&mut self, queue: &str) -> Option<&mut Count> {
-        Some(self.counts.entry(self.tree.find(queue)?).or_default())
-    }
-
-    fn expires(&mut self, queue: &str, at: i64) {
-        if let Some(count) = self.of(queue) {
-            count.expires = count.expires.into_iter().chain([at]).min();
+            if let Some(queue) = self.tree.find(&paused.queue) {
+                let Workloads { requeueing, paused: staying, .. } =
+                    &mut self.counts.entry(queue).or_default().workloads;
+                add_one(if paused.returns.comes_back() { requeueing } else { staying });
+            }
         }
     }
 
@@ -152,16 +145,6 @@ impl Counting<'_> {
         let run = runs.entry(of).or_default();
         run.protected = run.protected.max(protected);
         run.since = run.since.into_iter().chain(start).chain([scheduled]).min();
-    }
-
-    fn waits(&mut self, paused: &Paused) {
-        if let Some(Count { workloads, .. }) = self.of(&paused.queue) {
-            add_one(if paused.returns.comes_back() {
-                &mut workloads.requeueing
-            } else {
-                &mut workloads.paused
-            });
-        }
     }
 
     fn tally(mut self) -> Tally {
@@ -184,8 +167,7 @@ impl Counting<'_> {
             let mut children = children.remove(name).unwrap_or_default();
             children.sort_unstable();
             let count = self.tree.find(name).and_then(|id| self.counts.remove(&id)).unwrap_or_default();
-            let next_expiry = count.expires.and_then(|at| Timestamp::from_millisecond(at).ok());
-            let Count { workloads, starts, .. } = count;
+            let Count { workloads, expires: next_expiry, starts, .. } = count;
             (name.to_owned(), QueueReport { children, workloads, runs: Runs::of(starts), next_expiry })
         });
         Tally { reports: reports.collect(), until }

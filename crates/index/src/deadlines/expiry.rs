@@ -8,7 +8,7 @@ use tenure_policy::{
 };
 
 use super::order::{Slot, Step};
-use crate::times::{Milliseconds, NEVER, milliseconds_up, time};
+use crate::times::{Milliseconds, NEVER, milliseconds, milliseconds_up, time};
 
 /// The time at which a pod's ceiling is reached, the queue that sets it, and the notices before it.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl Expiry {
             // another change may leave the end that an earlier one has granted
             if earliest != self.earliest {
                 let is_moved = earliest != i64::MIN && Some(earliest) != before;
-                self.graced_since = Milliseconds::new(change.at.as_millisecond()).filter(|_| is_moved);
+                self.graced_since = milliseconds(change.at).filter(|_| is_moved);
                 self.earliest = earliest;
             }
         }

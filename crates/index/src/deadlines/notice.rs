@@ -10,7 +10,7 @@ use super::{
     expiry::Ceiling,
     order::{Lane, Slot, Step, Tries},
 };
-use crate::times::{Milliseconds, NEVER, milliseconds_up};
+use crate::times::{Milliseconds, NEVER, milliseconds, milliseconds_up};
 
 const RETRY: Wait = Wait { first: Duration::from_secs(10), last: Duration::from_mins(10) };
 
@@ -70,10 +70,9 @@ impl Notice {
     pub fn settle(&mut self, due: &DuePod, task: Task, outcome: Outcome, now: Timestamp) {
         match outcome {
             Outcome::Acted => {
-                let told = |at: Timestamp| Milliseconds::new(at.as_millisecond());
-                let is_told = task == Task::Announce;
-                self.told = is_told.then(|| told(due.deadline)).flatten();
-                self.given = is_told.then(|| told(due.handed_out)).flatten();
+                let told = Some(due).filter(|_| task == Task::Announce);
+                self.told = told.and_then(|due| milliseconds(due.deadline));
+                self.given = told.and_then(|due| milliseconds(due.handed_out));
                 self.step.tries.forget();
             }
             Outcome::Failed => self.step.tries.count_done(now, RETRY),

@@ -1,7 +1,7 @@
 //! The record of a pod in a queue.
 
 use arcstr::ArcStr;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     expiry::{Clocks, Family, claimed},
     ready::{Cause, LivePod, Readiness},
@@ -20,7 +20,7 @@ use crate::{
     interner::Interner,
     own::Bearer,
     owners::Controller,
-    times::{Milliseconds, NEVER, PodReadiness, milliseconds_up, time},
+    times::{Milliseconds, NEVER, PodReadiness, milliseconds, milliseconds_up, time},
 };
 
 /// A pod in a queue. Times are in milliseconds since the epoch.
@@ -80,7 +80,7 @@ impl ManagedPod {
             |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
         self.tensorstack = shared(pod.label(keys::TENSORSTACK_QUEUE_LABEL));
         self.runai = shared(kueue_queues.queue_of(pod));
-        self.started = pod.scheduled_at().and_then(|time| Milliseconds::new(time.0.as_millisecond()));
+        self.started = pod.scheduled_at().and_then(|time| milliseconds(time.0));
         self.readiness = PodReadiness::of(pod);
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.claims_exemption = claimed(pod).is_some();
@@ -113,6 +113,11 @@ impl ManagedPod {
     /// The clocks that ceilings run by, if it is a workload by itself.
     pub fn clocks(&self) -> Clocks {
         Clocks { created: time(self.created), started: self.started.map(|started| time(started.get())) }
+    }
+
+    /// The end of its run.
+    pub fn end(&self) -> Option<Timestamp> {
+        (self.expiry.at != NEVER).then(|| time(self.expiry.at))
     }
 
     /// The pod's own ceiling.

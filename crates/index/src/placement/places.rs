@@ -1,6 +1,6 @@
 //! The places of pods: their nodes, nominations and names.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use arcstr::ArcStr;
 
@@ -16,7 +16,7 @@ pub struct Places {
     /// The pods that are on none.
     homeless: UidMap<Box<PodRecord>>,
     /// The pods that wait for room on a node.
-    nominated_to: HashMap<ArcStr, HashSet<Uid>>,
+    nominated_to: BTreeSet<(ArcStr, Uid)>,
     /// The uids of pods by namespace and name.
     named: HashMap<ArcStr, HashMap<ArcStr, Uid>>,
 }
@@ -61,7 +61,7 @@ impl Places {
     pub fn put(&mut self, uid: Uid, pod: PodRecord) {
         self.remove(uid);
         if let Some(node) = &pod.nominated {
-            self.nominated_to.entry(node.clone()).or_default().insert(uid);
+            self.nominated_to.insert((node.clone(), uid));
         }
         self.named.entry(pod.namespace.clone()).or_default().insert(pod.name.clone(), uid);
         let Some(node) = pod.node.clone() else {
@@ -75,13 +75,8 @@ impl Places {
     /// Forgets a pod.
     pub fn remove(&mut self, uid: Uid) {
         let Some(pod) = self.take(uid) else { return };
-        if let Some(node) = &pod.nominated
-            && let Some(waiting) = self.nominated_to.get_mut(node)
-        {
-            waiting.remove(&uid);
-            if waiting.is_empty() {
-                self.nominated_to.remove(node);
-            }
+        if let Some(node) = pod.nominated {
+            self.nominated_to.remove(&(node, uid));
         }
         let Some(here) = self.named.get_mut(&pod.namespace) else { return };
         // another pod may have its name by now
@@ -116,7 +111,8 @@ impl Places {
 
     /// Pods that wait for room on a node.
     pub fn nominated_to(&self, node: &str) -> impl Iterator<Item = Uid> {
-        self.nominated_to.get(node).into_iter().flatten().copied()
+        let node = ArcStr::from(node);
+        self.nominated_to.range((node.clone(), Uid::MIN)..=(node, Uid::MAX)).map(|(_, uid)| *uid)
     }
 
     /// The pod of a name.
@@ -134,7 +130,7 @@ impl Places {
         self.nodes.len().saturating_add(self.homeless.len())
     }
 
-    /// The numbers of nodes with pods, of nodes with nominated pods, and of namespaces with pods.
+    /// The numbers of nodes with pods, of nominated pods, and of namespaces with pods.
     #[cfg(test)]
     pub fn len(&self) -> (usize, usize, usize) {
         (self.on.len(), self.nominated_to.len(), self.named.len())

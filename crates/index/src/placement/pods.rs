@@ -22,12 +22,12 @@ use crate::{Uid, interner::Interner, names::Names, podgroups::Membership};
 pub struct Interned {
     requests: Shared<Requests>,
     labels: Shared<PodLabels>,
-    needs: Shared<Needs>,
+    pub needs: Shared<Needs>,
 }
 
 /// Shared values, each of which is kept once.
 #[derive(Debug)]
-struct Shared<T> {
+pub struct Shared<T> {
     values: HashSet<Arc<T>>,
     sweep_at: usize,
 }
@@ -39,7 +39,7 @@ impl<T> Default for Shared<T> {
 }
 
 impl<T: Eq + Hash> Shared<T> {
-    fn shared(&mut self, value: T) -> Arc<T> {
+    pub fn shared(&mut self, value: T) -> Arc<T> {
         if let Some(shared) = self.values.get(&value) {
             return Arc::clone(shared);
         }
@@ -58,10 +58,6 @@ impl Interned {
     fn requests(&mut self, room: &ResourceDemand, names: &mut Names) -> Arc<Requests> {
         let amounts = room.requests.iter().map(|(name, amount)| (names.shared(name), *amount));
         self.requests.shared(Requests::of_pod(amounts))
-    }
-
-    pub fn needs(&mut self, needs: Needs) -> Arc<Needs> {
-        self.needs.shared(needs)
     }
 }
 

@@ -8,7 +8,12 @@ use tenure_types::{
     podgroup::{self, PodGroupKind},
 };
 
-use crate::{interner::Interner, names::Names, own::Bearer, times::Milliseconds};
+use crate::{
+    interner::Interner,
+    names::Names,
+    own::Bearer,
+    times::{Milliseconds, milliseconds},
+};
 
 /// The kind, namespace and name of a `PodGroup`, which may not exist.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,7 +58,7 @@ impl GroupRecord {
         Self {
             uid: text(group.metadata.uid.as_deref()),
             resource_version: text(group.metadata.resource_version.as_deref()),
-            created: created.and_then(|time| Milliseconds::new(time.0.as_millisecond())),
+            created: created.and_then(|time| milliseconds(time.0)),
             stamp: start::stamp(&group.metadata).and_then(Result::ok),
             queue: queue.map(|queue| interner.names.shared(queue)),
             own: interner.own.read(Bearer::PodGroup(kind), &group.metadata),

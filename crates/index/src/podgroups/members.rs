@@ -13,7 +13,7 @@ use tenure_types::{podgroup::PodGroupKind, projection};
 use super::group::GroupKey;
 use crate::{
     Uid,
-    times::{Milliseconds, PodReadiness, Scheduled, time},
+    times::{Milliseconds, PodReadiness, Scheduled, milliseconds, time},
 };
 
 /// The facts about a pod that count for the start of its groups. Times are in milliseconds since the epoch.
@@ -51,7 +51,7 @@ impl Member {
     pub fn read(pod: &projection::Pod, text: impl FnMut(&str) -> ArcStr) -> Option<Self> {
         let progress = progress(pod);
         let of = if progress == Progress::Gone { Box::default() } else { memberships(pod, text) };
-        let created = Milliseconds::new(pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond());
+        let created = milliseconds(pod.metadata.creation_timestamp.as_ref()?.0);
         (!of.is_empty()).then(|| Self {
             of: of.into(),
             created,

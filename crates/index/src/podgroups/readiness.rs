@@ -8,6 +8,9 @@ use tenure_policy::{
 use super::members::Member;
 use crate::times::{Milliseconds, in_time};
 
+/// A change of counts by one pod.
+type Change = fn(&mut Counts, &Shape, usize);
+
 /// The counts of ready pods of a `PodGroup`, and the memory of its run.
 #[derive(Debug, Default)]
 pub struct RunReadiness {
@@ -34,20 +37,15 @@ impl RunReadiness {
 
     /// Replaces the record of a pod.
     pub fn replace(&mut self, shape: &Shape, old: Option<&Member>, new: Option<&Member>) {
-        let counts = |counted: &mut Self, member: &Member, change: fn(&mut Counts, &Shape, usize)| {
+        for (member, change) in [(old, Counts::remove as Change), (new, Counts::add)] {
+            let Some(member) = member else { continue };
             let (readiness, number) = (member.readiness.get(), member.number(shape));
             if readiness != Readiness::NotYet {
-                change(&mut counted.known, shape, number);
+                change(&mut self.known, shape, number);
             }
             if readiness == Readiness::Ready {
-                change(&mut counted.ready, shape, number);
+                change(&mut self.ready, shape, number);
             }
-        };
-        if let Some(old) = old {
-            counts(self, old, Counts::remove);
-        }
-        if let Some(new) = new {
-            counts(self, new, Counts::add);
         }
     }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tenure_policy::start::LongestFormation;
 
 use super::{Gangs, gang::Gang, group::GroupKey};
-use crate::times::{Milliseconds, milliseconds_up};
+use crate::times::{Milliseconds, milliseconds, milliseconds_up};
 
 /// The place of groups that come before all that wait: a time in the past.
 const AT_ONCE: i64 = 0;
@@ -136,7 +136,7 @@ impl Gangs {
             return;
         }
         let Stamped::Written(version) = stamped else {
-            keeper.stamp.said = Milliseconds::new(stamping.start.as_millisecond());
+            keeper.stamp.said = milliseconds(stamping.start);
             return;
         };
         if *group.resource_version == *stamping.resource_version {

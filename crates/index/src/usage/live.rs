@@ -16,6 +16,8 @@ use tenure_types::{
     usage::{ResizedRun, ResizedUsage},
 };
 
+use crate::times::{Milliseconds, in_time, time};
+
 /// The queues of a run, and the end that its ceiling sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunPlace {
@@ -26,9 +28,9 @@ pub struct RunPlace {
     /// True if a `PodGroup` says so.
     pub is_grouped: bool,
     /// The time at which its ceiling is reached, if Tenure acts on it.
-    pub deadline: Option<Timestamp>,
+    pub deadline: Option<Milliseconds>,
     /// The time by which it must be ready, if Tenure acts on it and it isn't. None for a pod of a `PodGroup`.
-    pub ready_until: Option<Timestamp>,
+    pub ready_until: Option<Milliseconds>,
 }
 
 impl RunPlace {
@@ -41,13 +43,9 @@ impl RunPlace {
 /// What is kept of a run: little, since there are many. Times are in milliseconds since the epoch.
 #[derive(Clone, Debug)]
 pub struct LiveRun {
-    tensorstack: Option<ArcStr>,
-    runai: Option<ArcStr>,
-    is_grouped: bool,
+    pub place: RunPlace,
     preempted: bool,
     started: i64,
-    deadline: Option<i64>,
-    ready_until: Option<i64>,
     rare: Option<Box<Rare>>,
     /// The amounts in millionths, by the number of the counted resource.
     amounts: Box<[(u16, u64)]>,
@@ -86,20 +84,12 @@ fn used_until(of: &ResizedUsage, end: Timestamp) -> u128 {
     of.used.saturating_add(used(of.amount.into(), end.duration_since(of.since)))
 }
 
-fn time(milliseconds: i64) -> Timestamp {
-    Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::MAX)
-}
-
 impl LiveRun {
     pub fn new(run: &PodRun, place: RunPlace, resources: &UsageResources, requests: &RunRequests) -> Self {
         let mut live = Self {
-            tensorstack: None,
-            runai: None,
-            is_grouped: false,
+            place: RunPlace::default(),
             preempted: false,
             started: run.started.as_millisecond(),
-            deadline: None,
-            ready_until: None,
             rare: None,
             amounts: numbered(resources, requests.first()).into(),
         };
@@ -154,11 +144,8 @@ impl LiveRun {
             let latest = self.terminating().map_or(until, |of| of.latest.max(until));
             self.rare.get_or_insert_default().terminating = Some(Terminating { asked, until, latest });
         }
-        let Some(RunPlace { tensorstack, runai, is_grouped, deadline, ready_until }) = place else { return };
-        if is_grouped || !self.is_grouped {
-            (self.tensorstack, self.runai, self.is_grouped) = (tensorstack, runai, is_grouped);
-            [self.deadline, self.ready_until] =
-                [deadline, ready_until].map(|at| at.map(Timestamp::as_millisecond));
+        if let Some(place) = place.filter(|place| place.is_grouped || !self.place.is_grouped) {
+            self.place = place;
         }
     }
 
@@ -214,20 +201,10 @@ impl LiveRun {
         })
     }
 
-    pub fn place(&self) -> RunPlace {
-        RunPlace {
-            tensorstack: self.tensorstack.clone(),
-            runai: self.runai.clone(),
-            is_grouped: self.is_grouped,
-            deadline: self.deadline.map(time),
-            ready_until: self.ready_until.map(time),
-        }
-    }
-
     /// Judges the run by its last state.
     pub fn ended(&self, run: &PodRun, act: Option<EndNote>, at: SeenAt) -> EndedRun {
         let terminating_until = self.terminating().map(|of| time(of.latest));
-        let [deadline, ready_until] = [self.deadline, self.ready_until].map(|at| at.map(time));
+        let [deadline, ready_until] = [self.place.deadline, self.place.ready_until].map(in_time);
         ended(run, &EndEvidence { act, deadline, ready_until, terminating_until }, at)
     }
 

@@ -1,20 +1,17 @@
 //! Lists of all pods. Nothing of a list counts before it is whole: it may fail at any page.
 
-use std::collections::HashSet;
-
 use jiff::Timestamp;
 use tenure_policy::usage::{EndedRun, PodRun, SeenAt};
 use tenure_types::usage::UsageGap;
 
 use super::{Position, RunPlace, SeenRun, UsageLedger, live::LiveRun};
-use crate::Uid;
+use crate::{Uid, uid::UidMap};
 
 /// A list that is not yet whole.
 #[derive(Debug)]
 pub struct Relist {
-    /// The pods that run on.
-    seen: HashSet<Uid>,
-    live: Vec<(Uid, LiveRun)>,
+    /// The runs that go on.
+    live: UidMap<LiveRun>,
     ended: Vec<(Uid, LiveRun, EndedRun)>,
     /// The last version that is counted, if there are changes after it that weren't seen.
     after: Option<Position>,
@@ -32,30 +29,16 @@ impl UsageLedger {
     }
 
     fn list_after(&mut self, after: Option<Position>) {
-        self.relist = Some(Relist { seen: HashSet::new(), live: Vec::new(), ended: Vec::new(), after });
+        self.relist = Some(Relist { live: UidMap::default(), ended: Vec::new(), after });
     }
 
     /// Takes a pod of the list that was begun.
     pub fn list(&mut self, pod: &SeenRun, now: Timestamp, place: impl FnOnce() -> Option<RunPlace>) {
-        let Some(mut relist) = self.relist.take() else { return };
-        self.list_in(&mut relist, pod, now, place);
-        self.relist = Some(relist);
-    }
-
-    fn list_in(
-        &self,
-        relist: &mut Relist,
-        pod: &SeenRun,
-        now: Timestamp,
-        place: impl FnOnce() -> Option<RunPlace>,
-    ) {
-        let Some(run) = &pod.run else { return };
-        let known = self.live.get(&pod.uid).cloned();
+        let Self { relist, live: known, resized, ending, resources, .. } = self;
+        let (Some(relist), Some(run)) = (relist, &pod.run) else { return };
+        let known = known.get(&pod.uid).cloned();
         if run.finished.is_some() && known.is_none() && !relist.is_news(pod, run) {
             return;
-        }
-        if run.finished.is_none() {
-            relist.seen.insert(pod.uid);
         }
         let place = place();
         let known = known.map(|mut known| {
@@ -63,38 +46,37 @@ impl UsageLedger {
             known
         });
         let added = || {
-            let mut live = LiveRun::new(run, place?, &self.resources, &pod.requests);
-            if let Some(resized) = self.resized.get(&pod.uid) {
-                live.restore(resized.clone(), &self.resources);
+            let mut live = LiveRun::new(run, place?, resources, &pod.requests);
+            if let Some(resized) = resized.get(&pod.uid) {
+                live.restore(resized.clone(), resources);
             }
             Some(live)
         };
         let Some(mut live) = known.or_else(added) else { return };
         if run.finished.is_none() {
-            live.request(&self.resources, &pod.requests, now);
-            relist.live.push((pod.uid, live));
+            live.request(resources, &pod.requests, now);
+            relist.live.insert(pod.uid, live);
         } else {
-            let ended = live.ended(run, self.ending.get(&pod.uid).copied(), SeenAt::live(now));
+            let ended = live.ended(run, ending.get(&pod.uid).copied(), SeenAt::live(now));
             relist.ended.push((pod.uid, live, ended));
         }
     }
 
     /// Ends the list, which was that of a version.
     pub fn end_list(&mut self, version: String, now: Timestamp) {
-        let Some(Relist { seen, live, ended, after }) = self.relist.take() else { return };
+        let Some(Relist { live, ended, after }) = self.relist.take() else { return };
         for (uid, live, ended) in ended {
             self.live.remove(&uid);
             self.ending.remove(&uid);
             self.add(&live, ended);
         }
-        let gone: Vec<Uid> = self.live.keys().filter(|uid| !seen.contains(uid)).copied().collect();
-        for uid in gone {
-            let Some(live) = self.live.remove(&uid) else { continue };
-            let last = after.as_ref().map_or(now, |after| after.at);
-            let ended = live.missed(self.ending.remove(&uid), last);
-            self.add(&live, ended);
+        let last = after.as_ref().map_or(now, |after| after.at);
+        for (uid, gone) in std::mem::replace(&mut self.live, live) {
+            if !self.live.contains_key(&uid) {
+                let ended = gone.missed(self.ending.remove(&uid), last);
+                self.add(&gone, ended);
+            }
         }
-        self.live.extend(live);
         self.resized.clear();
         self.ending.retain(|uid, _| self.live.contains_key(uid));
         let at = match &after {

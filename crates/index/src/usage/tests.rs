@@ -6,6 +6,7 @@ use tenure_policy::usage::DeletionTimes;
 use tenure_types::usage::{UsageEnd, UsedByEnd};
 
 use super::*;
+use crate::times::milliseconds;
 
 const GPU: &str = "nvidia.com/gpu";
 
@@ -19,7 +20,7 @@ fn at(second: i64) -> Timestamp {
 
 #[expect(clippy::unnecessary_wraps, reason = "a ledger asks for a place that may be missing")]
 fn place(queue: &str, deadline: Option<i64>) -> Option<RunPlace> {
-    let deadline = deadline.map(at);
+    let deadline = deadline.and_then(|deadline| milliseconds(at(deadline)));
     Some(RunPlace { runai: Some(queue.into()), deadline, ..RunPlace::default() })
 }
 
@@ -438,7 +439,7 @@ impl Model {
 #[expect(clippy::unnecessary_wraps, reason = "a ledger asks for a place that may be missing")]
 fn place_of(name: &str, run: &PodRun) -> Option<RunPlace> {
     let deadline = run.started + SignedDuration::from_secs(CEILING);
-    Some(RunPlace { runai: Some(name.into()), deadline: Some(deadline), ..RunPlace::default() })
+    Some(RunPlace { runai: Some(name.into()), deadline: milliseconds(deadline), ..RunPlace::default() })
 }
 
 /// A keeper that may be killed at any time, and what it has saved.

@@ -207,7 +207,7 @@ pub(super) fn without_effect(
     let mut sentences: Vec<String> = invalid.collect();
     sentences.extend(standing.and_then(|standing| {
         let own = standing.ignored_own(&mut snapshot.index)?;
-        Some(pause::own_ignored(own, &snapshot.index.ceiling(standing)?))
+        Some(pause::own_ignored(own, &standing.ceiling(snapshot.tree())?))
     }));
     sentences
 }
