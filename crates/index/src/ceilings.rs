@@ -16,6 +16,7 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use tenure_policy::{
     expiry::{Family, GraceOnChange, PolicyChange, Scope},
+    extension::RequestedRun,
     floor::Floors,
     kueue,
     notice::NoticePoints,
@@ -90,6 +91,7 @@ impl Reader for Ceilings {
     }
 }
 
+use extensions::{going_run, joined};
 use missing::MissingQueues;
 pub use orphans::Orphan;
 pub use terminating::Overlong;
@@ -144,36 +146,30 @@ impl CeilingIndex {
 
     /// Adds or updates a pod; says whether it was seen before it was ever ready, and is ready now.
     pub fn apply_pod(&mut self, pod: &projection::Pod) -> bool {
-        let uid = pod.metadata.uid.as_deref().map(Uid::of);
-        let occupant = uid.and_then(|uid| self.occupant(uid, pod));
-        let is_ready_now = self.put_pod(pod);
+        let Some(uid) = pod.metadata.uid.as_deref().map(Uid::of) else { return false };
+        let occupant = self.occupant(uid, pod);
+        let mut end = None;
+        if pod.metadata.deletion_timestamp.is_some() {
+            // with the last of its pods, the queue of a group that is gone is forgotten
+            self.reschedule();
+            end = self.reader.deadlines.get(uid).and_then(ManagedPod::end);
+        }
+        self.apply_member(pod);
+        let Self { objects, reader: Ceilings { terminating, deadlines, .. } } = self;
+        terminating.apply(objects, (uid, pod), end, deadlines.exempts(pod));
+        let was_new = deadlines.get(uid).is_some_and(|pod| pod.readiness.get() == Readiness::NotYet);
+        let is_kept = deadlines.apply(uid, pod, &mut objects.interner);
+        let is_ready_now = was_new && deadlines.get(uid).is_some_and(ManagedPod::is_ready);
+        if is_kept && objects.gangs.workload(objects.gangs.memberships(uid)).is_none() {
+            self.schedule([uid]);
+        } else if is_kept {
+            // once its group is computed, which has changed with it
+            objects.moved.pods.insert(uid);
+        }
         if let Some(occupant) = occupant {
             self.call_next(occupant);
         }
         is_ready_now
-    }
-
-    fn put_pod(&mut self, pod: &projection::Pod) -> bool {
-        let uid = pod.metadata.uid.as_deref().map(Uid::of);
-        // with the last of its pods, the queue of a group that is gone is forgotten
-        let end = uid.filter(|_| pod.metadata.deletion_timestamp.is_some()).and_then(|uid| self.end_of(uid));
-        self.apply_member(pod);
-        if let Some(uid) = uid {
-            let Ceilings { terminating, deadlines, .. } = &mut self.reader;
-            terminating.apply(&mut self.objects, (uid, pod), end, deadlines.exempts(pod));
-        }
-        let was_new = uid
-            .and_then(|uid| self.reader.deadlines.get(uid))
-            .is_some_and(|pod| pod.readiness.get() == Readiness::NotYet);
-        let Some(uid) = self.reader.deadlines.apply(pod, &mut self.objects.interner) else { return false };
-        let gangs = &self.objects.gangs;
-        if gangs.workload(gangs.memberships(uid)).is_none() {
-            self.schedule([uid]);
-        } else {
-            // once its group is computed, which has changed with it
-            self.objects.moved.pods.insert(uid);
-        }
-        was_new && self.reader.deadlines.get(uid).is_some_and(ManagedPod::is_ready)
     }
 
     /// The pods of a root owner. One of the whole cluster may have some in any namespace.
@@ -185,12 +181,6 @@ impl CeilingIndex {
             (namespace.is_empty() || pod.namespace == namespace)
                 && objects.owners.root(pod.controller) == Some(root)
         })
-    }
-
-    /// The end of the run of a pod that is kept.
-    fn end_of(&mut self, uid: Uid) -> Option<Timestamp> {
-        self.reschedule();
-        self.reader.deadlines.get(uid)?.end()
     }
 
     /// Adds or updates an extension. Only one that is granted counts.
@@ -209,6 +199,28 @@ impl CeilingIndex {
     pub fn retain_extensions(&mut self, uids: &HashSet<Uid>) {
         for uid in self.objects.grants.others(uids) {
             self.delete_extension(uid);
+        }
+    }
+
+    /// Returns the run of a workload for which an extension of a namespace was asked at `asked`: one that had begun by then.
+    pub fn requested_run(&mut self, namespace: &str, workload: Uid, asked: Timestamp) -> RequestedRun {
+        self.reschedule();
+        let mut uids: Vec<Uid> = self.pods_of(namespace, workload).map(|(uid, _)| uid).collect();
+        let Self { objects, reader: Ceilings { deadlines, .. } } = self;
+        let is_alone =
+            |pod: &&ManagedPod| pod.namespace == namespace && objects.owners.root(pod.controller).is_none();
+        uids.extend(deadlines.get(workload).filter(is_alone).map(|_| workload));
+        let running = uids.into_iter().filter_map(|uid| {
+            let standing = limits::standing(objects, uid, deadlines.get(uid)?);
+            Some((standing.clocks.started?, standing))
+        });
+        let running: Vec<(Timestamp, Standing)> = running.collect();
+        let runs = running.iter().filter(|(since, _)| *since <= asked);
+        let runs = runs.filter_map(|(since, of)| going_run(objects, namespace, workload, *since, of));
+        match runs.reduce(joined) {
+            Some(run) => RequestedRun::Going(run),
+            None if running.is_empty() => RequestedRun::Unknown,
+            None => RequestedRun::Over,
         }
     }
 

@@ -13,7 +13,7 @@ use tenure_types::{
 use crate::{
     Uid,
     grants::Grants,
-    interner::Interner,
+    names::Interner,
     own::{Bearer, OwnCeilings},
     owners::{Controller, Own, OwnerRecord, OwnerRecords},
     paused::PausedOwners,
@@ -129,8 +129,7 @@ impl<R: Reader> ClusterModel<R> {
 
     /// Forgets a `PodGroup`.
     pub fn delete_group(&mut self, kind: PodGroupKind, namespace: &str, name: &str) {
-        let key = GroupKey::new(kind, namespace, name, &mut self.objects.interner.names);
-        self.objects.gangs.put(&key, None);
+        self.objects.gangs.put(&GroupKey { kind, namespace: namespace.into(), name: name.into() }, None);
     }
 
     /// Forgets all `PodGroup`s of a kind but these, by namespace and name.
@@ -229,8 +228,7 @@ impl<R: Reader> ClusterModel<R> {
         self.objects.gangs.workloads()
     }
 
-    /// The `PodGroup` that counts for the workload of a pod, if there is one. Its start is as it was when
-    /// [all](Self::gangs) were last asked for.
+    /// The `PodGroup` that counts for the workload of a pod, as of the last call of [`gangs`](Self::gangs).
     pub fn gang(&self, pod: &projection::Pod) -> Option<GroupWorkload<'_>> {
         self.objects.gangs.workload(&memberships(pod, |text| text.into())).map(|(group, _)| group)
     }

@@ -15,7 +15,12 @@ use jiff::Timestamp;
 use tenure_policy::expiry::{Exemption, PolicyChange, Scope, exemption, standing_exemption};
 use tenure_types::projection;
 
-use crate::{Uid, controlled::Controlled, interner::Interner, owners::Controller, uid::UidMap};
+use crate::{
+    Uid,
+    names::Interner,
+    owners::{Controlled, Controller},
+    uid::UidMap,
+};
 
 pub use due::{BatchCoverage, DueBatch, DueKey, DuePod, DueWork, Outcome, Task, TaskSet};
 pub use expiry::Ceiling;
@@ -84,22 +89,18 @@ impl Deadlines {
         Self { scope, retry_after, ..Self::default() }
     }
 
-    /// Adds or updates a pod; returns its uid if its deadlines must be computed.
-    pub fn apply(&mut self, pod: &projection::Pod, interner: &mut Interner) -> Option<Uid> {
-        let uid = Uid::of(pod.metadata.uid.as_deref()?);
-        match exemption(pod, &self.scope) {
-            None => {
-                self.delete_exempt(uid);
-                self.keep(uid, pod, interner)
-            }
-            Some(exemption) => {
-                self.delete(uid);
-                if exemption == Exemption::Priority {
-                    self.keep_exempt(uid, pod, interner);
-                }
-                None
-            }
+    /// Adds or updates a pod; says whether its deadlines must be computed.
+    pub fn apply(&mut self, uid: Uid, pod: &projection::Pod, interner: &mut Interner) -> bool {
+        let exemption = exemption(pod, &self.scope);
+        if exemption.is_none() {
+            self.delete_exempt(uid);
+            return self.keep(uid, pod, interner);
         }
+        self.delete(uid);
+        if exemption == Some(Exemption::Priority) {
+            self.keep_exempt(uid, pod, interner);
+        }
+        false
     }
 
     /// True if a pod is never touched, terminating or not.
@@ -107,12 +108,12 @@ impl Deadlines {
         standing_exemption(pod, &self.scope).is_some()
     }
 
-    fn keep(&mut self, uid: Uid, pod: &projection::Pod, interner: &mut Interner) -> Option<Uid> {
+    fn keep(&mut self, uid: Uid, pod: &projection::Pod, interner: &mut Interner) -> bool {
         let Some(known) = self.pods.get_mut(&uid) else {
-            let pod = ManagedPod::read(pod, interner)?;
+            let Some(pod) = ManagedPod::read(pod, interner) else { return false };
             self.by_controller.replace(uid, None, pod.controller.map(|of| of.uid));
             self.pods.insert(uid, Box::new(pod));
-            return Some(uid);
+            return true;
         };
         let before = known.controller.map(|of| of.uid);
         let stays = known.update(pod, interner);
@@ -121,11 +122,10 @@ impl Deadlines {
         if before != after {
             known.revive();
         }
-        if stays {
-            return Some(uid);
+        if !stays {
+            self.delete(uid);
         }
-        self.delete(uid);
-        None
+        stays
     }
 
     fn keep_exempt(&mut self, uid: Uid, pod: &projection::Pod, interner: &mut Interner) {

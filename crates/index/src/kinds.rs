@@ -1,5 +1,4 @@
-//! Kinds of owners in four bytes each, so that millions of records can have the kind of an owner. The set of kinds that
-//! can be paused may change while records are kept.
+//! Kinds of owners in four bytes each, for millions of records. The set of kinds that can be paused may change.
 
 use std::{
     collections::HashSet,

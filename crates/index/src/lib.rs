@@ -4,10 +4,8 @@
 
 mod ceilings;
 mod cluster;
-mod controlled;
 mod deadlines;
 mod grants;
-mod interner;
 mod kinds;
 mod names;
 mod own;

@@ -1,13 +1,12 @@
 //! Owners of pods and of each other, as far as a ceiling depends on them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::{
     Uid,
-    controlled::Controlled,
     kinds::{KindHash, KindHasher, Makers},
 };
 
@@ -24,6 +23,30 @@ pub struct Controller {
 impl Controller {
     pub fn read(owner: &OwnerReference, kinds: &KindHasher) -> Self {
         Self { uid: Uid::of(&owner.uid), kind: kinds.of(owner) }
+    }
+}
+
+/// Pairs of a controller, by half of its uid, and an object. Tenants choose the references: an order can't be flooded
+/// as a hash table can, and a controller of very many objects costs no more than others.
+#[derive(Debug, Default)]
+pub struct Controlled(BTreeSet<(u64, Uid)>);
+
+impl Controlled {
+    /// Moves an object from one controller to another.
+    pub fn replace(&mut self, uid: Uid, from: Option<Uid>, to: Option<Uid>) {
+        if from == to {
+            return;
+        }
+        if let Some(from) = from {
+            self.0.remove(&(from.half(), uid));
+        }
+        self.0.extend(to.map(|to| (to.half(), uid)));
+    }
+
+    /// The objects of a controller, and perhaps of others: the objects' own records tell.
+    pub fn by(&self, controller: Uid) -> impl Iterator<Item = Uid> {
+        let half = controller.half();
+        self.0.range((half, Uid::MIN)..=(half, Uid::MAX)).map(|(_, uid)| *uid)
     }
 }
 

@@ -15,14 +15,16 @@ use std::{
     sync::Arc,
 };
 
+use arcstr::ArcStr;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     scheduling::v1::PriorityClass,
     storage::v1::{CSINode, CSINodeDriver},
 };
 use kube::Resource;
-use tenure_policy::{kueue, start::LongestFormation, toleration::ClassState};
+use tenure_policy::{gang::Progress, kueue, start::LongestFormation, toleration::ClassState};
 use tenure_types::{
+    podgroup::LONGEST_NAME,
     projection::{Namespace, Node, PodDisruptionBudget},
     room::{Needs, PodWithRoom},
     store::{ObjectKey, Store},
@@ -42,14 +44,14 @@ pub use pending::Pending;
 use places::Places;
 use pods::{Interned, PodRecord};
 pub use preemptors::PendingPod;
-use preemptors::Schedulers;
 
 /// Pods by node, and what protects them besides queues, `PodGroup`s and floors.
 #[derive(Debug, Default)]
 pub struct Placements {
     interned: Interned,
     places: Places,
-    schedulers: Schedulers,
+    /// The schedulers of pods that wait for a node. Those of other pods don't matter.
+    schedulers: UidMap<ArcStr>,
     /// The needs of pods besides room. Most pods have none, so they aren't part of each pod's record.
     needs: UidMap<Arc<Needs>>,
     /// The labels of each node: one of them names its pool.
@@ -187,7 +189,7 @@ impl Reader for Placements {
 
     fn delete_pod(&mut self, uid: Uid) {
         self.places.remove(uid);
-        self.schedulers.remove(uid);
+        self.schedulers.remove(&uid);
         self.needs.remove(&uid);
     }
 }
@@ -216,7 +218,12 @@ impl PlacementIndex {
             return;
         }
         let mut placed = PodRecord::read(&pod, &room, &mut self.objects.interner, &mut self.reader.interned);
-        self.reader.schedulers.put(uid, &pod, &placed, &mut self.objects.interner.names);
+        // the API server takes any text, and one that names no scheduler would only take memory
+        let scheduler = pod.spec.scheduler_name.as_deref().filter(|name| name.len() <= LONGEST_NAME);
+        match scheduler.filter(|_| placed.progress == Progress::Waiting) {
+            Some(name) => _ = self.reader.schedulers.insert(uid, self.objects.interner.names.shared(name)),
+            None => _ = self.reader.schedulers.remove(&uid),
+        }
         match room.needs {
             None => self.reader.needs.remove(&uid),
             Some(needs) => {
@@ -228,8 +235,7 @@ impl PlacementIndex {
         self.reader.places.put(uid, placed);
     }
 
-    /// Computes the starts that may have changed: before questions are asked, and not at each change, since the pods of
-    /// a gang come one by one.
+    /// Computes the starts that may have changed: before questions, since the pods of a gang come one by one.
     pub fn settle(&mut self) {
         self.objects.gangs.moved();
         self.objects.moved = Moved::default();

@@ -18,16 +18,21 @@ use tenure_types::{
     projection,
 };
 
-use crate::{Uid, interner::Interner, names::Names, uid::UidMap};
+use crate::{
+    Uid,
+    names::{Interner, Names},
+    uid::UidMap,
+};
 
 use gang::Gang;
+pub use gang::GroupQueue;
 pub use group::GroupKey;
 use group::GroupRecord;
 use members::Member;
 pub use members::{Membership, memberships};
 use stamps::StampSchedule;
 pub use stamps::{Stamped, Stamping};
-pub use workloads::{GangId, GroupQueue, GroupWorkload, OfGroups};
+pub use workloads::{GangId, GroupWorkload, OfGroups};
 
 /// The number of a group's pods that are compared with a new one. Most groups have fewer subgroups.
 const FEW: usize = 8;
@@ -181,8 +186,7 @@ impl Gangs {
         self.prune(key);
     }
 
-    /// The running pods of groups that were deleted or replaced since their run began, with the kind and the queue of the
-    /// group.
+    /// The running pods whose group was deleted or replaced since their run began, with the group's kind and queue.
     pub fn orphans(&mut self) -> Vec<(Uid, PodGroupKind, String)> {
         let Self { by_key, members, gone, .. } = self;
         gone.retain(|key| by_key.get(key).is_some_and(|gang| gang.fixed_queue().is_some()));

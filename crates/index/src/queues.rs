@@ -61,8 +61,7 @@ impl RunaiQueues {
         self.floors = floors;
     }
 
-    /// Adds or updates a queue; returns true if a decision may have changed: schedulers write the status of their
-    /// queues all the time.
+    /// Adds or updates a queue; returns true if a decision may have changed. Schedulers write the status all the time.
     pub fn apply(&mut self, name: &str, queue: &impl RunaiVersion) -> bool {
         let (queue, errors) = queue.read();
         let changed = self.tree.put(name, queue);

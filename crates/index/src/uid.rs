@@ -63,8 +63,7 @@ fn hashed(text: &str) -> Uuid {
     Uuid::from_u64_pair(half(0), half(1))
 }
 
-/// A map by uid. A uid is random, or hashed already, so it needs no other hash: a request with thousands of pods has no
-/// time for one.
+/// A map by uid. Uids are random or hashed already: a request with thousands of pods has no time for another hash.
 pub type UidMap<V> = HashMap<Uid, V, BuildHasherDefault<UidHasher>>;
 
 /// Mixes the words of a [`Uid`], or those of an address.

@@ -230,8 +230,7 @@ impl UsageLedger {
     }
 }
 
-/// The time that a stream of changes shows: the latest that the API server has written in it. It is used for changes
-/// that were missed, whose own time isn't known.
+/// The latest time that the API server has written in a stream: the time of changes that were missed.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamClock(Timestamp);
 

@@ -7,7 +7,6 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{
     expiry::Family,
-    extension::{GoingRun, RequestedRun},
     floor::Floors,
     gang::{Progress, Shape, progress},
     judge::RunState,
@@ -18,11 +17,7 @@ use tenure_policy::{
 use tenure_types::{extension::Extension, podgroup::PodGroupKind, projection, runai::v3alpha1::OnReversal};
 
 use super::{
-    CeilingIndex, Ceilings, Orphan, Overlong, Seen, Standing, Tally,
-    extensions::{going_run, joined},
-    limits,
-    orphans::orphans,
-    tally::tally,
+    CeilingIndex, Ceilings, Orphan, Overlong, Seen, Standing, Tally, limits, orphans::orphans, tally::tally,
 };
 use crate::{
     GroupWorkload, RunPlace, Stamped, Stamping, Uid, deadlines::ManagedPod, grants::Grants, own::Ineffective,
@@ -42,8 +37,7 @@ pub struct Counts {
     pub soon_overdue: usize,
     /// The pods to evict: their workload wasn't ready in time.
     pub unready: usize,
-    /// The paused owners that come back by themselves. One that is overdue and has pods doesn't count: another controller or a
-    /// person has resumed it.
+    /// The paused owners that come back by themselves, without overdue ones that have pods: those were resumed.
     pub returning: usize,
     /// The paused owners that stay so until a person resumes them.
     pub staying_paused: usize,
@@ -68,15 +62,13 @@ impl CeilingIndex {
     /// Returns the rules of a queue.
     pub fn rules(&mut self, family: Family, queue: &str) -> RunRules {
         let Ceilings { pods_ready, notice, .. } = &self.reader;
-        let of_all = *pods_ready;
-        let Some(limits) = self.objects.limits(family, queue) else {
-            return RunRules { pods_ready: PodsReady::applying(None, of_all), ..RunRules::default() };
-        };
+        let (of_all, notice_of_all) = (*pods_ready, *notice);
+        let limits = self.objects.limits(family, queue);
         RunRules {
-            pods_ready: PodsReady::applying(limits.pods_ready, of_all),
-            slice_delay: limits.slice_delay,
-            notice: limits.notice.unwrap_or(*notice),
-            on_reversal: limits.on_reversal,
+            pods_ready: PodsReady::applying(limits.and_then(|of| of.pods_ready), of_all),
+            slice_delay: limits.and_then(|of| of.slice_delay),
+            notice: limits.map(|of| of.notice.unwrap_or(notice_of_all)).unwrap_or_default(),
+            on_reversal: limits.map(|of| of.on_reversal).unwrap_or_default(),
         }
     }
 
@@ -91,8 +83,7 @@ impl CeilingIndex {
         self.reader.deadlines.next_expiry()
     }
 
-    /// The names of the live pods of a namespace that are exempt by priority. Pods that are known to be below this
-    /// owner come first.
+    /// The names of the live pods of a namespace that are exempt by priority, those below this owner first.
     pub fn exempt_pods(&self, namespace: &str, owner: Uid) -> Vec<String> {
         let below: HashSet<Uid> = self.objects.owners.with_descendants(owner).into_iter().collect();
         let exempt = self.reader.deadlines.exempt(namespace);
@@ -155,8 +146,7 @@ impl CeilingIndex {
         }
     }
 
-    /// Computes the standing of a pod by the queues, `PodGroup`s and owners that are known, without keeping the pod;
-    /// none if it is in no queue. An exempt pod has one, too.
+    /// Computes the standing of a pod, without keeping it. None: it is in no queue. An exempt pod has one, too.
     pub fn standing(&mut self, pod: &projection::Pod) -> Option<Standing> {
         Seen::read(pod, self)?.standing(self)
     }
@@ -206,8 +196,7 @@ impl CeilingIndex {
         }
     }
 
-    /// The notes of own ceilings that have no effect and are to be told now: at most one of a namespace, and `most`. Each
-    /// is told once, and of a namespace only so many an hour.
+    /// The notes of own ceilings without effect that are to be told now: at most one of a namespace, and at most `most`.
     pub fn take_ineffective(&mut self, most: usize, now: Timestamp) -> Vec<Ineffective> {
         self.reschedule();
         let Self { objects, reader } = self;
@@ -220,8 +209,7 @@ impl CeilingIndex {
         objects.interner.own.take(most, now)
     }
 
-    /// The workload of a pod as the rules of preemption see it, and the number of the pod's subgroup there. Its start is
-    /// as it was when [all groups](Self::gangs) were last asked for.
+    /// The workload of a pod for the rules of preemption, as of the last call of [`gangs`](Self::gangs), and its subgroup.
     pub fn workload<'p>(&'p self, pod: &'p projection::Pod) -> (Workload<'p>, usize) {
         let gangs = &self.objects.gangs;
         let memberships = memberships(pod, |text| text.into());
@@ -251,19 +239,18 @@ impl CeilingIndex {
         orphans(&mut self.objects, &self.reader.deadlines)
     }
 
-    /// The pods that will terminate for longer than `longest` after they reached their ceiling, and after their deletion was
-    /// asked for.
+    /// The pods that terminate for longer than `longest` after their ceiling was reached and their deletion asked for.
     pub fn overlong(&mut self, now: Timestamp, longest: SignedDuration) -> Vec<Overlong> {
-        self.reader.terminating.overlong(&mut self.objects, now, longest)
+        let uids: Vec<Uid> = self.reader.terminating.uids().collect();
+        uids.into_iter().filter_map(|uid| self.overlong_pod(uid, now, longest)).collect()
     }
 
     /// The pod with this uid, if it is one of [`overlong`](Self::overlong).
     pub fn overlong_pod(&mut self, uid: Uid, now: Timestamp, longest: SignedDuration) -> Option<Overlong> {
-        self.reader.terminating.overlong_pod(&mut self.objects, uid, now, longest)
+        self.reader.terminating.overlong(&mut self.objects, uid, now, longest)
     }
 
-    /// Returns the queues of a pod by the queues, `PodGroup`s and owners that are known, and the end that its ceiling sets;
-    /// none if it is in no queue.
+    /// Returns the queues of a pod, and the end that its ceiling sets. None: it is in no queue.
     pub fn run_place(&mut self, pod: &projection::Pod) -> Option<RunPlace> {
         let is_exempt = self.reader.deadlines.exempts(pod);
         Seen::read(pod, self)?.run_place(&mut self.objects, self.reader.pods_ready, is_exempt)
@@ -274,44 +261,6 @@ impl CeilingIndex {
         let owners = self.objects.owners.with_descendants(owner).into_iter();
         owners.flat_map(|of| self.reader.deadlines.controlled_by(of).map(|(uid, _)| uid)).collect()
     }
-    /// Returns the run of a workload that an extension of a namespace is for, which was asked for at `asked`: one that had
-    /// begun by then.
-    pub fn requested_run(&mut self, namespace: &str, workload: Uid, asked: Timestamp) -> RequestedRun {
-        self.reschedule();
-        let mut uids: Vec<Uid> = self.pods_of(namespace, workload).map(|(uid, _)| uid).collect();
-        uids.extend(self.is_pod(namespace, workload).then_some(workload));
-        let running: Vec<(Timestamp, Standing)> = uids
-            .into_iter()
-            .filter_map(|uid| {
-                let standing = self.standing_of_kept(uid)?;
-                Some((standing.clocks.started?, standing))
-            })
-            .collect();
-        let runs = running.iter().filter(|(since, _)| *since <= asked);
-        let runs: Vec<GoingRun> = runs
-            .filter_map(|(since, of)| going_run(&mut self.objects, namespace, workload, *since, of))
-            .collect();
-        match runs.into_iter().reduce(joined) {
-            Some(run) => RequestedRun::Going(run),
-            None if running.is_empty() => RequestedRun::Unknown,
-            None => RequestedRun::Over,
-        }
-    }
-
-    /// True if a pod is kept, and is a workload by itself.
-    fn is_pod(&self, namespace: &str, uid: Uid) -> bool {
-        let is_alone = |pod: &ManagedPod| {
-            pod.namespace == namespace && self.objects.owners.root(pod.controller).is_none()
-        };
-        self.reader.deadlines.get(uid).is_some_and(is_alone)
-    }
-
-    fn standing_of_kept(&mut self, uid: Uid) -> Option<Standing> {
-        let Self { objects, reader } = self;
-        let pod = reader.deadlines.get(uid)?;
-        Some(limits::standing(objects, uid, pod))
-    }
-
     /// The end of a run by these extensions, in place of the known ones.
     fn end_with(&mut self, seen: &Seen, extensions: &[Extension]) -> Option<Timestamp> {
         let known = std::mem::replace(&mut self.objects.grants, Grants::listed(extensions));

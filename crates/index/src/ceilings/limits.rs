@@ -21,8 +21,7 @@ use crate::{
     times::Milliseconds,
 };
 
-/// The defaults for queues that don't say: the notices before the end of a run, and the rules for workloads that don't
-/// get ready.
+/// The defaults where queues don't say: the notices before the end of a run, and the rules for unready workloads.
 type Defaults = (NoticePoints, Option<PodsReady>);
 
 /// When something is to be done about a pod.

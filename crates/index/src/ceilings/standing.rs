@@ -12,13 +12,10 @@ use tenure_policy::{
 };
 use tenure_types::{paused::ExceededCeiling, projection};
 
-use super::{
-    CeilingIndex,
-    limits::{self, ignored_own},
-};
+use super::limits::{self, ignored_own};
 use crate::{
     RunPlace, Uid,
-    cluster::Objects,
+    cluster::{ClusterModel, Objects},
     deadlines::ManagedPod,
     own::OwnCeilings,
     podgroups::{Membership, memberships},
@@ -80,8 +77,8 @@ impl Standing {
     }
 
     /// Returns the ceiling that a workload notes itself, where that of its queue is shorter and counts.
-    pub fn ignored_own(&self, index: &mut CeilingIndex) -> Option<SignedDuration> {
-        ignored_own(&mut index.objects, self)
+    pub fn ignored_own<R>(&self, model: &mut ClusterModel<R>) -> Option<SignedDuration> {
+        ignored_own(&mut model.objects, self)
     }
 }
 
@@ -95,8 +92,8 @@ pub struct Seen {
 
 impl Seen {
     /// Reads a pod, to compute its standing later, when all pods of its `PodGroup`s are known. None: it is in no queue.
-    pub fn read(pod: &projection::Pod, index: &mut CeilingIndex) -> Option<Self> {
-        Self::read_by(pod, &mut index.objects)
+    pub fn read<R>(pod: &projection::Pod, model: &mut ClusterModel<R>) -> Option<Self> {
+        Self::read_by(pod, &mut model.objects)
     }
 
     pub(super) fn read_by(pod: &projection::Pod, objects: &mut Objects) -> Option<Self> {
@@ -106,8 +103,8 @@ impl Seen {
     }
 
     /// Computes its standing by the queues, `PodGroup`s and owners that are known.
-    pub fn standing(&self, index: &mut CeilingIndex) -> Option<Standing> {
-        self.standing_by(&mut index.objects)
+    pub fn standing<R>(&self, model: &mut ClusterModel<R>) -> Option<Standing> {
+        self.standing_by(&mut model.objects)
     }
 
     pub(super) fn standing_by(&self, objects: &mut Objects) -> Option<Standing> {
@@ -134,8 +131,7 @@ impl Seen {
         standing.first_queue().is_some().then_some(standing)
     }
 
-    /// Returns its queues and the ends of its run, by these rules for workloads that don't get ready. None: it is in no
-    /// queue.
+    /// Returns its queues and the ends of its run, by these rules for unready workloads. None: it is in no queue.
     pub(super) fn run_place(
         &self,
         objects: &mut Objects,

@@ -71,14 +71,8 @@ impl Terminating {
         self.0.insert(uid, Termination { pod: seen, name, asked, ends, expired });
     }
 
-    /// The pods that will terminate for longer than `longest` after they reached their ceiling, and after their deletion was
-    /// asked for.
-    pub fn overlong(&self, objects: &mut Objects, now: Timestamp, longest: SignedDuration) -> Vec<Overlong> {
-        self.0.keys().filter_map(|uid| self.overlong_pod(objects, *uid, now, longest)).collect()
-    }
-
-    /// The pod with this uid, if it is one of [`overlong`](Self::overlong).
-    pub fn overlong_pod(
+    /// Returns a pod if it will terminate for longer than `longest` after its run has ended and its deletion was asked for.
+    pub fn overlong(
         &self,
         objects: &mut Objects,
         uid: Uid,

@@ -117,11 +117,9 @@ impl DueBatch {
 /// The result of an action, for the pods that it has served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done. Pods that are still there are due again after a while, which grows with each try; but not after a
-    /// notice.
+    /// It was done. Pods that are still there are due again after a growing while, but not after a notice.
     Acted,
-    /// It was done, and their workload is paused for it: a pod that outlives the pause belongs to a run that was judged
-    /// already.
+    /// It was done, and their workload is paused: a pod that outlives the pause belongs to a run that was judged already.
     Paused,
     /// The end of the run has moved since the pods were handed out. The try doesn't count.
     Moved,

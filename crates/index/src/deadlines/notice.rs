@@ -47,8 +47,7 @@ impl Notice {
         Some(notice)
     }
 
-    /// Forgets that the workload was told this end, if it was; returns true then. Another end that it was told is still to
-    /// be corrected.
+    /// Forgets that the workload was told this end; returns true if it was. Another end is still to be corrected.
     pub fn forget(&mut self, end: i64) -> bool {
         let was_told = self.told.is_some_and(|told| told.get() == end);
         if was_told {

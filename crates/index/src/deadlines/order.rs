@@ -11,8 +11,7 @@ use crate::{
     times::{NEVER, milliseconds_up},
 };
 
-/// The wait before the second try to stop a pod, if the first didn't help. It doubles with each try, up to eight times
-/// as long.
+/// The wait before the second try to stop a pod. It doubles with each try, up to eight times as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryAfter(pub Duration);
 

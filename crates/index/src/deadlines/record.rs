@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Uid,
-    interner::Interner,
+    names::Interner,
     own::Bearer,
     owners::Controller,
     times::{Milliseconds, NEVER, PodReadiness, milliseconds, milliseconds_up, time},

@@ -81,8 +81,7 @@ struct Scratch<'o, 'q, 'i> {
 /// threads may have to wait for a processor, which takes longer than the answers for so few nodes.
 const FEW_NODES: usize = 1_000;
 
-/// The number of searches for other victims beyond which other threads help. A search takes ten times as long as an
-/// answer without one.
+/// The number of searches beyond which other threads help: one takes ten times as long as an answer without.
 const FEW_SEARCHES: usize = 16;
 
 /// The most threads for a question. A scheduler asks one at a time, and more threads gain little.

@@ -15,7 +15,11 @@ use tenure_types::{
 };
 
 use super::budgets::PodLabels;
-use crate::{Uid, interner::Interner, names::Names, podgroups::Membership};
+use crate::{
+    Uid,
+    names::{Interner, Names},
+    podgroups::Membership,
+};
 
 /// Values that many pods share.
 #[derive(Debug, Default)]

@@ -5,37 +5,9 @@ use std::{borrow::Cow, sync::Arc};
 
 use arcstr::ArcStr;
 use tenure_policy::{gang::Progress, victims::Neighbor};
-use tenure_types::{podgroup::LONGEST_NAME, projection::Pod};
 
 use super::{PlacementIndex, PodRecord};
-use crate::{Uid, names::Names, uid::UidMap};
-
-/// The schedulers of pods that wait for a node. The schedulers of other pods don't matter, so they aren't part of each
-/// pod's record.
-#[derive(Debug, Default)]
-pub struct Schedulers(UidMap<ArcStr>);
-
-impl Schedulers {
-    pub fn put(&mut self, uid: Uid, pod: &Pod, placed: &PodRecord, names: &mut Names) {
-        // the API server takes any text, and one that names no scheduler would only take memory
-        let name = pod.spec.scheduler_name.as_deref().filter(|name| name.len() <= LONGEST_NAME);
-        match name {
-            Some(name) if placed.progress == Progress::Waiting => {
-                self.0.insert(uid, names.shared(name));
-            }
-            _ => self.remove(uid),
-        }
-    }
-
-    pub fn remove(&mut self, uid: Uid) {
-        self.0.remove(&uid);
-    }
-
-    #[cfg(test)]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-}
+use crate::Uid;
 
 /// A pod that waits for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +43,7 @@ impl PlacementIndex {
             name: &pod.name,
             priority: pod.priority,
             never_preempts: pod.never_preempts,
-            scheduler: self.reader.schedulers.0.get(&id).map(ArcStr::as_str).unwrap_or_default(),
+            scheduler: self.reader.schedulers.get(&id).map(ArcStr::as_str).unwrap_or_default(),
             queue: self.queue(pod),
             nominated: pod.nominated.as_deref(),
         })

@@ -1,5 +1,4 @@
-//! The workloads of pods. A question is about thousands of pods, many of which have the same workload: each workload is
-//! looked up once.
+//! The workloads of pods. Many pods of a question have the same one: each workload is looked up once.
 
 use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault, num::NonZeroU64};
 
@@ -214,8 +213,7 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
 }
 
 impl PodRecord {
-    /// The queue of a pod whose group names this one, if it does and it [counts](group_counts): else the one that the pod
-    /// names itself.
+    /// The queue of a pod: the one that its group names, if it does and that [counts](group_counts), else the pod's own.
     fn queue_with<'i>(&'i self, of_group: Option<GroupQueue<&'i ArcStr>>) -> Option<&'i str> {
         let own = self.queue.as_deref();
         let counts = |made: Option<Milliseconds>| {

@@ -36,17 +36,13 @@ pub struct Gang {
     pub start: Option<Timestamp>,
     /// The queue of the group that its present run began with, if that was deleted or replaced since: to delete a
     /// `PodGroup` moves no running pod to another queue.
-    fixed: Option<Box<NamedQueue>>,
+    fixed: Option<Box<GroupQueue<Option<ArcStr>>>>,
     /// None in the webhook.
     pub keeper: Option<Box<KeeperState>>,
 }
 
-/// The queue that a group names, if it names one, and when the group was made.
-#[derive(Debug)]
-struct NamedQueue {
-    queue: Option<ArcStr>,
-    made: Option<Milliseconds>,
-}
+/// The queue that a group names, and when the group was made.
+pub type GroupQueue<Q> = (Q, Option<Milliseconds>);
 
 /// The facts about a run that its pods have shown. Some of them may have been replaced since, without its end.
 #[derive(Debug, Default)]
@@ -148,17 +144,17 @@ impl Gang {
     /// The queue of its pods, in the family of its kind.
     pub fn queue(&self) -> Option<&ArcStr> {
         let named = || self.group.as_ref().and_then(|group| group.queue.as_ref());
-        self.fixed.as_deref().map_or_else(named, |fixed| fixed.queue.as_ref())
+        self.fixed.as_deref().map_or_else(named, |(queue, _)| queue.as_ref())
     }
 
     /// The queue of a run whose group was deleted or replaced since it began.
     pub fn fixed_queue(&self) -> Option<&ArcStr> {
-        self.fixed.as_deref()?.queue.as_ref()
+        self.fixed.as_deref()?.0.as_ref()
     }
 
     /// The creation time of the group that names this queue.
     pub fn made(&self) -> Option<Milliseconds> {
-        self.fixed.as_deref().map_or_else(|| self.group.as_ref()?.created, |fixed| fixed.made)
+        self.fixed.as_deref().map_or_else(|| self.group.as_ref()?.created, |(_, made)| *made)
     }
 
     fn end(&mut self) {
@@ -196,8 +192,7 @@ impl Gang {
         self.in_doubt = false;
     }
 
-    /// Ends a list: of a run that may have ended before it, only the facts that present pods show count. Returns true
-    /// if the facts may have changed.
+    /// Ends a list: of a run in doubt, only what present pods show counts. Returns true if the facts may have changed.
     pub fn doubt(&mut self, members: &UidMap<Box<Member>>) -> bool {
         // the pods that wait may all be other ones by now
         let counts_otherwise = (self.in_doubt || self.active == 0) && self.count_from_creation(members);
@@ -224,8 +219,7 @@ impl Gang {
         self.show(members);
         let is_same = |new: &GroupRecord| self.group.as_ref().is_some_and(|known| known.uid == new.uid);
         if self.active > 0 && self.fixed.is_none() && !group.as_deref().is_some_and(is_same) {
-            let named = |known: &GroupRecord| NamedQueue { queue: known.queue.clone(), made: known.created };
-            self.fixed = self.group.as_deref().map(|known| Box::new(named(known)));
+            self.fixed = self.group.as_deref().map(|known| Box::new((known.queue.clone(), known.created)));
         }
         let known = std::mem::replace(&mut self.group, group);
         let (before, after) = (known.as_deref(), self.group.as_deref());
@@ -275,8 +269,7 @@ impl Gang {
         NotReady::of(shape, &pods, start)
     }
 
-    /// Sets back a start that only the group's stamp shows, and that is too far ahead of the clock. Returns true if there
-    /// was one.
+    /// Sets back a start that only the stamp shows, too far ahead of the clock; returns true if there was one.
     pub fn set_back(&mut self, formation: LongestFormation, now: Timestamp) -> bool {
         let to = self.run(formation).and_then(|run| run.set_back(now));
         self.shown.start = self.shown.start.or(to);

@@ -9,8 +9,7 @@ use tenure_types::{
 };
 
 use crate::{
-    interner::Interner,
-    names::Names,
+    names::{Interner, Names},
     own::Bearer,
     times::{Milliseconds, milliseconds},
 };

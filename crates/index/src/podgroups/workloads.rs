@@ -12,11 +12,11 @@ use tenure_types::podgroup::PodGroupKind;
 
 use super::{
     Gangs,
-    gang::Gang,
+    gang::{Gang, GroupQueue},
     group::{GroupKey, GroupRecord},
     members::Membership,
 };
-use crate::{Uid, times::Milliseconds};
+use crate::Uid;
 
 /// A `PodGroup` that there is, with what its pods show.
 #[derive(Clone, Copy, Debug)]
@@ -52,9 +52,6 @@ pub struct OfGroups {
     /// Its lack of ready pods; none if it has enough.
     pub lacking: Option<NotReady>,
 }
-
-/// The queue that a group names, and when the group was made.
-pub type GroupQueue<Q> = (Q, Option<Milliseconds>);
 
 /// The identity of a group until the index changes: cheaper to look up than its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

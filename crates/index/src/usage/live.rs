@@ -54,17 +54,10 @@ pub struct LiveRun {
 /// What few runs have.
 #[derive(Clone, Debug, Default)]
 struct Rare {
-    terminating: Option<Terminating>,
+    /// The times of its deletion, and the latest of the ends of its grace period.
+    deletion: Option<(DeletionTimes, Timestamp)>,
     /// What it used before it was resized. It is empty if a new run with the same pod would have the same amounts.
     resized: ResizedRun,
-}
-
-#[derive(Clone, Debug)]
-struct Terminating {
-    asked: i64,
-    until: i64,
-    /// The latest of the ends of its grace period.
-    latest: i64,
 }
 
 /// The amounts of requests in millionths, by the number of the counted resource.
@@ -97,8 +90,8 @@ impl LiveRun {
         live
     }
 
-    fn terminating(&self) -> Option<&Terminating> {
-        self.rare.as_ref()?.terminating.as_ref()
+    fn deletion(&self) -> Option<(DeletionTimes, Timestamp)> {
+        self.rare.as_ref()?.deletion
     }
 
     /// What it used before it was resized, and what it has been using since; none if all is told by its amounts.
@@ -120,29 +113,27 @@ impl LiveRun {
 
     /// True if a change of the pod is of no interest.
     pub fn knows(&self, run: &PodRun) -> bool {
-        let deletion = run.deletion.map(|deletion| deletion.until.as_millisecond());
         self.started == run.started.as_millisecond()
             && self.preempted == run.preempted
-            && self.terminating().map(|of| of.until) == deletion
+            && self.deletion().map(|(of, _)| of.until) == run.deletion.map(|of| of.until)
     }
 
     pub fn is_terminating(&self) -> bool {
-        self.terminating().is_some()
+        self.deletion().is_some()
     }
 
     /// True if its grace period was cut to nothing, as right before the pod is removed.
     pub fn is_about_to_go(&self) -> bool {
-        self.terminating().is_some_and(|of| of.until <= of.asked && of.until < of.latest)
+        self.deletion().is_some_and(|(of, latest)| of.until <= of.asked && of.until < latest)
     }
 
     /// Takes what has changed. What a `PodGroup` has said of the queue stays when that group is gone.
     pub fn update(&mut self, run: &PodRun, place: Option<RunPlace>) {
         self.started = run.started.as_millisecond();
         self.preempted = run.preempted;
-        if let Some(DeletionTimes { asked, until }) = run.deletion {
-            let [asked, until] = [asked, until].map(Timestamp::as_millisecond);
-            let latest = self.terminating().map_or(until, |of| of.latest.max(until));
-            self.rare.get_or_insert_default().terminating = Some(Terminating { asked, until, latest });
+        if let Some(deletion) = run.deletion {
+            let latest = self.deletion().map_or(deletion.until, |(_, latest)| latest.max(deletion.until));
+            self.rare.get_or_insert_default().deletion = Some((deletion, latest));
         }
         if let Some(place) = place.filter(|place| place.is_grouped || !self.place.is_grouped) {
             self.place = place;
@@ -203,20 +194,18 @@ impl LiveRun {
 
     /// Judges the run by its last state.
     pub fn ended(&self, run: &PodRun, act: Option<EndNote>, at: SeenAt) -> EndedRun {
-        let terminating_until = self.terminating().map(|of| time(of.latest));
+        let terminating_until = self.deletion().map(|(_, latest)| latest);
         let [deadline, ready_until] = [self.place.deadline, self.place.ready_until].map(in_time);
         ended(run, &EndEvidence { act, deadline, ready_until, terminating_until }, at)
     }
 
     /// Judges a run whose end wasn't seen: it was last known to run at `last`.
     pub fn missed(&self, act: Option<EndNote>, last: Timestamp) -> EndedRun {
-        let deletion = self.terminating();
-        let deletion = deletion.map(|of| DeletionTimes { asked: time(of.asked), until: time(of.until) });
         let run = PodRun {
             started: time(self.started),
             finished: None,
             stopped: None,
-            deletion,
+            deletion: self.deletion().map(|(of, _)| of),
             preempted: self.preempted,
         };
         // it may have gone before its grace period was over
