@@ -177,7 +177,6 @@ impl Deadlines {
         pod.unready.take_if(|unready| unready.until.is_none());
     }
 
-    /// The pods of a controller.
     pub fn controlled_by(&self, controller: Uid) -> impl Iterator<Item = (Uid, &ManagedPod)> {
         let pods = self.by_controller.by(controller);
         let pods = pods.filter_map(|uid| Some((uid, self.pods.get(&uid)?.as_ref())));

@@ -17,7 +17,6 @@ struct Grant {
     time: SignedDuration,
 }
 
-/// The grants of workloads.
 #[derive(Debug, Default)]
 pub struct Grants {
     /// By workload, in the order in which they were asked for.
@@ -27,7 +26,6 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// The grants of a list of extensions.
     pub fn listed<'e>(extensions: impl IntoIterator<Item = &'e Extension>) -> Self {
         let mut grants = Self::default();
         for extension in extensions {

@@ -23,7 +23,6 @@ pub struct Names {
 }
 
 impl Names {
-    /// The shared copy of a name.
     pub fn shared(&mut self, name: &str) -> ArcStr {
         if let Some(shared) = self.names.get(name) {
             return shared.clone();

@@ -90,7 +90,6 @@ pub struct OwnCeilings {
     doubtful: HashSet<Uid>,
 }
 
-/// Notes of a namespace.
 #[derive(Debug, Default)]
 struct Notes {
     /// Objects and values, the latest last.
@@ -131,7 +130,6 @@ impl OwnCeilings {
         }
     }
 
-    /// Takes the pods that are to be looked at again.
     pub fn take_doubtful(&mut self) -> HashSet<Uid> {
         mem::take(&mut self.doubtful)
     }

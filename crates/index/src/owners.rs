@@ -54,9 +54,7 @@ impl Controlled {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerRecord {
     pub controller: Option<Controller>,
-    /// The workload's own ceiling.
     pub own: Option<Box<Own>>,
-    /// The number of the watch that has seen it.
     pub source: u16,
 }
 
@@ -68,14 +66,12 @@ pub struct Own {
     pub name: Box<str>,
 }
 
-/// Owners, by uid.
 #[derive(Debug, Default)]
 pub struct OwnerRecords {
     by_uid: HashMap<Uid, OwnerRecord>,
     by_controller: Controlled,
     /// The number of owners with a ceiling of their own. While it is zero, chains of owners don't matter.
     with_own: usize,
-    /// Kinds that can be paused.
     pausable: HashSet<KindHash>,
     /// True if workloads have grants: then chains of owners matter, too.
     pub with_grants: bool,
@@ -84,7 +80,6 @@ pub struct OwnerRecords {
 }
 
 impl OwnerRecords {
-    /// From now on these kinds can be paused, and no others.
     pub fn set_pausable(&mut self, pausable: HashSet<KindHash>) {
         self.pausable = pausable;
     }

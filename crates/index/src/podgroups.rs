@@ -67,7 +67,6 @@ impl Gangs {
         }
     }
 
-    /// Adds or updates a pod.
     pub fn apply_pod(&mut self, uid: Uid, pod: &projection::Pod, names: &mut Names) {
         let mut member = Member::read(pod, |text| names.shared(text)).map(Box::new);
         let known = self.members.get(&uid);
@@ -95,7 +94,6 @@ impl Gangs {
         others.find(|other| *other.of == *of).map(|other| Arc::clone(&other.of))
     }
 
-    /// Forgets a pod.
     pub fn delete_pod(&mut self, uid: Uid) {
         self.replace(uid, None);
     }
@@ -148,11 +146,10 @@ impl Gangs {
         self.members.extend(member.map(|member| (uid, member)));
     }
 
-    /// Adds or updates a group.
     pub fn apply_group(&mut self, kind: PodGroupKind, object: &podgroup::PodGroup, interner: &mut Interner) {
-        let (namespace, name) = (object.metadata.namespace.as_deref(), object.metadata.name.as_deref());
-        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
-        let key = GroupKey::new(kind, namespace, name, &mut interner.names);
+        let mut shared = |text: &Option<String>| interner.names.shared(text.as_deref().unwrap_or_default());
+        let (namespace, name) = (shared(&object.metadata.namespace), shared(&object.metadata.name));
+        let key = GroupKey { kind, namespace, name };
         let group = GroupRecord::read(kind, object, interner);
         self.put(&key, Some(Box::new(group)));
     }

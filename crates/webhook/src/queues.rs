@@ -49,7 +49,10 @@ impl<Q: RunaiVersion + ObservedQueue> Store<Q> for KnownQueues {
     }
 
     fn retain(&mut self, names: &HashSet<String>) {
-        self.queues.write().retain(names);
+        let mut queues = self.queues.write();
+        for name in queues.others(names) {
+            queues.delete(&name);
+        }
         self.running.write().retain(|name, _| names.contains(name));
     }
 }

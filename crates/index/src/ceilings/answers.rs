@@ -228,6 +228,7 @@ impl CeilingIndex {
         let shape = Shape::alone();
         (Workload { place, start, shape, pods: shape.count(std::iter::once(pod)) }, 0)
     }
+
     /// The counts of the queues of the run.ai family, as of `now`.
     pub fn tally(&mut self, floors: &Floors, now: Timestamp) -> Tally {
         self.reschedule();
@@ -261,6 +262,7 @@ impl CeilingIndex {
         let owners = self.objects.owners.with_descendants(owner).into_iter();
         owners.flat_map(|of| self.reader.deadlines.controlled_by(of).map(|(uid, _)| uid)).collect()
     }
+
     /// The end of a run by these extensions, in place of the known ones.
     fn end_with(&mut self, seen: &Seen, extensions: &[Extension]) -> Option<Timestamp> {
         let known = std::mem::replace(&mut self.objects.grants, Grants::listed(extensions));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::expiry::Family;
 
@@ -21,7 +22,6 @@ pub struct MissingQueues {
 }
 
 impl MissingQueues {
-    /// A queue is gone.
     pub fn note(&mut self, family: Family, name: &str) {
         self.gone.push((family, name.to_owned()));
     }
@@ -43,29 +43,25 @@ impl MissingQueues {
         });
     }
 
-    /// True if no queue is missing.
     pub fn is_empty(&self) -> bool {
         self.since.is_empty()
     }
 
     /// True if a queue of a workload, or one on its way to the root, has been missing for a moment only.
     pub fn has_one_of(&self, objects: &Objects, standing: &Standing, now: Timestamp) -> bool {
-        names_on_paths(objects, standing)
-            .into_iter()
-            .any(|key| self.since.get(&key).is_some_and(|since| now.duration_since(*since) <= MOMENT))
+        let is_new = |family, name: &str| {
+            let since = self.since.get(&(family, name.to_owned()));
+            since.is_some_and(|since| now.duration_since(*since) <= MOMENT)
+        };
+        let is_new_on_path = |queue: &ArcStr| {
+            let path = objects.runai.path(queue);
+            let top = path.last().and_then(|top| objects.runai.tree().queue(top));
+            let above = top.and_then(|(_, queue)| queue.parent.as_deref());
+            path.iter().map(String::as_str).chain(above).any(|name| is_new(Family::Runai, name))
+        };
+        standing.tensorstack.as_ref().is_some_and(|queue| is_new(Family::Tensorstack, queue))
+            || standing.runai.as_ref().is_some_and(is_new_on_path)
     }
-}
-
-/// The queues of a workload and all on their way to the root, with the parent that the topmost one names.
-fn names_on_paths(objects: &Objects, standing: &Standing) -> Vec<(Family, String)> {
-    let t9k = standing.tensorstack.iter().map(|queue| (Family::Tensorstack, queue.to_string()));
-    let mut names: Vec<_> = t9k.collect();
-    let path = standing.runai.iter().flat_map(|queue| objects.runai.path(queue));
-    let path: Vec<String> = path.collect();
-    let top = path.last().and_then(|top| objects.runai.tree().queue(top));
-    let above = top.and_then(|(_, queue)| queue.parent.as_deref().map(str::to_owned));
-    names.extend(path.into_iter().chain(above).map(|name| (Family::Runai, name)));
-    names
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use crate::{
     paused::{DueReturn, Holder, Paused},
 };
 
-/// A workload that takes room in a queue.
 pub struct Occupant {
     family: Family,
     queue: ArcStr,
@@ -51,6 +50,7 @@ impl CeilingIndex {
     pub(super) fn has_pods(&self, paused: &Paused) -> bool {
         self.pods_of(&paused.namespace, paused.root).next().is_some()
     }
+
     /// The workload of a pod that takes room, before the pod changes; none if no other waits for that room.
     pub(super) fn occupant(&mut self, uid: Uid, changed: &projection::Pod) -> Option<Occupant> {
         let Self { objects, reader } = self;

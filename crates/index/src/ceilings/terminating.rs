@@ -17,9 +17,7 @@ pub struct Terminating(UidMap<Termination>);
 struct Termination {
     pod: Seen,
     name: Box<str>,
-    /// When its deletion was asked for.
     asked: Timestamp,
-    /// When its grace period ends.
     ends: Timestamp,
     /// The end of its run when its deletion was asked for. Its queue may not be known any more: its `PodGroup` may go
     /// with it, or before.

@@ -121,7 +121,6 @@ impl PlacementIndex {
         }
     }
 
-    /// The pool of a node.
     pub(super) fn pool(&self, floors: &Floors, node: &str) -> Option<&str> {
         let Floors { node_pools, node_pool_label_key, .. } = floors;
         let labels = (!node_pools.is_empty()).then(|| self.reader.nodes.get(node)).flatten()?;
@@ -140,7 +139,6 @@ struct Asked<'a, 'i> {
     index: &'i PlacementIndex,
     question: &'a PreemptionRequest<'a>,
     preemptor: Preemptor<'a>,
-    /// The uid of the preemptor.
     itself: Option<Uid>,
 }
 

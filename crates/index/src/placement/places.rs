@@ -37,7 +37,6 @@ impl NodePods {
         self.pods.get(self.uids.iter().position(|of| *of == uid)?)
     }
 
-    /// All pods of the node.
     pub fn all(&self) -> impl Iterator<Item = (Uid, &PodRecord)> {
         self.uids.iter().copied().zip(&self.pods)
     }
@@ -57,7 +56,6 @@ impl NodePods {
 }
 
 impl Places {
-    /// Adds or updates a pod.
     pub fn put(&mut self, uid: Uid, pod: PodRecord) {
         self.remove(uid);
         if let Some(node) = &pod.nominated {
@@ -72,7 +70,6 @@ impl Places {
         self.on.entry(node).or_default().insert(uid, pod);
     }
 
-    /// Forgets a pod.
     pub fn remove(&mut self, uid: Uid) {
         let Some(pod) = self.take(uid) else { return };
         if let Some(node) = pod.nominated {
@@ -115,17 +112,14 @@ impl Places {
         self.nominated_to.range((node.clone(), Uid::MIN)..=(node, Uid::MAX)).map(|(_, uid)| *uid)
     }
 
-    /// The pod of a name.
     pub fn named(&self, namespace: &str, name: &str) -> Option<Uid> {
         self.named.get(namespace)?.get(name).copied()
     }
 
-    /// All pods.
     pub fn uids(&self) -> impl Iterator<Item = Uid> {
         self.nodes.keys().chain(self.homeless.keys()).copied()
     }
 
-    /// The number of pods.
     pub fn pods(&self) -> usize {
         self.nodes.len().saturating_add(self.homeless.len())
     }

@@ -47,9 +47,7 @@ pub type GroupQueue<Q> = (Q, Option<Milliseconds>);
 /// The facts about a run that its pods have shown. Some of them may have been replaced since, without its end.
 #[derive(Debug, Default)]
 struct Shown {
-    /// When the oldest pod was created.
     oldest: Option<Milliseconds>,
-    /// When the first pod was scheduled.
     first_scheduled: Option<Milliseconds>,
     /// The earliest start.
     start: Option<Timestamp>,
@@ -73,7 +71,6 @@ impl Shown {
 }
 
 impl Gang {
-    /// An empty record.
     pub fn new(for_keeper: bool) -> Self {
         Self { keeper: for_keeper.then(Box::default), ..Self::default() }
     }
@@ -87,7 +84,6 @@ impl Gang {
         self.keeper.as_ref()?.readiness.lacking.as_deref().copied()
     }
 
-    /// True if the record is empty.
     pub fn is_nothing(&self) -> bool {
         self.group.is_none() && self.members.is_empty()
     }
@@ -182,7 +178,6 @@ impl Gang {
         }
     }
 
-    /// Begins a list of all pods.
     pub const fn begin_list(&mut self) {
         self.in_doubt = self.active > 0;
     }

@@ -9,7 +9,7 @@ use tenure_types::{
 };
 
 use crate::{
-    names::{Interner, Names},
+    names::Interner,
     own::Bearer,
     times::{Milliseconds, milliseconds},
 };
@@ -23,12 +23,6 @@ pub struct GroupKey {
     pub namespace: ArcStr,
     /// The name.
     pub name: ArcStr,
-}
-
-impl GroupKey {
-    pub(crate) fn new(kind: PodGroupKind, namespace: &str, name: &str, names: &mut Names) -> Self {
-        Self { kind, namespace: names.shared(namespace), name: names.shared(name) }
-    }
 }
 
 /// The record of a `PodGroup`.

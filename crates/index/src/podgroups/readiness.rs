@@ -35,7 +35,6 @@ impl RunReadiness {
         }
     }
 
-    /// Replaces the record of a pod.
     pub fn replace(&mut self, shape: &Shape, old: Option<&Member>, new: Option<&Member>) {
         for (member, change) in [(old, Counts::remove as Change), (new, Counts::add)] {
             let Some(member) = member else { continue };
@@ -63,7 +62,6 @@ impl RunReadiness {
         self.memory = RunMemory::default();
     }
 
-    /// Notes when a pod was created.
     pub fn note_created(&mut self, pod: &Member) {
         self.created = Milliseconds::earliest(self.created, pod.created);
     }

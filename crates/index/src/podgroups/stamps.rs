@@ -42,7 +42,6 @@ pub enum Stamped {
 pub struct Stamp {
     /// Its place in the order of [`StampSchedule`], if it stands there.
     place: Option<Milliseconds>,
-    /// The number of stamps in this run.
     pub written: u8,
     /// The start that was logged, in whole seconds.
     said: Option<Milliseconds>,

@@ -47,7 +47,6 @@ pub struct OfGroups {
     pub own: Option<SignedDuration>,
     /// There is one that counts for its workload.
     pub is_grouped: bool,
-    /// Its start.
     pub start: Option<Timestamp>,
     /// Its lack of ready pods; none if it has enough.
     pub lacking: Option<NotReady>,
@@ -62,7 +61,6 @@ impl GroupWorkload<'_> {
         GangId(ptr::from_ref(self.gang))
     }
 
-    /// Counts its pods.
     pub(crate) fn count(&self) -> Headcount {
         let shape = self.shape;
         if shape.leaves() == 0 {
@@ -94,7 +92,6 @@ impl GroupWorkload<'_> {
 }
 
 impl Gangs {
-    /// The groups that a pod names.
     pub fn memberships(&self, uid: Uid) -> &[Membership] {
         self.members.get(&uid).map_or(&[], |member| &member.of)
     }
