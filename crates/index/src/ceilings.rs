@@ -129,8 +129,7 @@ impl CeilingIndex {
         self.reader.knows_queues = true;
     }
 
-    /// Changes queues, as seen at `now`. A run that the change has made overdue goes on for a while if it gets a notice;
-    /// nothing but queues may be changed here.
+    /// Changes queues, and nothing else, at `now`. A run that this makes overdue goes on for a while if it gets a notice.
     pub fn change_queues<T>(&mut self, now: Timestamp, change: impl FnOnce(&mut Self) -> T) -> T {
         if !self.objects.moved.all {
             // the ends of all runs by the queues as they were
@@ -236,8 +235,7 @@ impl CeilingIndex {
     fn schedule(&mut self, pods: impl IntoIterator<Item = Uid>) {
         let Self { objects, reader: Ceilings { deadlines, notice, pods_ready, policy_change, .. } } = self;
         for uid in pods {
-            let deadlines_of =
-                |pod: &ManagedPod| limits::deadlines(objects, (*notice, *pods_ready), uid, pod);
+            let deadlines_of = |pod: &ManagedPod| limits::deadlines(objects, *notice, *pods_ready, uid, pod);
             deadlines.schedule(uid, *policy_change, deadlines_of);
         }
     }

@@ -217,15 +217,11 @@ impl Deadlines {
         self.orders.evictions.due(now.as_millisecond()).count()
     }
 
-    pub fn len(&self) -> usize {
-        self.pods.len()
-    }
-
     pub fn get(&self, uid: Uid) -> Option<&ManagedPod> {
         self.pods.get(&uid).map(AsRef::as_ref)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Uid, &ManagedPod)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Uid, &ManagedPod)> {
         self.pods.iter().map(|(uid, pod)| (*uid, pod.as_ref()))
     }
 }

@@ -133,8 +133,7 @@ impl OwnerRecords {
         all
     }
 
-    /// The own ceiling of the topmost ancestor that can be paused. What the ones below say doesn't count: a
-    /// Deployment's annotations live on in its `ReplicaSet`s.
+    /// The own ceiling of the topmost ancestor that can be paused: a Deployment's annotations live on in its `ReplicaSet`s.
     pub fn own_ceiling(&self, controller: Option<Controller>) -> Option<SignedDuration> {
         if self.with_own == 0 {
             return None;

@@ -64,27 +64,29 @@ pub struct Placements {
     terminating_namespaces: BTreeMap<String, Timestamp>,
 }
 
+/// The place of the facts about the objects of a kind.
+type Facts<K, F> = fn(&mut Placements) -> &mut BTreeMap<K, F>;
+
 /// A kind of objects of which one fact is kept.
 pub trait KeptFact: Resource {
     type Key: ObjectKey + Ord;
     type Fact;
 
+    /// The facts about all objects.
+    const FACTS: Facts<Self::Key, Self::Fact>;
+
     /// Returns the fact. None: nothing is kept of the object.
     fn fact(self) -> Option<Self::Fact>;
-
-    fn facts(placements: &mut Placements) -> &mut BTreeMap<Self::Key, Self::Fact>;
 }
 
 impl KeptFact for PriorityClass {
     type Key = String;
     type Fact = ClassState;
 
+    const FACTS: Facts<String, ClassState> = |placements| &mut placements.classes;
+
     fn fact(self) -> Option<ClassState> {
         Some(ClassState::of(self.value.unwrap_or(0), self.metadata.annotations.as_ref()))
-    }
-
-    fn facts(placements: &mut Placements) -> &mut BTreeMap<String, ClassState> {
-        &mut placements.classes
     }
 }
 
@@ -92,12 +94,10 @@ impl KeptFact for Node {
     type Key = String;
     type Fact = BTreeMap<String, String>;
 
+    const FACTS: Facts<String, Self::Fact> = |placements| &mut placements.nodes;
+
     fn fact(self) -> Option<Self::Fact> {
         Some(self.metadata.labels.unwrap_or_default())
-    }
-
-    fn facts(placements: &mut Placements) -> &mut BTreeMap<String, Self::Fact> {
-        &mut placements.nodes
     }
 }
 
@@ -105,14 +105,12 @@ impl KeptFact for CSINode {
     type Key = String;
     type Fact = usize;
 
+    const FACTS: Facts<String, usize> = |placements| &mut placements.limiting_drivers;
+
     fn fact(self) -> Option<usize> {
         let is_limiting =
             |driver: &&CSINodeDriver| driver.allocatable.as_ref().is_some_and(|of| of.count.is_some());
         Some(self.spec.drivers.iter().filter(is_limiting).count()).filter(|drivers| *drivers > 0)
-    }
-
-    fn facts(placements: &mut Placements) -> &mut BTreeMap<String, usize> {
-        &mut placements.limiting_drivers
     }
 }
 
@@ -120,12 +118,10 @@ impl KeptFact for Namespace {
     type Key = String;
     type Fact = Timestamp;
 
+    const FACTS: Facts<String, Timestamp> = |placements| &mut placements.terminating_namespaces;
+
     fn fact(self) -> Option<Timestamp> {
         self.metadata.deletion_timestamp.map(|at| at.0)
-    }
-
-    fn facts(placements: &mut Placements) -> &mut BTreeMap<String, Timestamp> {
-        &mut placements.terminating_namespaces
     }
 }
 
@@ -133,12 +129,10 @@ impl KeptFact for PodDisruptionBudget {
     type Key = (String, String);
     type Fact = Budget;
 
+    const FACTS: Facts<(String, String), Budget> = |placements| &mut placements.budgets.0;
+
     fn fact(self) -> Option<Budget> {
         Budget::read(self)
-    }
-
-    fn facts(placements: &mut Placements) -> &mut BTreeMap<(String, String), Budget> {
-        &mut placements.budgets.0
     }
 }
 
@@ -148,17 +142,17 @@ impl<K: KeptFact> Store<K> for PlacementIndex {
     fn apply(&mut self, object: K) {
         let key = K::Key::of_object(object.meta());
         match object.fact() {
-            Some(fact) => _ = K::facts(&mut self.reader).insert(key, fact),
-            None => _ = K::facts(&mut self.reader).remove(&key),
+            Some(fact) => _ = K::FACTS(&mut self.reader).insert(key, fact),
+            None => _ = K::FACTS(&mut self.reader).remove(&key),
         }
     }
 
     fn delete(&mut self, key: &K::Key) {
-        K::facts(&mut self.reader).remove(key);
+        K::FACTS(&mut self.reader).remove(key);
     }
 
     fn retain(&mut self, keys: &HashSet<K::Key>) {
-        K::facts(&mut self.reader).retain(|key, _| keys.contains(key));
+        K::FACTS(&mut self.reader).retain(|key, _| keys.contains(key));
     }
 }
 

@@ -30,7 +30,7 @@ pub use group::GroupKey;
 use group::GroupRecord;
 use members::Member;
 pub use members::{Membership, memberships};
-use stamps::StampSchedule;
+use stamps::{AT_ONCE, StampSchedule};
 pub use stamps::{Stamped, Stamping};
 pub use workloads::{GangId, GroupWorkload, OfGroups};
 
@@ -86,8 +86,7 @@ impl Gangs {
         self.replace(uid, member);
     }
 
-    /// The memberships of another pod, if they are the very same: then they are kept once, and looked up once in a
-    /// question about many pods.
+    /// The memberships of another pod, if they are the very same: they are kept once, and looked up once in a question.
     fn same_memberships(&self, of: &[Membership]) -> Option<Arc<[Membership]>> {
         let gang = self.by_key.get(&of.first()?.group)?;
         let mut others = gang.members().iter().take(FEW).filter_map(|uid| self.members.get(uid));
@@ -217,7 +216,7 @@ impl Gangs {
                 moved.extend(gang.members());
             }
             if let Some(keeper) = &mut gang.keeper {
-                stamps.judge(&key, &mut keeper.stamp);
+                stamps.place(&key, &mut keeper.stamp, Some(AT_ONCE));
             }
         }
     }

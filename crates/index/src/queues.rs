@@ -78,6 +78,12 @@ impl RunaiQueues {
         self.tree.delete(name)
     }
 
+    /// Forgets all queues but these; says whether any was forgotten.
+    pub fn retain(&mut self, names: &HashSet<String>) -> bool {
+        self.limits.clear();
+        self.tree.retain(names)
+    }
+
     /// The queues but for these.
     pub fn others(&self, names: &HashSet<String>) -> Vec<String> {
         let all = self.tree.queues().map(|(name, _)| name.to_owned());

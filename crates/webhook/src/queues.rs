@@ -49,10 +49,7 @@ impl<Q: RunaiVersion + ObservedQueue> Store<Q> for KnownQueues {
     }
 
     fn retain(&mut self, names: &HashSet<String>) {
-        let mut queues = self.queues.write();
-        for name in queues.others(names) {
-            queues.delete(&name);
-        }
+        self.queues.write().retain(names);
         self.running.write().retain(|name, _| names.contains(name));
     }
 }

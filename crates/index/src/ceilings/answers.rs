@@ -135,7 +135,7 @@ impl CeilingIndex {
             self.objects.paused.roots(&self.objects.owners).partition(returns);
         let is_ahead = |of: &&Paused| of.returns.at().is_some_and(|at| at > now);
         Counts {
-            pods: deadlines.len(),
+            pods: deadlines.iter().len(),
             under_ceiling: deadlines.under_ceiling(),
             overdue: deadlines.overdue(now),
             soon_overdue: deadlines.overdue(soon),

@@ -21,13 +21,11 @@ use crate::{
     times::Milliseconds,
 };
 
-/// The defaults where queues don't say: the notices before the end of a run, and the rules for unready workloads.
-type Defaults = (NoticePoints, Option<PodsReady>);
-
-/// When something is to be done about a pod.
+/// When something is to be done about a pod. `notice` and `pods_ready` are the rules where queues don't say.
 pub fn deadlines(
     objects: &mut Objects,
-    (notice, pods_ready): Defaults,
+    notice: NoticePoints,
+    pods_ready: Option<PodsReady>,
     uid: Uid,
     pod: &ManagedPod,
 ) -> PodDeadlines {

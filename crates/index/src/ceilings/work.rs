@@ -41,8 +41,7 @@ impl CeilingIndex {
         self.objects.moved.pods.extend(group.pods().map(|pod| pod.uid));
     }
 
-    /// Notes that all pods of a root owner outlive the pause that this pod's run has led to: their run has ended with
-    /// it, even if they are due later, or an act on them is in flight.
+    /// Notes that all pods of a root owner outlive the pause of this pod's run, even those that are due later or in flight.
     fn judge(&mut self, uid: Uid) {
         // the note was made for all pods at once
         let Some(pod) = self.reader.deadlines.get(uid).filter(|pod| !pod.outlives()) else { return };

@@ -31,8 +31,7 @@ pub struct NodePods {
 }
 
 impl NodePods {
-    /// Finds a pod, by a look at one uid after the other: uids are few and random, and in a binary search a processor
-    /// would mispredict every other step.
+    /// Finds a pod, one uid after the other: uids are few, and a processor would mispredict the steps of a binary search.
     pub fn find(&self, uid: Uid) -> Option<&PodRecord> {
         self.pods.get(self.uids.iter().position(|of| *of == uid)?)
     }

@@ -1,5 +1,4 @@
-//! Pods that wait for a node. Of a pod in a scheduler's question, only the uid counts: all other facts about it come
-//! from the index.
+//! Pods that wait for a node. Of a pod in a scheduler's question, only the uid counts: the index tells the rest.
 
 use std::{borrow::Cow, sync::Arc};
 

@@ -5,7 +5,7 @@ use std::iter;
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
-    ready::NotReady,
+    ready::{NotReady, RunMemory},
     start::{LongestFormation, RunFacts},
 };
 
@@ -160,7 +160,7 @@ impl Gang {
         self.left = self.group.as_ref().and_then(|group| group.stamp);
         self.shown = Shown::default();
         if let Some(keeper) = &mut self.keeper {
-            keeper.readiness.forget();
+            keeper.readiness.memory = RunMemory::default();
             keeper.stamp.written = 0;
         }
     }
@@ -199,7 +199,7 @@ impl Gang {
             self.shown.note_active(pod);
         }
         if let Some(keeper) = &mut self.keeper {
-            keeper.readiness.forget();
+            keeper.readiness.memory = RunMemory::default();
         }
         self.remember();
         true
@@ -255,7 +255,7 @@ impl Gang {
     /// Its lack of ready pods as its pods alone show it, without the memory of the run.
     fn shown_lacking(&self, members: &UidMap<Box<Member>>) -> Option<NotReady> {
         let shape = &self.group.as_ref()?.shape;
-        if self.keeper.as_ref()?.readiness.are_enough(shape) {
+        if self.keeper.as_ref()?.readiness.ready.are_enough(shape) {
             return None;
         }
         // pods that were replaced took room before those that are there

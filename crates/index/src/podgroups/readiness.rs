@@ -14,11 +14,11 @@ type Change = fn(&mut Counts, &Shape, usize);
 /// The counts of ready pods of a `PodGroup`, and the memory of its run.
 #[derive(Debug, Default)]
 pub struct RunReadiness {
-    ready: Counts,
+    pub ready: Counts,
     /// Pods that are ready or were.
     known: Counts,
     /// Tells if it was ready in this run, and since when it isn't.
-    memory: RunMemory,
+    pub memory: RunMemory,
     /// When the first of its pods was created, of this run or of those that wait for it, whether or not it was replaced.
     created: Option<Milliseconds>,
     /// Its lack of ready pods, as last computed; none if enough are ready.
@@ -48,18 +48,9 @@ impl RunReadiness {
         }
     }
 
-    pub fn are_enough(&self, shape: &Shape) -> bool {
-        self.ready.are_enough(shape)
-    }
-
     /// Remembers if the run is ready, or was.
     pub fn remember(&mut self, shape: &Shape) {
         self.memory.note(self.ready.are_enough(shape), self.known.are_enough(shape));
-    }
-
-    /// Forgets the run: another one begins.
-    pub fn forget(&mut self) {
-        self.memory = RunMemory::default();
     }
 
     pub fn note_created(&mut self, pod: &Member) {

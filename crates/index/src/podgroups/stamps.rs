@@ -8,8 +8,8 @@ use tenure_policy::start::LongestFormation;
 use super::{Gangs, gang::Gang, group::GroupKey};
 use crate::times::{Milliseconds, milliseconds, milliseconds_up};
 
-/// The place of groups that come before all that wait: a time in the past.
-const AT_ONCE: i64 = 0;
+/// The place of groups that are checked at once, also for a start far ahead of the clock: a time in the past.
+pub const AT_ONCE: i64 = 0;
 
 /// A start that is to be written on a `PodGroup`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,11 +52,6 @@ pub struct Stamp {
 pub struct StampSchedule(pub(super) BTreeSet<(i64, GroupKey)>);
 
 impl StampSchedule {
-    /// Has a group checked at once: a start far ahead of the clock is noted then, too.
-    pub fn judge(&mut self, key: &GroupKey, stamp: &mut Stamp) {
-        self.place(key, stamp, Some(AT_ONCE));
-    }
-
     /// Moves a group to another place in the order; to none, if it is gone.
     pub fn place(&mut self, key: &GroupKey, stamp: &mut Stamp, to: Option<i64>) {
         if let Some(at) = stamp.place.take() {
@@ -117,7 +112,7 @@ impl Gangs {
         let stamping = gang.stamping(key, self.formation, now);
         if let Some(keeper) = gang.keeper.as_mut().filter(|_| stamping.is_none()) {
             // the clock may have been set back
-            self.stamps.judge(key, &mut keeper.stamp);
+            self.stamps.place(key, &mut keeper.stamp, Some(AT_ONCE));
         }
         stamping
     }
