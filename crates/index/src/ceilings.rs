@@ -76,17 +76,17 @@ pub struct Ceilings {
 
 impl Reader for Ceilings {
     fn pods(&self) -> impl Iterator<Item = Uid> {
-        self.deadlines.uids().chain(self.terminating.uids())
+        self.deadlines.uids().chain(self.terminating.0.keys().copied())
     }
 
     fn delete_pod(&mut self, uid: Uid) {
         self.deadlines.delete(uid);
-        self.terminating.delete(uid);
+        self.terminating.0.remove(&uid);
     }
 
     fn delete_queue(&mut self, family: Family, name: &str) {
         if self.knows_queues {
-            self.missing.note(family, name);
+            self.missing.gone.push((family, name.to_owned()));
         }
     }
 }
@@ -156,9 +156,10 @@ impl CeilingIndex {
         self.apply_member(pod);
         let Self { objects, reader: Ceilings { terminating, deadlines, .. } } = self;
         terminating.apply(objects, (uid, pod), end, deadlines.exempts(pod));
-        let was_new = deadlines.get(uid).is_some_and(|pod| pod.readiness.get() == Readiness::NotYet);
+        let readiness = |deadlines: &Deadlines| Some(deadlines.get(uid)?.readiness.get());
+        let was_new = readiness(deadlines) == Some(Readiness::NotYet);
         let is_kept = deadlines.apply(uid, pod, &mut objects.interner);
-        let is_ready_now = was_new && deadlines.get(uid).is_some_and(ManagedPod::is_ready);
+        let is_ready_now = was_new && readiness(deadlines) == Some(Readiness::Ready);
         if is_kept && objects.gangs.workload(objects.gangs.memberships(uid)).is_none() {
             self.schedule([uid]);
         } else if is_kept {

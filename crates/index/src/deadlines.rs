@@ -5,7 +5,6 @@ mod expiry;
 mod notice;
 mod order;
 mod record;
-mod unready;
 mod work;
 
 use std::collections::BTreeMap;
@@ -23,13 +22,12 @@ use crate::{
 };
 
 pub use due::{BatchCoverage, DueBatch, DueKey, DuePod, DueWork, Outcome, Task, TaskSet};
-pub use expiry::Ceiling;
+use expiry::Unready;
+pub use expiry::{Ceiling, ReadyUntil};
 use notice::Notice;
 pub use order::RetryAfter;
 use order::{Order, Slot};
 pub use record::ManagedPod;
-pub use unready::ReadyUntil;
-use unready::Unready;
 
 /// The most pods of a batch. The others are due after it; their owner is still paused only once.
 const MOST_IN_BATCH: usize = 2_000;

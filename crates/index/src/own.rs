@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
-    mem,
 };
 
 use jiff::{SignedDuration, Timestamp};
@@ -87,7 +86,7 @@ impl NoEffect {
 pub struct OwnCeilings {
     by_namespace: BTreeMap<String, Notes>,
     /// Pods whose own ceiling seemed to be longer than that of their queue.
-    doubtful: HashSet<Uid>,
+    pub doubtful: HashSet<Uid>,
 }
 
 #[derive(Debug, Default)]
@@ -128,10 +127,6 @@ impl OwnCeilings {
         if self.doubtful.len() < DOUBTFUL {
             self.doubtful.insert(pod);
         }
-    }
-
-    pub fn take_doubtful(&mut self) -> HashSet<Uid> {
-        mem::take(&mut self.doubtful)
     }
 
     /// Keeps a note to be told, unless it was already, or too many wait.

@@ -151,9 +151,8 @@ impl CeilingIndex {
         Seen::read(pod, self)?.standing(self)
     }
 
-    /// Returns the state of a pod's run at `now`, by the rules of the queue that is due. `owner` is the object to act on, as it was
-    /// just read, which its watch may not have shown yet. `granted` are all granted extensions of the namespace, as they
-    /// were just listed.
+    /// Returns the state of a pod's run at `now`, by the rules of the queue that is due. `owner` is the object to act on, and
+    /// `granted` all granted extensions of the namespace, both as they were just read.
     pub fn run_state(
         &mut self,
         pod: &projection::Pod,
@@ -185,8 +184,7 @@ impl CeilingIndex {
             end_below,
             granted_end,
             first_end,
-            awaits_queue: !missing.is_empty()
-                && of.is_some_and(|of| missing.has_one_of(&self.objects, of, now)),
+            awaits_queue: of.is_some_and(|of| missing.has_one_of(&self.objects, of, now)),
             outlives: known.is_some_and(ManagedPod::outlives),
             may_be_extended: of_runai.is_some_and(|limits| !limits.extensions.is_none()),
             notice: known.map_or(notice, |of| of.expiry.points(notice, of.expiry.at)),
@@ -200,7 +198,7 @@ impl CeilingIndex {
     pub fn take_ineffective(&mut self, most: usize, now: Timestamp) -> Vec<Ineffective> {
         self.reschedule();
         let Self { objects, reader } = self;
-        for uid in objects.interner.own.take_doubtful() {
+        for uid in std::mem::take(&mut objects.interner.own.doubtful) {
             let pod = reader.deadlines.get(uid);
             if let Some(ineffective) = pod.and_then(|pod| limits::ineffective(objects, uid, pod)) {
                 objects.interner.own.note(ineffective);
@@ -242,7 +240,7 @@ impl CeilingIndex {
 
     /// The pods that terminate for longer than `longest` after their ceiling was reached and their deletion asked for.
     pub fn overlong(&mut self, now: Timestamp, longest: SignedDuration) -> Vec<Overlong> {
-        let uids: Vec<Uid> = self.reader.terminating.uids().collect();
+        let uids: Vec<Uid> = self.reader.terminating.0.keys().copied().collect();
         uids.into_iter().filter_map(|uid| self.overlong_pod(uid, now, longest)).collect()
     }
 

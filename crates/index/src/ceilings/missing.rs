@@ -18,14 +18,10 @@ const MOMENT: SignedDuration = SignedDuration::from_mins(1);
 pub struct MissingQueues {
     since: BTreeMap<(Family, String), Timestamp>,
     /// The queues that were deleted since the last look.
-    gone: Vec<(Family, String)>,
+    pub gone: Vec<(Family, String)>,
 }
 
 impl MissingQueues {
-    pub fn note(&mut self, family: Family, name: &str) {
-        self.gone.push((family, name.to_owned()));
-    }
-
     /// Looks for queues that are missing since a change that was seen at `now`.
     pub fn look(&mut self, objects: &mut Objects, now: Timestamp) {
         let tree = objects.runai.tree();
@@ -43,12 +39,11 @@ impl MissingQueues {
         });
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.since.is_empty()
-    }
-
     /// True if a queue of a workload, or one on its way to the root, has been missing for a moment only.
     pub fn has_one_of(&self, objects: &Objects, standing: &Standing, now: Timestamp) -> bool {
+        if self.since.is_empty() {
+            return false;
+        }
         let is_new = |family, name: &str| {
             let since = self.since.get(&(family, name.to_owned()));
             since.is_some_and(|since| now.duration_since(*since) <= MOMENT)

@@ -15,11 +15,8 @@ use crate::{
     paused::{DueReturn, Holder, Paused},
 };
 
-pub struct Occupant {
-    family: Family,
-    queue: ArcStr,
-    holder: Holder,
-}
+/// A workload that takes room in a queue.
+type Occupant = (Family, ArcStr, Holder);
 
 impl CeilingIndex {
     /// Returns the next time after `after` at which a paused owner is due to come back by itself.
@@ -71,12 +68,11 @@ impl CeilingIndex {
         };
         let standing = limits::standing(objects, uid, pod);
         let (family, queue) = standing.first_queue()?;
-        Some(Occupant { family, queue: queue.clone(), holder })
+        Some((family, queue.clone(), holder))
     }
 
     /// If a workload has left, lets the next one come back that waits in its queue.
-    pub(super) fn call_next(&mut self, occupant: Occupant) {
-        let Occupant { family, queue, holder } = occupant;
+    pub(super) fn call_next(&mut self, (family, queue, holder): Occupant) {
         if self.is_there(&holder) {
             return;
         }

@@ -14,7 +14,7 @@ use tenure_policy::{
 use tenure_types::podgroup::PodGroupKind;
 
 use super::CeilingIndex;
-use crate::{GroupWorkload, Uid, cluster::Objects, paused::Paused, podgroups::GangId};
+use crate::{GroupWorkload, Uid, cluster::Objects, podgroups::GangId};
 
 /// The reports on the queues of the run.ai family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,14 +82,6 @@ fn queue_of_group<'w>(index: &'w CeilingIndex, group: &GroupWorkload<'w>) -> Opt
     own.or_else(|| pods.find_map(|pod| pod.runai.as_deref()))
 }
 
-/// Where the record doesn't say, a queue of both families may be either.
-fn is_in_runai(index: &CeilingIndex, paused: &Paused) -> bool {
-    match paused.family {
-        Some(family) => family == Family::Runai,
-        None => index.objects.tensorstack.limits(&paused.queue).is_none(),
-    }
-}
-
 impl Counting<'_> {
     fn pods(&mut self, index: &CeilingIndex) {
         let Objects { gangs, owners, .. } = &index.objects;
@@ -125,7 +117,9 @@ impl Counting<'_> {
 
     fn paused(&mut self, index: &CeilingIndex) {
         for paused in index.objects.paused.roots(&index.objects.owners) {
-            if !is_in_runai(index, paused) || index.has_pods(paused) {
+            // where the record doesn't say, a queue of both families may be either
+            let elsewhere = || index.tensorstack().limits(&paused.queue).map(|_| Family::Tensorstack);
+            if paused.family.or_else(elsewhere) == Some(Family::Tensorstack) || index.has_pods(paused) {
                 continue;
             }
             if let Some(queue) = self.tree.find(&paused.queue) {

@@ -11,10 +11,10 @@ const LEAST_GRACE: SignedDuration = SignedDuration::from_secs(1);
 
 /// The pods that terminate and are in a queue.
 #[derive(Debug, Default)]
-pub struct Terminating(UidMap<Termination>);
+pub struct Terminating(pub UidMap<Termination>);
 
 #[derive(Debug)]
-struct Termination {
+pub struct Termination {
     pod: Seen,
     name: Box<str>,
     asked: Timestamp,
@@ -40,14 +40,6 @@ pub struct Overlong {
 }
 
 impl Terminating {
-    pub fn delete(&mut self, uid: Uid) {
-        self.0.remove(&uid);
-    }
-
-    pub fn uids(&self) -> impl Iterator<Item = Uid> {
-        self.0.keys().copied()
-    }
-
     /// Adds, updates or removes the record of a pod's termination: only a pod in a queue that terminates, and isn't exempt,
     /// has one. `end` is that of its run, if it was known until now.
     pub fn apply(

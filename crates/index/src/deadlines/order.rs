@@ -24,12 +24,6 @@ impl Default for RetryAfter {
 /// The time within which the watches show an end that has moved.
 const SHOWN_AFTER: SignedDuration = SignedDuration::from_secs(1);
 
-impl From<RetryAfter> for Wait {
-    fn from(RetryAfter(first): RetryAfter) -> Self {
-        Self { first, last: first.saturating_mul(8) }
-    }
-}
-
 /// First tries come before all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
@@ -62,13 +56,8 @@ impl Slot {
         })
     }
 
-    const fn lane(self) -> Lane {
+    pub const fn lane(self) -> Lane {
         if self.0 < 0 { Lane::First } else { Lane::Again }
-    }
-
-    /// True in the lane of retries.
-    pub fn is_retry(self) -> bool {
-        self.lane() == Lane::Again
     }
 
     /// The time; none in no lane.
@@ -164,9 +153,14 @@ impl Tries {
 
     /// Counts a try to stop a pod.
     pub fn settle(&mut self, outcome: Outcome, retry_after: RetryAfter, now: Timestamp) {
+        let RetryAfter(first) = retry_after;
+        let wait = Wait { first, last: first.saturating_mul(8) };
         match outcome {
-            Outcome::Acted | Outcome::Paused => self.count_done(now, retry_after.into()),
-            Outcome::Failed => self.count_failed(now, retry_after.into()),
+            Outcome::Acted | Outcome::Paused => self.count_done(now, wait),
+            Outcome::Failed => {
+                self.wait(now, wait);
+                self.failed = self.failed.saturating_add(1);
+            }
             Outcome::TooEarly => {}
             Outcome::Moved => self.wait_until(now.checked_add(SHOWN_AFTER).unwrap_or(Timestamp::MAX)),
             Outcome::Final => self.not_before = Self::NEVER,
@@ -177,12 +171,6 @@ impl Tries {
     pub fn count_done(&mut self, now: Timestamp, wait: Wait) {
         self.wait(now, wait);
         self.in_vain = self.in_vain.saturating_add(1);
-    }
-
-    /// Counts a try that failed.
-    fn count_failed(&mut self, now: Timestamp, wait: Wait) {
-        self.wait(now, wait);
-        self.failed = self.failed.saturating_add(1);
     }
 
     /// Forgets all tries after a success: the next one counts as the first.
@@ -274,7 +262,7 @@ mod tests {
         let mut tries = Tries::default();
         assert_eq!(tries.lane(), Lane::First);
         for seconds in [5, 10] {
-            tries.count_failed(Timestamp::UNIX_EPOCH, wait);
+            tries.settle(Outcome::Failed, RetryAfter(wait.first), Timestamp::UNIX_EPOCH);
             assert_eq!((tries.not_before(), tries.in_vain()), (seconds * 1_000, 0));
         }
         for seconds in [20, 40, 40] {

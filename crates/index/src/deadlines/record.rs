@@ -4,16 +4,15 @@ use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     expiry::{Clocks, Family, claimed},
-    ready::{Cause, LivePod, Readiness},
+    ready::{Cause, LivePod},
 };
 use tenure_types::{keys, podgroup::PodGroupKind, projection};
 
 use super::{
     due::{DueKey, DuePod, Task},
-    expiry::Expiry,
+    expiry::{Expiry, Unready},
     notice::Notice,
     order::Step,
-    unready::Unready,
 };
 use crate::{
     Uid,
@@ -104,10 +103,6 @@ impl ManagedPod {
     pub fn live_pod(&self) -> LivePod {
         let Clocks { created, started } = self.clocks();
         LivePod { subgroup: 0, created, scheduled: started, readiness: self.readiness.get() }
-    }
-
-    pub fn is_ready(&self) -> bool {
-        self.readiness.get() == Readiness::Ready
     }
 
     /// The clocks that ceilings run by, if it is a workload by itself.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{
     Deadlines, DueBatch, DueKey, DuePod, DueWork, MOST_IN_BATCH, ManagedPod, Orders, Outcome, Task, TaskSet,
-    order::Order,
+    order::{Lane, Order},
 };
 use crate::{
     Uid,
@@ -34,7 +34,7 @@ impl Deadlines {
         });
         due.filter_map(|(task, slot, uid)| {
             let key = self.pods.get(&uid)?.due_key(uid);
-            let work = DueWork { key, task, is_retry: slot.is_retry(), since: time(slot.time()?) };
+            let work = DueWork { key, task, is_retry: slot.lane() == Lane::Again, since: time(slot.time()?) };
             known.insert(work.key.clone()).then_some(work)
         })
         .collect()

@@ -21,9 +21,8 @@ pub struct Places {
     named: HashMap<ArcStr, HashMap<ArcStr, Uid>>,
 }
 
-/// Pods on a node, in the order of their uids. They are next to each other, since a question is about all of them: to
-/// gather them from all over the memory took most of the time of an answer. Their uids are apart from the rest, since
-/// a search reads many of them.
+/// Pods on a node, in the order of their uids: next to each other, since a question is about all of them. Their uids are
+/// apart from the rest, since a search reads many of them.
 #[derive(Debug, Default)]
 pub struct NodePods {
     uids: Vec<Uid>,

@@ -15,11 +15,7 @@ use tenure_types::{
 };
 
 use super::budgets::PodLabels;
-use crate::{
-    Uid,
-    names::{Interner, Names},
-    podgroups::Membership,
-};
+use crate::{Uid, names::Interner, podgroups::Membership};
 
 /// Values that many pods share.
 #[derive(Debug, Default)]
@@ -58,13 +54,6 @@ impl<T: Eq + Hash> Shared<T> {
     }
 }
 
-impl Interned {
-    fn requests(&mut self, room: &ResourceDemand, names: &mut Names) -> Arc<Requests> {
-        let amounts = room.requests.iter().map(|(name, amount)| (names.shared(name), *amount));
-        self.requests.shared(Requests::of_pod(amounts))
-    }
-}
-
 /// The record of a pod, with the facts that decisions need.
 #[derive(Clone, Debug)]
 pub struct PodRecord {
@@ -99,7 +88,8 @@ impl PodRecord {
     pub fn read(pod: &Pod, room: &ResourceDemand, interner: &mut Interner, pool: &mut Interned) -> Self {
         let Interner { names, kueue_queues, .. } = interner;
         let labels = PodLabels::read(pod.metadata.labels.as_ref(), names);
-        let requests = pool.requests(room, names);
+        let requests = room.requests.iter().map(|(name, amount)| (names.shared(name), *amount));
+        let requests = pool.requests.shared(Requests::of_pod(requests));
         let mut shared =
             |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
         let progress = progress(pod);

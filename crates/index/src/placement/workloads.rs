@@ -232,9 +232,8 @@ impl PlacementIndex {
         pod.queue_with(gangs.queue(pod.memberships(), PodGroupKind::Runai)).or_else(lent)
     }
 
-    /// The queue that a member of a group gets from the others: that of the first scheduled member that names one, so that
-    /// it is always the same. A member that waits lends its queue to others that wait, and to no pod that runs: users may
-    /// make such pods at any time.
+    /// The queue that a member of a group gets from the others: always that of the first scheduled member that names one. A
+    /// member that waits lends its queue only to others that wait: users may make such pods at any time.
     fn lent<'i>(&'i self, pod: &PodRecord, group: GroupWorkload<'i>) -> Option<&'i str> {
         let waits = |of: &PodRecord| of.progress == Progress::Waiting;
         let members = group.members.iter().filter_map(|uid| Some((uid, self.reader.places.get(*uid)?)));

@@ -205,12 +205,8 @@ impl Gang {
         true
     }
 
-    /// Sets another version of the group, another group of its name, or none; returns the one that it replaces.
-    pub fn put(
-        &mut self,
-        group: Option<Box<GroupRecord>>,
-        members: &UidMap<Box<Member>>,
-    ) -> Option<Box<GroupRecord>> {
+    /// Sets another version of the group, another group of its name, or none.
+    pub fn put(&mut self, group: Option<Box<GroupRecord>>, members: &UidMap<Box<Member>>) {
         self.show(members);
         let is_same = |new: &GroupRecord| self.group.as_ref().is_some_and(|known| known.uid == new.uid);
         if self.active > 0 && self.fixed.is_none() && !group.as_deref().is_some_and(is_same) {
@@ -229,7 +225,6 @@ impl Gang {
             }
             self.remember();
         }
-        known
     }
 
     /// Notes the start that its pods show. Also called before a pod leaves, because its evidence is lost with it.

@@ -60,13 +60,19 @@ struct Rare {
     resized: ResizedRun,
 }
 
-/// The amounts of requests in millionths, by the number of the counted resource.
-fn numbered(resources: &UsageResources, requests: &BTreeMap<String, i64>) -> Vec<(u16, u64)> {
-    let number = |resource: &str| resources.iter().position(|of| of == resource);
-    let amounts = millionths(resources, requests).filter_map(|(resource, amount)| {
-        Some((number(resource)?.try_into().ok()?, amount.try_into().unwrap_or(u64::MAX)))
-    });
-    amounts.collect()
+/// The amounts in millionths, by the number of the counted resource.
+type Amounts = Vec<(u16, u64)>;
+
+/// The amount of each counted resource, as `amount` tells it by the resource's number and name.
+fn numbered(resources: &UsageResources, mut amount: impl FnMut(usize, &str) -> u64) -> Amounts {
+    let all = resources.iter().enumerate().map(|(number, resource)| (number, amount(number, resource)));
+    let all = all.filter(|(_, amount)| *amount > 0);
+    all.filter_map(|(number, amount)| Some((u16::try_from(number).ok()?, amount))).collect()
+}
+
+fn requested(resources: &UsageResources, requests: &BTreeMap<String, i64>) -> Amounts {
+    let all: BTreeMap<&str, u128> = millionths(resources, requests).collect();
+    numbered(resources, |_, of| all.get(of).map_or(0, |amount| (*amount).try_into().unwrap_or(u64::MAX)))
 }
 
 fn amount(of: &[(u16, u64)], number: usize) -> u64 {
@@ -84,7 +90,7 @@ impl LiveRun {
             preempted: false,
             started: run.started.as_millisecond(),
             rare: None,
-            amounts: numbered(resources, requests.first()).into(),
+            amounts: requested(resources, requests.first()).into(),
         };
         live.update(run, Some(place));
         live
@@ -101,13 +107,9 @@ impl LiveRun {
 
     /// Takes what a record has of its resizes.
     pub fn restore(&mut self, resized: ResizedRun, resources: &UsageResources) {
-        let mut amounts = Vec::new();
-        for (number, resource) in resources.iter().enumerate() {
-            let now = amount(&self.amounts, number);
-            let now = resized.get(resource).map_or(now, |of| of.amount);
-            amounts.extend(u16::try_from(number).ok().filter(|_| now > 0).map(|number| (number, now)));
-        }
-        self.amounts = amounts.into();
+        let before = |number| amount(&self.amounts, number);
+        let now = |number, of: &str| resized.get(of).map_or_else(|| before(number), |of| of.amount);
+        self.amounts = numbered(resources, now).into();
         self.rare.get_or_insert_default().resized = resized;
     }
 
@@ -143,20 +145,19 @@ impl LiveRun {
     /// Takes the pod's requests at a time, which may have been resized: up or down to what its node shows, never up to
     /// what it only asks for. Returns true if it uses another amount from then on.
     pub fn request(&mut self, resources: &UsageResources, requests: &RunRequests, at: Timestamp) -> bool {
-        let first = numbered(resources, requests.first());
+        let first = requested(resources, requests.first());
         if *self.amounts == *first && self.resized().is_none() {
             return false;
         }
-        let given = numbered(resources, &requests.given);
-        let mut amounts = Vec::new();
-        for (number, resource) in resources.iter().enumerate() {
+        let given = requested(resources, &requests.given);
+        let amounts = numbered(resources, |number, resource| {
             let (before, given) = (amount(&self.amounts, number), amount(&given, number));
             let now = if requests.asked.is_none() { given } else { given.max(before) };
             if now != before || now != amount(&first, number) {
                 self.resize(resource, before, now, at);
             }
-            amounts.extend(u16::try_from(number).ok().filter(|_| now > 0).map(|number| (number, now)));
-        }
+            now
+        });
         let is_other = *self.amounts != *amounts;
         if is_other {
             self.amounts = amounts.into();
