@@ -25,8 +25,6 @@ mod validate;
 
 pub use args::Cli;
 pub use input::{Document, objects};
-// paths of `config::report`
-use print::{age, table};
 
 /// Makes ring the process's provider of cryptography: the first line of `main`. kube would panic without one.
 pub fn install_crypto_provider() {

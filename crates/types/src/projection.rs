@@ -83,7 +83,7 @@ pub struct RunaiQueueV2Object {
 }
 
 /// A queue of the run.ai family, in either version.
-pub trait ObservedQueue: kube::Resource {
+pub trait ObservedQueue: Resource {
     /// Returns the status fields that Tenure writes.
     fn observed_status(&self) -> ObservedStatus;
 }

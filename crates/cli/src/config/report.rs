@@ -14,7 +14,7 @@ use tenure_policy::{
 };
 use tenure_types::runai::v3alpha1::CountFrom;
 
-use crate::{
+use crate::print::{
     age::go,
     table::{cell, tables},
 };
