@@ -5,6 +5,7 @@ mod logfmt;
 use std::error::Error;
 
 use clap::{Args, ValueEnum};
+use jiff::Timestamp;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
@@ -53,7 +54,7 @@ impl LogArgs {
         match log_format {
             LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init()?,
             LogFormat::Logfmt => registry
-                .with(lines.event_format(Logfmt::default()).fmt_fields(Logfmt::default()))
+                .with(lines.event_format(Logfmt(Timestamp::now)).fmt_fields(Logfmt(Timestamp::now)))
                 .try_init()?,
         }
         Ok(())

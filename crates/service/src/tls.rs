@@ -81,12 +81,9 @@ pub struct TlsArgs {
 
 /// Parses the time between two checks. With none between them the process would do nothing else.
 fn interval(text: &str) -> anyhow::Result<Duration> {
-    let interval = humantime::parse_duration(text)?;
-    ensure!(
-        interval >= SHORTEST_INTERVAL,
-        "must be at least {}",
-        humantime::format_duration(SHORTEST_INTERVAL)
-    );
+    let (interval, shortest) =
+        (humantime::parse_duration(text)?, humantime::format_duration(SHORTEST_INTERVAL));
+    ensure!(interval >= SHORTEST_INTERVAL, "must be at least {shortest}");
     Ok(interval)
 }
 

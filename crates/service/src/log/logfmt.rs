@@ -16,17 +16,9 @@ use tracing_subscriber::{
 const OURS: &str = "tenure_";
 
 /// Writes an event as T9k's programs do: `level=info time=2023-12-15T02:52:01.639233235Z msg="A sentence" key=value`.
-/// The message is left out if there is none.
+/// The message is left out if there is none. Takes the clock.
 #[derive(Clone, Copy, Debug)]
-pub struct Logfmt {
-    now: fn() -> Timestamp,
-}
-
-impl Default for Logfmt {
-    fn default() -> Self {
-        Self { now: Timestamp::now }
-    }
-}
+pub struct Logfmt(pub fn() -> Timestamp);
 
 impl<S, N> FormatEvent<S, N> for Logfmt
 where
@@ -44,7 +36,7 @@ where
         let Pairs { message, target, fields } = pairs;
         // a timestamp displays as RFC 3339, without trailing zeros
         let level = event.metadata().level().as_str().to_ascii_lowercase();
-        write!(writer, "level={level} time={}", (self.now)())?;
+        write!(writer, "level={level} time={}", (self.0)())?;
         if let Some(message) = message {
             write_pair(&mut writer, "msg", &message)?;
         }
@@ -171,8 +163,8 @@ mod tests {
         let copy = output.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(Level::TRACE)
-            .event_format(Logfmt { now })
-            .fmt_fields(Logfmt { now })
+            .event_format(Logfmt(now))
+            .fmt_fields(Logfmt(now))
             .with_writer(move || copy.clone())
             .finish();
         tracing::subscriber::with_default(subscriber, work);
