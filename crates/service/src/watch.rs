@@ -24,7 +24,7 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     S: Store<K>,
 {
-    Follower::new(store, synced, Need::Required).follow_for_ever(&api, &config).await;
+    Follower::new(api, config, store, synced, Need::Required).follow_for_ever().await;
 }
 
 /// Follows a kind that this program itself converts for the API server. A list that fails for want of a converter
@@ -35,7 +35,7 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     S: Store<K>,
 {
-    Follower::new(store, synced, Need::Converted).follow_for_ever(&api, &config).await;
+    Follower::new(api, config, store, synced, Need::Converted).follow_for_ever().await;
 }
 
 /// Follows a kind as long as the API server has it. A kind that can't be listed doesn't delay readiness.
@@ -44,7 +44,7 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     S: Store<K>,
 {
-    Follower::new(store, synced, Need::Optional).follow(&api, &config).await;
+    Follower::new(api, config, store, synced, Need::Optional).follow().await;
 }
 
 /// A store for objects that tenants write. One that can't be decoded is logged, and counts as absent.

@@ -59,12 +59,14 @@ pub enum Need {
 }
 
 /// Keeps a store up to date.
-pub struct Follower<S, Key> {
+pub struct Follower<K, S: Store<K>> {
+    api: Api<K>,
+    config: watcher::Config,
     store: S,
     synced: Awaited,
     freshness: WatchFreshness,
     need: Need,
-    listed: HashSet<Key>,
+    listed: HashSet<S::Key>,
     pages: PageSize,
     /// The failures since the watch last worked.
     tries: u32,
@@ -80,9 +82,15 @@ pub struct Follower<S, Key> {
     gone_since: Option<Instant>,
 }
 
-impl<S, Key: ObjectKey> Follower<S, Key> {
-    pub fn new(store: S, synced: Awaited, need: Need) -> Self {
+impl<K, S> Follower<K, S>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    S: Store<K>,
+{
+    pub fn new(api: Api<K>, config: watcher::Config, store: S, synced: Awaited, need: Need) -> Self {
         Self {
+            api,
+            config,
             store,
             freshness: synced.watch(need != Need::Optional),
             synced,
@@ -100,13 +108,9 @@ impl<S, Key: ObjectKey> Follower<S, Key> {
     }
 
     /// Follows a kind, also while the API server doesn't have it.
-    pub async fn follow_for_ever<K>(&mut self, api: &Api<K>, config: &watcher::Config)
-    where
-        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-        S: Store<K, Key = Key>,
-    {
+    pub async fn follow_for_ever(&mut self) {
         loop {
-            self.follow(api, config).await;
+            self.follow().await;
             tokio::select! {
                 () = sleep(RETRY.last) => {}
                 () = self.freshness.doubted() => sleep(RETRY.first).await,
@@ -115,15 +119,11 @@ impl<S, Key: ObjectKey> Follower<S, Key> {
     }
 
     /// Follows until the API server doesn't have the kind.
-    pub async fn follow<K>(&mut self, api: &Api<K>, config: &watcher::Config)
-    where
-        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-        S: Store<K, Key = Key>,
-    {
+    pub async fn follow(&mut self) {
         loop {
             let asked = Instant::now();
-            let failure = match self.list(api, config).await {
-                Ok(version) => self.watch(api, config, version).await,
+            let failure = match self.list().await {
+                Ok(version) => self.watch(version).await,
                 Err(failure) if failure.is_missing() && self.is_gone() => return self.missing(asked),
                 Err(Failure::List(error)) if self.pages.shrink_after(&error) => {
                     let (kind, objects) = (self.synced.what(), self.pages.objects());
@@ -137,29 +137,25 @@ impl<S, Key: ObjectKey> Follower<S, Key> {
     }
 
     /// Lists all objects, and returns the version to watch from.
-    async fn list<K>(&mut self, api: &Api<K>, config: &watcher::Config) -> Result<String, Failure>
-    where
-        K: Resource + Clone + DeserializeOwned + Debug,
-        S: Store<K, Key = Key>,
-    {
+    async fn list(&mut self) -> Result<String, Failure> {
         let asked = Instant::now();
         if self.is_missing {
             // all acts wait for this answer, and a list may take any time
-            ask_for_version(api).await?;
+            ask_for_version(&self.api).await?;
         }
         self.listed.clear();
         self.store.begin();
         let mut page = ListParams {
-            label_selector: config.label_selector.clone(),
-            field_selector: config.field_selector.clone(),
+            label_selector: self.config.label_selector.clone(),
+            field_selector: self.config.field_selector.clone(),
             limit: Some(self.pages.objects()),
             ..ListParams::default()
         };
         loop {
-            let list = api.list(&page).await.map_err(Failure::List)?;
+            let list = self.api.list(&page).await.map_err(Failure::List)?;
             self.freshness.heard();
             for object in list.items {
-                self.listed.insert(Key::of_object(object.meta()));
+                self.listed.insert(S::Key::of_object(object.meta()));
                 self.store.apply(object);
             }
             page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
@@ -180,20 +176,16 @@ impl<S, Key: ObjectKey> Follower<S, Key> {
     }
 
     /// Watches from a version on; returns the failure after which all objects are to be listed again.
-    async fn watch<K>(&mut self, api: &Api<K>, config: &watcher::Config, mut version: String) -> Failure
-    where
-        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-        S: Store<K, Key = Key>,
-    {
+    async fn watch(&mut self, mut version: String) -> Failure {
         let mut to_confirm = FIRST_CONFIRMATION_SECONDS;
         loop {
             let seconds = if self.freshness.is_doubted() { to_confirm } else { TIMEOUT_SECONDS };
             let looked =
-                if self.is_cut { look_back(api, &version).await.map(|seen| !seen) } else { Ok(false) };
+                if self.is_cut { look_back(&self.api, &version).await.map(|seen| !seen) } else { Ok(false) };
             let watched = match looked {
                 Ok(is_cut) => {
                     self.is_cut = is_cut;
-                    self.watch_for(seconds, api, config, &mut version).await
+                    self.watch_for(seconds, &mut version).await
                 }
                 Err(failure) => Err(failure),
             };
@@ -212,26 +204,16 @@ impl<S, Key: ObjectKey> Follower<S, Key> {
 
     /// Watches for a number of seconds, or until a confirmation is required that this watch wouldn't give soon. The
     /// version is then the last one that was seen.
-    async fn watch_for<K>(
-        &mut self,
-        seconds: u32,
-        api: &Api<K>,
-        config: &watcher::Config,
-        version: &mut String,
-    ) -> Result<(), Failure>
-    where
-        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-        S: Store<K, Key = Key>,
-    {
+    async fn watch_for(&mut self, seconds: u32, version: &mut String) -> Result<(), Failure> {
         let params = WatchParams {
-            label_selector: config.label_selector.clone(),
-            field_selector: config.field_selector.clone(),
+            label_selector: self.config.label_selector.clone(),
+            field_selector: self.config.field_selector.clone(),
             timeout: Some(seconds),
             bookmarks: true,
             send_initial_events: false,
         };
         let (asked, length) = (Instant::now(), Duration::from_secs(seconds.into()));
-        let events = timeout(length + PATIENCE, api.watch(&params, version)).await;
+        let events = timeout(length + PATIENCE, self.api.watch(&params, version)).await;
         let mut events = pin!(events.map_err(|_| Failure::Silent)?.map_err(Failure::Begin)?);
         let mut has_news = false;
         loop {
@@ -249,7 +231,7 @@ impl<S, Key: ObjectKey> Follower<S, Key> {
                 }
                 WatchEvent::Deleted(object) => {
                     *version = version_of(&object)?;
-                    self.store.delete(&Key::of_object(object.meta()));
+                    self.store.delete(&S::Key::of_object(object.meta()));
                     has_news = true;
                     self.freshness.heard();
                 }
@@ -296,10 +278,7 @@ impl<S, Key: ObjectKey> Follower<S, Key> {
         !self.was_served || self.need == Need::Optional || since.elapsed() >= GONE_AFTER
     }
 
-    fn missing<K>(&mut self, asked: Instant)
-    where
-        S: Store<K, Key = Key>,
-    {
+    fn missing(&mut self, asked: Instant) {
         self.store.retain(&HashSet::new());
         (self.is_missing, self.was_served) = (true, false);
         self.synced.done();

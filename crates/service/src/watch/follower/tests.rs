@@ -130,10 +130,10 @@ impl Server {
 async fn followed(server: &Server) -> (Freshness, Names, JoinSet<()>) {
     let readiness = ProcessReadiness::default();
     let (names, synced) = (Names::default(), readiness.awaiting("configmaps"));
-    let mut follower = Follower::new(names.clone(), synced, Need::Required);
-    let api: Api<ConfigMap> = Api::all(server.client());
+    let (api, config): (Api<ConfigMap>, _) = (Api::all(server.client()), watcher::Config::default());
+    let mut follower = Follower::new(api, config, names.clone(), synced, Need::Required);
     let mut tasks = JoinSet::new();
-    tasks.spawn(async move { follower.follow_for_ever(&api, &watcher::Config::default()).await });
+    tasks.spawn(async move { follower.follow_for_ever().await });
     readiness.ready().await;
     (readiness.freshness().clone(), names, tasks)
 }
