@@ -1,8 +1,11 @@
 //! The few parts of a `PodGroup` that a review needs. The rest, which may be megabytes, is only skipped.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, fmt};
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
 use serde_json::{Value, value::RawValue};
 use tenure_types::{
     keys,
@@ -10,7 +13,8 @@ use tenure_types::{
 };
 use thiserror::Error;
 
-/// The largest status that is read: values take twenty times its memory. Beyond it, the keeper stamps by the pods.
+/// A tree of values takes twenty times the memory of its JSON. A larger status shows nothing: the keeper then stamps
+/// the start by the pods.
 const LARGEST_STATUS: usize = 256 * 1024;
 
 /// The reason why an object can't be reviewed.
@@ -32,8 +36,6 @@ pub struct RawPodGroup<'b> {
     spec: Option<&'b RawValue>,
     #[serde(borrow)]
     status: Option<&'b RawValue>,
-    #[serde(skip)]
-    stamp: Option<Text<'b>>,
 }
 
 #[derive(Deserialize)]
@@ -45,15 +47,21 @@ struct Spec<'b> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata<'b> {
-    #[serde(borrow)]
-    annotations: Option<BTreeMap<Text<'b>, &'b RawValue>>,
+    #[serde(borrow, default)]
+    annotations: Annotations<'b>,
     deletion_timestamp: Option<IgnoredAny>,
     /// Raw JSON, so that the rest stays readable if this isn't a text.
     #[serde(borrow)]
     resource_version: Option<&'b RawValue>,
 }
 
-#[derive(PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+/// All that matters of annotations.
+#[derive(Default)]
+struct Annotations<'b> {
+    stamp: Option<Cow<'b, str>>,
+}
+
+#[derive(Deserialize)]
 struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
 
 impl<'b> RawPodGroup<'b> {
@@ -62,15 +70,11 @@ impl<'b> RawPodGroup<'b> {
         if !raw.get().starts_with('{') {
             return Err(Unreadable::NoObject);
         }
-        let mut group: Self = serde_json::from_str(raw.get())?;
-        let annotations = group.metadata.annotations.as_ref();
-        let stamp = annotations.and_then(|all| all.get(&Text(keys::LAST_START_ANNOTATION.into())));
-        group.stamp = stamp.map(|stamp| serde_json::from_str(stamp.get())).transpose()?;
-        Ok(group)
+        Ok(serde_json::from_str(raw.get())?)
     }
 
     pub fn stamp(&self) -> Option<&str> {
-        self.stamp.as_ref().map(|Text(stamp)| &**stamp)
+        self.metadata.annotations.stamp.as_deref()
     }
 
     pub const fn is_going(&self) -> bool {
@@ -106,5 +110,37 @@ impl<'b> RawPodGroup<'b> {
         let status = self.status.map(RawValue::get).filter(|status| status.len() <= LARGEST_STATUS);
         let status: Option<Value> = status.and_then(|status| serde_json::from_str(status).ok());
         status.map_or(Shown::Nothing, |status| kind.shown(&status))
+    }
+}
+
+impl<'de: 'b, 'b> Deserialize<'de> for Annotations<'b> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Entries)
+    }
+}
+
+struct Entries;
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = Annotations<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("annotations")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Annotations::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let mut annotations = Annotations::default();
+        while let Some(Text(key)) = entries.next_key()? {
+            if key == keys::LAST_START_ANNOTATION {
+                annotations.stamp = Some(entries.next_value::<Text<'de>>()?.0);
+            } else {
+                entries.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(annotations)
     }
 }
