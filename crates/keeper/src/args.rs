@@ -79,8 +79,8 @@ pub struct Args {
     pub(crate) burst: NonZeroU32,
 
     /// The longest time that a pod may terminate once it has reached its ceiling. A pod with a longer grace period is
-    /// deleted again, with the rest of this time as its grace period
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = at_least_a_second, help_heading = "Limits")]
+    /// deleted with this one, or deleted again with the rest of this time as its grace period
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = at_least_a_second, help_heading = "Limits")]
     pub(crate) max_termination_grace: SignedDuration,
 
     /// The time from the first try to pause or delete a pod until the next, if the pod runs on. It doubles with each

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tenure_service::clock::ServerClock;
 
@@ -42,6 +42,8 @@ pub struct Handles {
     pub told: ToldWorkloads,
     /// The limit of announcements on owners and pods: they and pauses must not wait for each other.
     pub announcements: WriteLimit,
+    /// The longest time that a pod may terminate after its ceiling.
+    pub longest_termination: SignedDuration,
     /// The most writes a second.
     pub writes_per_second: NonZeroU32,
     /// The most writes at once.

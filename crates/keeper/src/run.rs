@@ -146,6 +146,7 @@ impl Args {
             usage: UsageBook::default(),
             told: ToldWorkloads::default(),
             announcements: write_limit(self.writes_per_second, self.burst),
+            longest_termination: self.max_termination_grace,
             writes_per_second: self.writes_per_second,
             burst: self.burst,
             dry_run: self.dry_run,

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::SignedDuration;
 use kube::api::DeleteParams;
 use tenure_index::{Overlong, Uid};
 use tenure_service::{
@@ -24,8 +23,6 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 pub struct Terminations {
     pub handles: Arc<Handles>,
     pub limit: WriteLimit,
-    /// The longest time that a pod may terminate.
-    pub longest: SignedDuration,
 }
 
 /// The end of a pod's termination.
@@ -56,8 +53,8 @@ impl Terminations {
     async fn work(&self, shutdown: &CancellationToken) {
         let queue = WorkQueue::default();
         let look = || {
-            let overlong =
-                self.handles.cluster.with(|index| index.overlong(self.handles.now(), self.longest));
+            let (now, longest) = (self.handles.now(), self.handles.longest_termination);
+            let overlong = self.handles.cluster.with(|index| index.overlong(now, longest));
             queue.replace(overlong.into_iter().map(Shortening));
         };
         let shorten = async |lease: Lease<Shortening>| {
@@ -101,8 +98,8 @@ impl Terminations {
         if !self.handles.gate.is_open() {
             return Ok(None);
         }
-        let now = self.handles.now();
-        let pod = self.handles.cluster.with(|index| index.overlong_pod(*uid, now, self.longest));
+        let (now, longest) = (self.handles.now(), self.handles.longest_termination);
+        let pod = self.handles.cluster.with(|index| index.overlong_pod(*uid, now, longest));
         if let Some(Overlong { allowed, .. }) = &pod {
             let grace_period_seconds = Some(allowed.as_secs().try_into().unwrap_or(u32::MAX));
             let how = DeleteParams { grace_period_seconds, ..DeleteParams::default() };

@@ -6,6 +6,7 @@ use std::{
 };
 
 use http::{Method, Request, Response, header::DATE};
+use jiff::SignedDuration;
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
@@ -163,6 +164,7 @@ pub fn handles(client: Client, clock: ServerClock, config: Config) -> Handles {
         usage: UsageBook::default(),
         told: ToldWorkloads::default(),
         announcements: write_limit(many, many),
+        longest_termination: SignedDuration::from_hours(1),
         writes_per_second: many,
         burst: many,
         dry_run: false,

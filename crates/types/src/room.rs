@@ -165,6 +165,8 @@ fn without_room(metadata: ObjectMeta, spec: Spec, status: Status) -> Pod {
         node_name,
         priority_class_name,
         preemption_policy,
+        // the keeper alone deletes pods
+        termination_grace_period_seconds: None,
         scheduling_group,
     };
     let Status { phase, conditions, nominated_node_name, .. } = status;

@@ -56,7 +56,12 @@ impl Terminating {
         let seen = Some(pod).filter(|_| !is_over).and_then(|pod| Seen::read_by(pod, objects));
         let Some(seen) = seen else { return };
         let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0).max(0));
-        let asked = ends.checked_sub(grace).unwrap_or(Timestamp::MIN);
+        let created = pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::MIN, |time| time.0);
+        // the API server's sum of time and grace period overflows: then it shows an end long ago, and the pod stays
+        let (asked, ends) = match ends.checked_sub(grace) {
+            Ok(asked) if asked >= created => (asked, ends),
+            _ => (created, created.checked_add(grace).unwrap_or(Timestamp::MAX)),
+        };
         let name = pod.metadata.name.as_deref().unwrap_or_default().into();
         self.0.insert(uid, Termination { pod: seen, name, asked, ends, expired });
     }

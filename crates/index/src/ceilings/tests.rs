@@ -159,6 +159,14 @@ fn a_pod_past_its_ceiling_terminates_no_longer_than_is_allowed() {
     assert_eq!(of(&mut index, 130, 60), [(990, 50)]);
     index.apply_pod(&pod("a", &terminating(180, 50)));
     assert_eq!(of(&mut index, 131, 60), [], "it was shortened");
+    // more seconds than 64 bits of nanoseconds hold, and more than a time can be: its deletion shows a time long ago
+    for grace in [18_446_744_078, 36_028_797_018_960_368] {
+        index.apply_pod(&pod("a", &terminating(125, grace)));
+        let overlong = of(&mut index, 110, 60);
+        assert!(matches!(overlong[..], [(1_000_000.., 50)]), "{overlong:?}");
+        assert_eq!(index.counts(at(130), at(130)).past_end, 0);
+    }
+    index.apply_pod(&pod("a", &terminating(180, 50)));
     assert_eq!((index.counts(at(180), at(180)).past_end, index.counts(at(181), at(181)).past_end), (0, 1));
     let mut exempt = terminating(1_120, 1_000);
     exempt["spec"] = json!({"priority": THRESHOLD});

@@ -10,6 +10,7 @@ use tenure_policy::{
     reason::EventReason,
 };
 use tenure_service::call::{ApiError, persist};
+use tenure_types::projection::Pod;
 use tracing::warn;
 
 use super::{
@@ -36,7 +37,7 @@ impl Pauser {
             let told = [(EventReason::PauseReversed, pause::undone(record, reversals, &known))];
             events.extend(told::of_deletion(work.batch, &known.object, &work.cause(), told));
         }
-        let (pod, metadata) = (of_pod(&found), found.metadata);
+        let (pod, metadata) = (of_pod(&found), found.metadata.clone());
         let first = &work.batch.first;
         if let alone @ (Alone::Outlives(_) | Alone::Undone(_)) = &deletion.alone {
             let (namespace, pod) = (&first.namespace, &pod.name);
@@ -48,7 +49,9 @@ impl Pauser {
             return Ok(Done::silent(act));
         }
         let ending = self.handles.usage.ending(work.batch.task, [first.uid], self.handles.now());
-        match self.handles.objects.delete(&first.namespace, &pod, None, DeleteParams::default()).await {
+        let how =
+            DeleteParams { grace_period_seconds: self.shortened_grace(&found), ..DeleteParams::default() };
+        match self.handles.objects.delete(&first.namespace, &pod, None, how).await {
             Err(ApiError::NotFound | ApiError::Stale(_)) => {
                 return Ok(nothing("the pod is gone or another one", BatchCoverage::Gone));
             }
@@ -63,6 +66,13 @@ impl Pauser {
         }
         ending.succeeded();
         Ok(Done::silent(act))
+    }
+
+    /// Returns the bound of a grace period, in seconds, if the pod's own is longer.
+    fn shortened_grace(&self, pod: &Pod) -> Option<u32> {
+        let longest = self.handles.longest_termination.as_secs();
+        let own = pod.spec.termination_grace_period_seconds?;
+        u32::try_from(longest).ok().filter(|_| own > longest)
     }
 
     /// Deletes an owner in place of a pause, and tells it first.

@@ -75,8 +75,7 @@ impl Args {
         let store = RecordStore::new(client, namespace, self.usage_config_map.clone());
         let labels = QueueLabels { handles: handles(), limit: shared.limit() };
         let extensions = ExtensionController { handles: handles(), limit: shared.limit() };
-        let longest = self.max_termination_grace;
-        let terminations = Terminations { handles: handles(), limit: shared.limit(), longest };
+        let terminations = Terminations { handles: handles(), limit: shared.limit() };
         let returns = Requeuer { handles: handles(), limit: shared.limit() };
         let pod_notices = PodNotices { handles: handles() };
         let (version, complaints) = (self.runai_queue_version, Mutex::default());

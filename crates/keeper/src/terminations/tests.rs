@@ -3,7 +3,7 @@ use crate::testing::{Keeper, terminating, until};
 
 fn terminations(keeper: &Keeper) -> Terminations {
     let handles = Arc::clone(&keeper.handles);
-    Terminations { limit: handles.limit(), handles, longest: SignedDuration::from_hours(1) }
+    Terminations { limit: handles.limit(), handles }
 }
 
 #[tokio::test(start_paused = true)]

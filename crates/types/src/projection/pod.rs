@@ -39,6 +39,8 @@ pub struct PodSpec {
     pub priority_class_name: Option<String>,
     /// `Never` if the pod waits rather than preempts others.
     pub preemption_policy: Option<String>,
+    /// The grace period of a deletion that names none, in seconds.
+    pub termination_grace_period_seconds: Option<i64>,
     /// The membership in a `PodGroup` of Kubernetes itself.
     pub scheduling_group: Option<SchedulingGroup>,
 }

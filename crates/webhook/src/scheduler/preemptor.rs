@@ -48,6 +48,7 @@ pub fn as_asked(known: &PendingPod<'_>) -> Pod {
             node_name: None,
             priority_class_name: None,
             preemption_policy: never_preempts.then(|| "Never".to_owned()),
+            termination_grace_period_seconds: None,
             scheduling_group: None,
         },
         status: PodStatus { nominated_node_name: nominated.map(str::to_owned), ..PodStatus::default() },
