@@ -30,7 +30,7 @@ use crate::{
     input::Document,
     print::{warn, with_causes},
 };
-pub use connect::{ConnectArgs, DEFAULT_NAMESPACE};
+pub use connect::{ConnectArgs, DEFAULT_NAMESPACE, read_kubeconfig};
 pub use kinds::{ResourceKind, ResourceKinds};
 pub use server::{Clock, FROM_SERVER, explain, is_forbidden, unreachable};
 pub use target::{Target, is_segment, targets};

@@ -5,12 +5,14 @@
 mod plugin;
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Write},
     net::TcpListener,
+    process::Stdio,
     thread,
 };
 
-use plugin::{run, with};
+use plugin::{plugin, run, told, with};
 
 /// Files that hold no objects, and the complaint about each.
 const UNREADABLE: [(&str, &str); 15] = [
@@ -243,6 +245,29 @@ fn clusters_that_no_kubeconfig_leads_to() {
         let (out, err, code) = run(&directory, &format!("{command} --kubeconfig good"));
         assert_eq!((out.as_str(), err, code), ("", format!("error: {REFUSED_CONNECTION}\n"), 1), "{command}");
     }
+}
+
+#[test]
+fn of_the_list_in_kubeconfig_the_files_that_exist_count_as_for_kubectl() {
+    let good = kubeconfig("https://127.0.0.1:1", "token: t");
+    let files =
+        [("good", good.as_str()), ("user", "users: [{name: u, user: {token: t}}]"), ("broken", "a: [")];
+    let directory = with(&files);
+    let without_user = good.lines().filter(|line| !line.starts_with("users")).collect::<Vec<_>>().join("\n");
+    fs::write(directory.path().join("no-user"), without_user).unwrap();
+    let told_with = |list: &str| {
+        let mut plugin = plugin(directory.path(), "list");
+        told(plugin.env("KUBECONFIG", list).stdin(Stdio::null()).output().unwrap())
+    };
+    for list in ["gone:good", "good:gone", ":good", "gone::no-user:user", "user:gone:no-user"] {
+        assert_eq!(told_with(list), (String::new(), format!("error: {REFUSED_CONNECTION}\n"), 1), "{list}");
+    }
+    let (_, err, _) = told_with("gone:also-gone");
+    let first =
+        "no cluster: set KUBECONFIG, or give --kubeconfig or --server: cannot read the kubeconfig gone: ";
+    assert!(err.contains(first), "{err}");
+    let (_, err, _) = told_with("good:broken");
+    assert!(err.contains("cannot use the kubeconfig: "), "{err}");
 }
 
 /// The address of a server that gives each request the same answer, a status and a body, or none at all.

@@ -1,6 +1,10 @@
 //! The flags for the cluster, the user and the namespace.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{
+    env, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Error, Result, anyhow, ensure};
 use clap::Args;
@@ -116,11 +120,7 @@ impl ConnectArgs {
 
     async fn kubeconfig(&self) -> Result<Config> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        let file = match &self.kubeconfig {
-            Some(path) => Kubeconfig::read_from(path),
-            None => Kubeconfig::read(),
-        };
-        let config = match file {
+        let config = match read_kubeconfig(self.kubeconfig.as_deref()) {
             Ok(file) => Config::from_custom_kubeconfig(file, &options).await,
             Err(error) => Err(error),
         };
@@ -138,6 +138,27 @@ impl ConnectArgs {
             config => config.map_err(unreadable),
         }
     }
+}
+
+/// Reads this file or, as kubectl does, the files in the list of `$KUBECONFIG` that exist, or `~/.kube/config`.
+pub fn read_kubeconfig(file: Option<&Path>) -> Result<Kubeconfig, KubeconfigError> {
+    if let Some(file) = file {
+        return Kubeconfig::read_from(file);
+    }
+    let listed = env::var_os("KUBECONFIG").unwrap_or_default();
+    let mut listed = env::split_paths(&listed).filter(|path| !path.as_os_str().is_empty()).peekable();
+    if listed.peek().is_none() {
+        return Kubeconfig::read();
+    }
+    let (mut merged, mut missing) = (None, None);
+    for path in listed {
+        match Kubeconfig::read_from(path) {
+            Ok(next) => merged = Some(merged.unwrap_or_else(Kubeconfig::default).merge(next)?),
+            Err(error) if is_absent(&error) => missing = missing.or(Some(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    merged.ok_or_else(|| missing.unwrap_or(KubeconfigError::FindPath))
 }
 
 fn is_absent(error: &KubeconfigError) -> bool {

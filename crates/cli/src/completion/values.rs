@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use kube::config::Kubeconfig;
 use tenure_policy::{config::Config, expiry::Family, owners::OwnerTable};
 
 use super::Completion;
 use crate::{
     args::Cli,
-    cluster::{ClusterReader, ConnectArgs},
+    cluster::{ClusterReader, ConnectArgs, read_kubeconfig},
     list::{gather::Gatherer, row::Row, row::WorkloadState},
 };
 
@@ -29,7 +28,7 @@ pub async fn of(name: &str, command: &str, before: &[String], words: &[String]) 
 
 async fn find(name: &str, command: &str, before: &[String], words: &[String]) -> Result<Vec<Completion>> {
     if name == "CONTEXT" {
-        let contexts = Kubeconfig::read()?.contexts;
+        let contexts = read_kubeconfig(None)?.contexts;
         return Ok(contexts.into_iter().map(|context| (context.name, None)).collect());
     }
     let cluster = ConnectArgs::from_arg_matches(&matches(words)?)?.connect().await?;
