@@ -31,12 +31,9 @@ use reversal::{Part, part};
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
 pub use words::{
     Alone, DELETED_MESSAGE, RunEnd, approaching, came_back, deleted_in_words, deleted_unready, dry_run,
-    event_reason, held_up, in_words, message, own_ignored, own_invalid, owner_deleted,
-    owner_deleted_in_words, return_refused, reversed, undone,
+    held_up, in_words, message, own_ignored, own_invalid, owner_deleted, owner_deleted_in_words,
+    return_refused, told, undone,
 };
-
-/// The number of reversals of one owner's pauses that an event reports: a single one may be the act of a person.
-pub const TOLD_REVERSALS: u32 = 2;
 
 /// Creates the record of a pause by the rules of a queue, which sets the field of a rule.
 pub fn record(

@@ -116,7 +116,7 @@ fn follow(object: &Value) {
         pause::message(&record, &state, &known);
         pause::in_words(&record, &state, &known);
         pause::came_back(&record, state.count, &known, true);
-        pause::reversed(&record, &known);
+        pause::told(&record, &state, &known);
         pause::undone(&record, &reversals, &known);
         assert!(pause::resume(owner, &record).pointer("/metadata/uid").is_some());
         for back in [Return::Requeue(Timestamp::UNIX_EPOCH), Return::Reactivate, Return::Deactivate] {

@@ -6,7 +6,7 @@ use tenure_index::{DueBatch, Task};
 use tenure_policy::{
     judge::PodDeletion,
     naming::{PausedObject, of_pod, reference},
-    pause::{self, OwnerObject, TOLD_REVERSALS},
+    pause::{self, OwnerObject},
     reason::EventReason,
 };
 use tenure_types::{
@@ -37,18 +37,11 @@ pub fn events_of(act: &JournalAct, known: &PausedObject) -> Vec<EventRecord> {
 
 /// Returns the events of a pause. Its record has the queue but not the pod.
 fn of_pause(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> Vec<EventRecord> {
-    let event = |reason, note| EventRecord {
+    let event = |(reason, note)| EventRecord {
         cause: EventCause::of(record),
         ..EventRecord::new(&known.object, reason, "Pausing", note, record.at)
     };
-    let paused =
-        pause::event_reason(record).map(|reason| event(reason, pause::message(record, state, known)));
-    let reversed = (record.reversals == TOLD_REVERSALS)
-        .then(|| event(EventReason::PauseReversed, pause::reversed(record, known)));
-    let in_words = pause::in_words(record, state, known).map(|note| event(EventReason::RunEnded, note));
-    // a person's pause draws none
-    let is_ours = paused.is_some();
-    paused.into_iter().chain(reversed).chain(in_words).filter(|_| is_ours).collect()
+    pause::told(record, state, known).into_iter().map(event).collect()
 }
 
 /// Returns the events of a deletion. They have the time of the deadline, which is the same for each keeper that tries.

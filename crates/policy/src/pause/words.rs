@@ -23,6 +23,9 @@ use crate::{
 pub use run_end::RunEnd;
 use run_end::{DRY_RUN, ENDED_BY, ENDED_IN};
 
+/// The number of reversals of one owner's pauses that an event reports: a single one may be the act of a person.
+const TOLD_REVERSALS: u32 = 2;
+
 /// The message of the event on a paused owner that has this state.
 pub fn message(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> String {
     let PausedRecord { reason, value, queue, .. } = record;
@@ -54,8 +57,17 @@ fn returns(RequeueState { count, requeue_at, .. }: &RequeueState) -> String {
     requeue_at.map_or_else(String::new, |at| format!(": return {count} is at {at:.0}"))
 }
 
+/// Returns the events of a pause, with their texts. A person's pause draws none.
+pub fn told(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> Vec<(EventReason, String)> {
+    let Some(reason) = event_reason(record) else { return Vec::new() };
+    let reversed =
+        (record.reversals == TOLD_REVERSALS).then(|| (EventReason::PauseReversed, reversed(record, known)));
+    let in_words = in_words(record, state, known).map(|note| (EventReason::RunEnded, note));
+    [Some((reason, message(record, state, known))), reversed, in_words].into_iter().flatten().collect()
+}
+
 /// Returns the reason of the event on a paused owner; none if a person has deactivated it, and needs no event.
-pub fn event_reason(record: &PausedRecord) -> Option<EventReason> {
+fn event_reason(record: &PausedRecord) -> Option<EventReason> {
     match record.reason.as_str() {
         MAX_DURATION_EXCEEDED => Some(EventReason::MaxDurationExceeded),
         PODS_READY_TIMEOUT => Some(EventReason::EvictedDueToPodsReadyTimeout),
@@ -142,7 +154,7 @@ pub fn dry_run(message: &str) -> String {
 }
 
 /// The message of the event on an owner whose pause was reversed again.
-pub fn reversed(record: &PausedRecord, known: &PausedObject) -> String {
+fn reversed(record: &PausedRecord, known: &PausedObject) -> String {
     format!(
         "{} was set back {} times after it was set to {}{}: if a controller does so (an autoscaler, Argo CD, Flux), have it ignore {0}",
         known.field(record),
