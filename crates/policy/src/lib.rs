@@ -6,6 +6,7 @@ pub mod climb;
 pub mod config;
 pub mod creation;
 pub mod delegation;
+pub mod deletion;
 pub mod expiry;
 pub mod extension;
 pub mod field;

@@ -10,7 +10,7 @@ use tenure_types::{
     usage::UsageEnd,
 };
 
-use crate::expiry::Family;
+use crate::{deletion::DeletionTimes, expiry::Family};
 
 pub use totals::UsageTotals;
 
@@ -52,15 +52,6 @@ pub struct PodRun {
     pub preempted: bool,
 }
 
-/// The times of a deletion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeletionTimes {
-    /// The time of the request.
-    pub asked: Timestamp,
-    /// The time at which the pod's grace period ends.
-    pub until: Timestamp,
-}
-
 impl PodRun {
     /// Reads a pod whose containers all stopped at `stopped`; none if it isn't bound.
     pub fn of(pod: &Pod, stopped: Option<Timestamp>) -> Option<Self> {
@@ -70,16 +61,11 @@ impl PodRun {
             Some("Failed") => Some(UsageEnd::Failed),
             _ => None,
         };
-        let deletion = pod.metadata.deletion_timestamp.as_ref().map(|until| {
-            let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0).max(0);
-            let asked = until.0.checked_sub(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MIN);
-            DeletionTimes { asked, until: until.0 }
-        });
         // a pod that its node killed before a container ran has no other time
         let changed = || pod.status.conditions.iter().filter_map(changed_at).max();
         let stopped = stopped.or_else(|| finished.and_then(|_| changed()));
         let preempted = pod.status.conditions.iter().any(is_preemption);
-        Some(Self { started, finished, stopped, deletion, preempted })
+        Some(Self { started, finished, stopped, deletion: DeletionTimes::of(&pod.metadata), preempted })
     }
 }
 

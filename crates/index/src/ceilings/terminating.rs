@@ -1,6 +1,7 @@
 //! Pods that terminate, and the bound on that time: they choose their grace period themselves.
 
 use jiff::{SignedDuration, Timestamp};
+use tenure_policy::deletion::DeletionTimes;
 use tenure_types::projection;
 
 use super::Seen;
@@ -17,8 +18,7 @@ pub struct Terminating(pub UidMap<Termination>);
 pub struct Termination {
     pod: Seen,
     name: Box<str>,
-    asked: Timestamp,
-    ends: Timestamp,
+    times: DeletionTimes,
     /// The end of its run when its deletion was asked for. Its queue may not be known any more: its `PodGroup` may go
     /// with it, or before.
     expired: Option<Timestamp>,
@@ -51,19 +51,12 @@ impl Terminating {
     ) {
         let known = self.0.remove(&uid);
         let expired = known.and_then(|known| known.expired).or(end);
-        let Some(ends) = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0) else { return };
+        let Some(times) = DeletionTimes::of(&pod.metadata) else { return };
         let is_over = pod.is_finished() || is_exempt;
         let seen = Some(pod).filter(|_| !is_over).and_then(|pod| Seen::read_by(pod, objects));
         let Some(seen) = seen else { return };
-        let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0).max(0));
-        let created = pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::MIN, |time| time.0);
-        // the API server's sum of time and grace period overflows: then it shows an end long ago, and the pod stays
-        let (asked, ends) = match ends.checked_sub(grace) {
-            Ok(asked) if asked >= created => (asked, ends),
-            _ => (created, created.checked_add(grace).unwrap_or(Timestamp::MAX)),
-        };
         let name = pod.metadata.name.as_deref().unwrap_or_default().into();
-        self.0.insert(uid, Termination { pod: seen, name, asked, ends, expired });
+        self.0.insert(uid, Termination { pod: seen, name, times, expired });
     }
 
     /// Returns a pod if it will terminate for longer than `longest` after its run has ended and its deletion was asked for.
@@ -77,12 +70,12 @@ impl Terminating {
         let of = self.0.get(&uid)?;
         let expired = of.expired_by(objects, now)?;
         let whole = |left: SignedDuration| SignedDuration::from_secs(left.as_secs());
-        let until = of.asked.max(expired).checked_add(longest).ok()?;
-        let overlong = (of.ends > until && now < of.ends).then(|| Overlong {
+        let until = of.times.asked.max(expired).checked_add(longest).ok()?;
+        let overlong = (of.times.until > until && now < of.times.until).then(|| Overlong {
             uid,
             namespace: of.pod.pod.namespace.as_str().into(),
             name: of.name.as_ref().into(),
-            left: whole(of.ends.duration_since(now)),
+            left: whole(of.times.until.duration_since(now)),
             allowed: whole(until.duration_since(now)).max(LEAST_GRACE),
         });
         overlong.filter(|of| of.allowed < of.left)
@@ -90,7 +83,7 @@ impl Terminating {
 
     /// The number of pods past their ceiling whose grace period is over.
     pub fn past_end(&self, objects: &mut Objects, now: Timestamp) -> usize {
-        self.0.values().filter(|of| of.ends < now && of.expired_by(objects, now).is_some()).count()
+        self.0.values().filter(|of| of.times.until < now && of.expired_by(objects, now).is_some()).count()
     }
 }
 

@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
+    deletion::DeletionTimes,
     expiry::Family,
-    usage::{
-        DeletionTimes, EndEvidence, EndNote, EndedRun, PodRun, SeenAt, UsageResources, ended, millionths,
-        used,
-    },
+    usage::{EndEvidence, EndNote, EndedRun, PodRun, SeenAt, UsageResources, ended, millionths, used},
 };
 use tenure_types::{
     room::RunRequests,

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use jiff::SignedDuration;
 use proptest::prelude::*;
-use tenure_policy::usage::DeletionTimes;
+use tenure_policy::deletion::DeletionTimes;
 use tenure_types::usage::{UsageEnd, UsedByEnd};
 
 use super::*;

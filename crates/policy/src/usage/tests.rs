@@ -70,6 +70,14 @@ fn a_run_without_containers_ends_with_the_last_change_of_its_status() {
 }
 
 #[test]
+fn a_grace_period_that_overflows_shortens_no_run() {
+    // the API server shows an end before the binding
+    let run = run(&deleted("08:00:00", 36_028_797_018_960_368), &json!({}), None);
+    let evidence = EndEvidence { terminating_until: run.deletion.map(|deletion| deletion.until), ..NONE };
+    assert_eq!(judged(&run, &evidence), (UsageEnd::Deleted, 7_200));
+}
+
+#[test]
 fn a_run_that_was_deleted_ends_when_its_pod_is_gone_but_not_after_its_grace_period() {
     let at_once = run(&deleted("10:20:00", 0), &json!({}), None);
     assert_eq!(judged(&at_once, &NONE), (UsageEnd::Deleted, 1_200));
