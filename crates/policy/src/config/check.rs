@@ -105,6 +105,10 @@ impl Checked {
             _ => Some(expected.to_owned()),
         };
         if let Some(detail) = refused {
+            // a secret in the wrong place is within a map or a list
+            let is_above = |key: &Key| key.is_hidden && pattern.starts_with(key.path);
+            let is_whole = !matches!(node.tree, YamlValue::Scalar(_));
+            let is_hidden = is_hidden || (is_whole && KEYS.iter().any(is_above));
             let shown = if is_hidden { HIDDEN.into() } else { node.to_json() };
             self.refuse(node, path, shown, &detail);
         }

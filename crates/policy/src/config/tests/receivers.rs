@@ -80,6 +80,14 @@ fn a_bad_receiver_is_refused_with_its_field_and_what_it_must_be() {
             "receivers[0].reasons[0]: Invalid value: \"RunEndet\": must be the reason of an event: did you mean RunEnded?",
         ),
         (row("urlFile: /a, token: b"), "receivers[0].token: Unknown field: "),
+        (
+            "receivers: [{name: {url: 'https://secret'}, format: Slack, urlFile: /a}]".into(),
+            "receivers[0].name: Invalid value: \"<not shown>\": must be a name in metrics and logs",
+        ),
+        (
+            row("urlFile: /a, reasons: {of: secret}"),
+            "receivers[0].reasons: Invalid value: \"<not shown>\": must be a list",
+        ),
     ] {
         let error = Config::parse(&text).unwrap_err().to_string();
         assert!(error.starts_with(&format!("line 1: {expected}")), "{error}");
