@@ -259,7 +259,7 @@ async fn grace_period_of_a_year_or_a_billion_ends_within_the_bound_after_each_de
         };
         eventually("its grace period to be shortened", 2 * DEADLINE, shortened).await.unwrap();
     }
-    // those that the keeper deletes itself have the bound at once
+    // the keeper's own deletions have the bound from the start
     let counted = async || {
         let shortened =
             Metrics::of_world(world).await.count("tenure_keeper_shortened_terminations_total", &[]);

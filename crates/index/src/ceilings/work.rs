@@ -41,7 +41,7 @@ impl CeilingIndex {
         self.objects.moved.pods.extend(group.pods().map(|pod| pod.uid));
     }
 
-    /// Notes that all pods of a root owner outlive the pause of this pod's run, even those that are due later or in flight.
+    /// Notes that the pods of this pod's root owner outlive its pause: all of them, due later or in flight, too.
     fn judge(&mut self, uid: Uid) {
         // the note was made for all pods at once
         let Some(pod) = self.reader.deadlines.get(uid).filter(|pod| !pod.outlives()) else { return };

@@ -113,8 +113,8 @@ impl Pauser {
         Ok(Done::silent(act))
     }
 
-    /// Writes the events of the deletion of an object before the deletion, after those that its journal owes: the object takes its
-    /// journal with it. Where a dry run of the deletion fails, no event is written.
+    /// Writes the events that the journal of an object owes, then those of its deletion. Both come before the deletion, which takes
+    /// the journal along. Where a dry run of the deletion fails, no event is written.
     ///
     /// The events take a while, so that the case is judged again. After a dry run that failed, no extensions are listed: the list
     /// would come between the reading of an owner and the write.
