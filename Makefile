@@ -65,8 +65,8 @@ mutants: ## Change policy and index in COUNT (200) random places, one at a time,
 
 .PHONY: failover
 failover: ## Kill, stop and cut off the leader of two keepers, 20 times each, while pauses are pending: a quarter of an hour
-	$(CARGO) test --locked --package tenure-tests --test failover -- --ignored --nocapture
-	$(CARGO) test --locked --package tenure-tests --test requeue -- --ignored --nocapture
+	$(CARGO) test --workspace --locked --test failover -- --ignored --nocapture
+	$(CARGO) test --workspace --locked --test requeue -- --ignored --nocapture
 
 .PHONY: faults
 faults: ## Play plans of faults, FAULTS_SEEDS (20) of each kind: hours. FAULTS_KIND and FAULTS_SEED choose one (docs/faults.md)
