@@ -65,6 +65,8 @@ impl Plan<'_> {
             flag("requestheader-extra-headers-prefix", "X-Remote-Extra-"),
             flag("audit-policy-file", self.audit_policy()?),
             flag("audit-log-path", self.directory.join("audit.log")),
+            // in megabytes: long tests read one file from its beginning, and 100 is the default
+            flag("audit-log-maxsize", "10000"),
         ]);
         flags.extend(more.iter().map(|(name, value)| flag(name, value)));
         let health = Health::https(port, "/readyz", self.credentials.authority())?;
