@@ -24,26 +24,6 @@ const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/crds");
 const QUEUE_DEFINITION: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure/files/crds/scheduling.run.ai_queues.yaml");
 
-/// All of them, by file.
-const ALL: &[&str] = &[
-    "batch.tensorstack.dev",
-    "jobset.x-k8s.io",
-    "kubeflow.org",
-    "leaderworkerset.x-k8s.io",
-    "ray.io",
-    "scheduler.tensorstack.dev",
-    "scheduling.run.ai",
-    "scheduling.volcano.sh",
-    "scheduling.x-k8s.io",
-    "serving.knative.dev",
-    "sparkoperator.k8s.io",
-    "tensorboard.kubeflow.org",
-    "tensorstack.dev",
-    "trainer.kubeflow.org",
-    "unlisted",
-    "workload.codeflare.dev",
-];
-
 /// The edition of T9k's Notebook, `TensorBoard` and Explorer that has `suspend` instead of `runMode`.
 pub const SUSPEND_EDITION: &str = "tensorstack.dev-suspend";
 
@@ -52,6 +32,56 @@ pub const KUEUE: &str = "kueue.x-k8s.io";
 
 /// KAI-Scheduler's shards, which most clusters don't have.
 pub const KAI: &str = "kai.scheduler";
+
+/// The annotation of a definition that says how objects of the kind are paused: a path and the value, as YAML.
+const PAUSE: &str = "tests.tenure.dev/pause";
+
+/// The annotation of a definition that has the statuses of objects of the kind that have ended, as YAML.
+const ENDED: &str = "tests.tenure.dev/ended";
+
+/// A kind that can be paused, as its definition says.
+#[derive(Clone, Debug)]
+pub struct PausableKind {
+    /// `ray.io/v1`.
+    pub api_version: String,
+    /// `RayJob`.
+    pub kind: String,
+    /// `rayjobs`.
+    pub plural: String,
+    /// The field that pauses.
+    pub field: String,
+    /// The value that pauses.
+    pub value: Value,
+    /// The statuses of objects that have ended.
+    pub ended: Vec<Value>,
+}
+
+impl PausableKind {
+    fn of(definition: &CustomResourceDefinition) -> Option<Self> {
+        let read = |key| {
+            let text = definition.metadata.annotations.as_ref()?.get(key)?;
+            Some(serde_saphyr::from_str::<Value>(text).expect("the annotation is YAML"))
+        };
+        let spec = &definition.spec;
+        let version = spec.versions.iter().find(|version| version.storage).expect("one is stored");
+        let pause = read(PAUSE)?;
+        let (field, value) =
+            pause.as_object().and_then(|of| of.iter().next()).expect("a field and its value");
+        Some(Self {
+            api_version: format!("{}/{}", spec.group, version.name),
+            kind: spec.names.kind.clone(),
+            plural: spec.names.plural.clone(),
+            field: field.clone(),
+            value: value.clone(),
+            ended: read(ENDED).map_or_else(Vec::new, |of| serde_json::from_value(of).expect("a list")),
+        })
+    }
+
+    /// All kinds that can be paused, of these definitions.
+    pub fn among(definitions: &[CustomResourceDefinition]) -> Vec<Self> {
+        definitions.iter().filter_map(Self::of).collect()
+    }
+}
 
 /// A cluster that knows all of them, with Tenure running.
 pub async fn world(name: &str) -> Result<World> {
@@ -71,9 +101,14 @@ pub async fn world_of(name: &str, definitions: Vec<CustomResourceDefinition>) ->
     Ok(world)
 }
 
-/// All definitions.
+/// All definitions of `fixtures/crds`, without those that most clusters don't have, and without another edition.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    ALL.iter().flat_map(|file| definitions(file)).collect()
+    let files = fs::read_dir(DIRECTORY).expect("there are fixtures").flatten();
+    let names = files.filter_map(|file| Some(file.file_name().to_str()?.strip_suffix(".yaml")?.to_owned()));
+    let mut names: Vec<_> =
+        names.filter(|name| ![SUSPEND_EDITION, KUEUE, KAI].contains(&name.as_str())).collect();
+    names.sort();
+    names.iter().flat_map(|file| definitions(file)).collect()
 }
 
 /// The definitions of a file of `fixtures/crds`.
@@ -127,19 +162,4 @@ pub fn object(api_version: &str, kind: &str, namespace: &str, name: &str, spec: 
     serde_json::json!({
         "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn all_files_are_known() {
-        let files = fs::read_dir(DIRECTORY).unwrap().map(|file| file.unwrap().file_name());
-        let found: BTreeSet<String> = files.map(|file| file.into_string().unwrap()).collect();
-        let listed = ALL.iter().chain([&SUSPEND_EDITION, &KUEUE, &KAI]).map(|file| format!("{file}.yaml"));
-        assert_eq!(found, listed.collect());
-    }
 }

@@ -5,42 +5,37 @@ use std::{ops::Deref, path::PathBuf};
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
+use tenure_policy::owners::KINDS;
 use tenure_testbed::{Output, eventually};
 
 use crate::{DEADLINE, World, workloads::Namespace};
 
-/// The kinds that a tenant may write besides those of the built-in role `admin`: `PodGroup`s of all kinds with their
-/// status, and the workloads of other controllers.
-const EXTENSIONS: [(&str, &[&str]); 21] = [
+/// The kinds that a tenant may write besides those of the built-in role `admin` and those that Tenure pauses: `PodGroup`s of
+/// all kinds with their status, and the workloads of other controllers.
+const EXTENSIONS: [(&str, &[&str]); 12] = [
     ("scheduling.run.ai", PODGROUPS),
     ("scheduler.tensorstack.dev", PODGROUPS),
     ("scheduling.x-k8s.io", PODGROUPS),
     ("scheduling.volcano.sh", PODGROUPS),
     ("scheduling.k8s.io", &["podgroups", "podgroups/status", "workloads", "workloads/status"]),
     ("argoproj.io", ALL),
-    ("batch.tensorstack.dev", ALL),
     ("batch.volcano.sh", ALL),
     ("example.com", ALL),
-    ("jobset.x-k8s.io", ALL),
-    ("kubeflow.org", ALL),
-    ("leaderworkerset.x-k8s.io", ALL),
-    ("ray.io", ALL),
     ("serving.knative.dev", ALL),
     ("serving.kserve.io", ALL),
-    ("sparkoperator.k8s.io", ALL),
     ("tensorboard.kubeflow.org", ALL),
-    ("tensorstack.dev", ALL),
     ("tenure.dev", &["extensions", "extensions/status"]),
-    ("trainer.kubeflow.org", ALL),
-    ("workload.codeflare.dev", ALL),
 ];
+
+/// API groups whose workloads the built-in role `admin` has, and Kueue's, which an admin grants.
+const NOT_OF_TENANTS: [&str; 3] = ["apps", "batch", "kueue.x-k8s.io"];
 
 const PODGROUPS: &[&str] = &["podgroups", "podgroups/status"];
 const ALL: &[&str] = &["*"];
 
 const ROLE: &str = "tenure-tests-tenant";
 
-/// A user with a tenant's rights in one namespace: the built-in role `admin` and [`EXTENSIONS`]. No queues, no nodes, no
+/// A user with a tenant's rights in one namespace: the built-in role `admin`, [`EXTENSIONS`] and the kinds that Tenure pauses. No queues, no nodes, no
 /// classes, no `pods/status`, no `pods/binding`.
 ///
 /// It is a [`Namespace`] that acts as this user: `tenant.create(…)`, `tenant.try_patch(…)`.
@@ -106,9 +101,12 @@ impl Deref for Tenant<'_> {
 
 fn role() -> Value {
     let rule = |(group, resources): (&str, &[&str])| json!({"apiGroups": [group], "resources": resources, "verbs": ["*"]});
+    let groups = KINDS.iter().map(|row| row.group).filter(|group| !NOT_OF_TENANTS.contains(group));
+    let rules: Vec<Value> =
+        EXTENSIONS.into_iter().chain(groups.map(|group| (group, ALL))).map(rule).collect();
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": ROLE},
-        "rules": EXTENSIONS.map(rule),
+        "rules": rules,
     })
 }
 

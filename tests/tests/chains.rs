@@ -170,6 +170,25 @@ fn object_that_stays(api_version: &str, kind: &str, namespace: &str) -> Value {
 }
 
 #[tokio::test]
+async fn below_a_ray_job_that_has_ended_each_cluster_that_goes_on_is_paused() {
+    let (world, namespace) = scene("ended").await;
+    let job = namespace.chain(&[("ray.io/v1", "RayJob")]).await.remove(0);
+    let complete = json!({"jobStatus": "SUCCEEDED", "jobDeploymentStatus": "Complete"});
+    namespace.patch_status(&job, &complete).await;
+    let mut clusters = Vec::new();
+    for name in ["one", "two"] {
+        let cluster = fixtures::object("ray.io/v1", "RayCluster", namespace.name(), name, &json!({}));
+        let cluster = namespace.create(&owned(cluster, &[controller(&job)])).await;
+        namespace.pod_of(&cluster, name, "ended").await;
+        clusters.push(cluster);
+    }
+    for cluster in &clusters {
+        namespace.await_pause_of(cluster, SUSPEND, &json!(true)).await;
+    }
+    assert_changes(world, &namespace, &["patch rayclusters/one", "patch rayclusters/two"]).await;
+}
+
+#[tokio::test]
 async fn a_kind_that_the_api_server_does_not_know_counts_as_gone() {
     let (world, namespace) = scene("unknown-kind").await;
     let pod = bare_pod(namespace.name(), "test", &in_queue("unknown-kind"), &Value::Null);

@@ -1,13 +1,19 @@
 //! The owner table on a real API server: the field that is set on each kind, and the kinds that are left alone.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
+use std::collections::BTreeSet;
+
 use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
-use tenure_policy::owners::OwnerTable;
+use tenure_policy::{
+    naming::group_of,
+    owners::{EndedWhen, KINDS, PausableKinds},
+    pause::OwnerObject,
+};
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, audit,
-    fixtures::{self, SUSPEND_EDITION, definitions, install, object},
+    fixtures::{self, KUEUE, PausableKind, SUSPEND_EDITION, definitions, install, object},
     keeper::await_result,
     workloads::{Namespace, pause_event, queue},
 };
@@ -40,91 +46,92 @@ async fn owners_of_expired_pods(
     owners
 }
 
-/// All objects of these kinds are paused by a field, in one patch and with one event each, and nothing else happens.
-async fn assert_paused_by(kinds: &[(&str, &str)], field: &str, value: Value) {
+/// Groups whose kinds are paused in other tests, and have no definition, or one that most clusters don't have.
+const NATIVE: [&str; 2] = ["apps", "batch"];
+
+/// The kinds that can be paused, as their definitions say.
+fn pausable(more: &[&str]) -> Vec<PausableKind> {
+    let more = more.iter().flat_map(|file| definitions(file));
+    PausableKind::among(&fixtures::all().into_iter().chain(more).collect::<Vec<_>>())
+}
+
+#[test]
+fn every_row_of_the_table_is_what_the_definitions_of_its_kinds_say() {
+    let (defined, mut found) = (pausable(&[KUEUE]), BTreeSet::new());
+    for row in KINDS.iter().filter(|row| !NATIVE.contains(&row.group)) {
+        for kind in row.kinds {
+            // of two spellings of a kind a cluster serves one
+            let is_meant = |of: &&PausableKind| {
+                group_of(&of.api_version) == row.group && of.kind.eq_ignore_ascii_case(kind)
+            };
+            let Some(of) = defined.iter().find(is_meant) else {
+                panic!("no definition in fixtures/crds says how a {kind} of {} is paused", row.group);
+            };
+            let PausableKind { api_version, kind: name, plural, field, value, ended } = of;
+            found.insert((api_version, name));
+            assert_eq!(*plural, PausableKinds::resource(kind));
+            assert!(row.versions.iter().any(|of| *api_version == format!("{}/{of}", row.group)), "{kind}");
+            let (path, pauses) = row.pauses[0];
+            assert_eq!((path, pauses.json()), (field.as_str(), value.clone()), "{kind}");
+            assert_eq!(row.ended == EndedWhen::Never, ended.is_empty(), "{kind}");
+            for status in ended {
+                let object = json!({"apiVersion": api_version, "kind": kind, "status": status});
+                assert!(OwnerObject(&object).is_finished(), "{object}");
+            }
+        }
+    }
+    let all: BTreeSet<_> = defined.iter().map(|of| (&of.api_version, &of.kind)).collect();
+    assert_eq!(found, all, "the table lacks a kind that can be paused");
+}
+
+#[tokio::test]
+async fn every_kind_is_paused_by_its_field_in_one_patch_with_one_event() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
-    let queue_name = format!("owners-{}", namespace.name());
-    let owners = owners_of_expired_pods(&namespace, &queue_name, kinds, &json!({})).await;
-    let said = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let (mut events, mut changes) = (Vec::new(), Vec::new());
-    for owner in &owners {
+    namespace.apply(&queue("owners-all", "1s")).await;
+    let (mut owners, mut events, mut changes) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, kind) in pausable(&[]).into_iter().enumerate() {
+        let name = format!("{}-{number}", kind.kind.to_lowercase());
+        let object = object(&kind.api_version, &kind.kind, namespace.name(), &name, &json!({}));
+        let owner = namespace.create(&object).await;
+        namespace.pod_of(&owner, &name, "owners-all").await;
+        changes.push(format!("patch {}/{name}", kind.plural));
+        owners.push((kind, owner));
+    }
+    for (PausableKind { field, value, .. }, owner) in &owners {
         let before = serde_json::to_value(owner).unwrap();
         let before = field.split('.').fold(&before, |value, key| value.get(key).unwrap_or(&Value::Null));
-        let record = namespace.await_pause_of(owner, field, &value).await;
+        let record = namespace.await_pause_of(owner, field, value).await;
         assert_eq!(record["reason"], "MaxDurationExceeded");
-        assert_eq!(record["queue"], queue_name);
+        assert_eq!(record["queue"], "owners-all");
         assert_eq!(record["previousValue"], *before);
+        let said = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         events.push(pause_event(owner, field, &said));
-        let name = owner.name_any();
-        changes.push(format!("patch {name}s/{name}"));
     }
     events.sort();
-    assert_eq!(namespace.await_events_of("MaxDurationExceeded", kinds.len()).await, events);
+    assert_eq!(namespace.await_events_of("MaxDurationExceeded", events.len()).await, events);
     audit::assert_changes(&world.cluster, namespace.name(), &changes).await;
 }
 
-/// Groups whose kinds are paused in other tests.
-const ELSEWHERE: [&str; 3] = ["apps", "batch", "kueue.x-k8s.io"];
-
-#[test]
-fn every_kind_of_the_table_is_paused_here_or_elsewhere() {
-    let tests = include_str!("owners.rs");
-    let table = OwnerTable::default();
-    let paused = table.ancestors().filter(|(group, _, is_paused)| *is_paused && !ELSEWHERE.contains(group));
-    for (group, kind, _) in paused {
-        assert!(tests.contains(&format!("\"{kind}\"")), "no test here pauses a {kind} of {group}");
-        let file = format!("{}/fixtures/crds/{group}.yaml", env!("CARGO_MANIFEST_DIR"));
-        let definitions = std::fs::read_to_string(&file).unwrap_or_default().to_lowercase();
-        // of two spellings of a kind a cluster serves one
-        let named = format!("kind: {}", kind.to_lowercase());
-        assert!(definitions.contains(&named), "{file} defines no {kind}");
+#[tokio::test]
+async fn an_owner_of_any_kind_that_has_ended_is_not_paused_and_its_pods_are_deleted() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let mut deletions = Vec::new();
+    for kind in pausable(&[]) {
+        for status in kind.ended {
+            let name = format!("{}-{}", kind.kind.to_lowercase(), deletions.len());
+            let object = object(&kind.api_version, &kind.kind, namespace.name(), &name, &json!({}));
+            let owner = namespace.create(&object).await;
+            namespace.patch_status(&owner, &status).await;
+            namespace.pod_of(&owner, &name, "owners-ended").await;
+            deletions.push(format!("delete pods/{name}"));
+        }
     }
-}
-
-#[tokio::test]
-async fn t9k_jobs_are_paused_by_their_run_mode() {
-    let kinds = [
-        "MPIJob",
-        "ColossalAIJob",
-        "DeepSpeedJob",
-        "GenericJob",
-        "PyTorchTrainingJob",
-        "TensorFlowTrainingJob",
-        "XGBoostTrainingJob",
-    ];
-    assert_paused_by(&kinds.map(|kind| (T9K_JOBS, kind)), "spec.runMode.pause.enabled", json!(true)).await;
-}
-
-#[tokio::test]
-async fn t9k_services_are_paused_by_their_run_mode() {
-    let kinds = ["Notebook", "TensorBoard", "MLService"].map(|kind| (T9K, kind));
-    assert_paused_by(&kinds, "spec.runMode", json!("paused")).await;
-}
-
-#[tokio::test]
-async fn simple_ml_services_and_leader_worker_sets_are_scaled_to_zero() {
-    let kinds = [(T9K, "SimpleMLService"), ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")];
-    assert_paused_by(&kinds, "spec.replicas", json!(0)).await;
-}
-
-#[tokio::test]
-async fn workloads_of_other_operators_are_suspended() {
-    let kinds = [
-        ("jobset.x-k8s.io/v1alpha2", "JobSet"),
-        ("ray.io/v1", "RayJob"),
-        ("ray.io/v1", "RayCluster"),
-        ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
-        ("workload.codeflare.dev/v1beta2", "AppWrapper"),
-        ("sparkoperator.k8s.io/v1beta2", "SparkApplication"),
-    ];
-    assert_paused_by(&kinds, "spec.suspend", json!(true)).await;
-}
-
-#[tokio::test]
-async fn kubeflow_jobs_are_suspended_by_their_run_policy() {
-    let kinds = ["PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob"];
-    assert_paused_by(&kinds.map(|kind| (KUBEFLOW, kind)), "spec.runPolicy.suspend", json!(true)).await;
+    // once all have ended
+    namespace.apply(&queue("owners-ended", "1s")).await;
+    namespace.await_pods(&[]).await;
+    audit::assert_changes(&world.cluster, namespace.name(), &deletions).await;
 }
 
 #[tokio::test]

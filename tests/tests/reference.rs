@@ -2,16 +2,19 @@
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     env, fs,
     path::{Path, PathBuf},
 };
 
 use serde_json::Value;
-use tenure_policy::{owners::OwnerTable, reason::EventReason};
+use tenure_policy::{
+    owners::{EndedWhen, KINDS, PausableKinds},
+    reason::EventReason,
+};
 use tenure_types::runai::{FLOOR_ANNOTATIONS, SPEC_ANNOTATIONS};
 
-/// Set to write `docs/values.md` instead of comparing it.
+/// Set to write what is generated instead of comparing it.
 const WRITE: &str = "TENURE_WRITE_DOCS";
 
 const BEFORE_THE_VALUES: &str = "\
@@ -42,12 +45,17 @@ fn every_value_of_the_chart_is_on_its_page() {
     add_rows(&schema, &schema, &values, "", &mut rows);
     assert!(rows.len() > 80, "{}", rows.len());
     let page = BEFORE_THE_VALUES.to_owned() + &rows.concat();
+    assert_written("docs/values.md", &page);
+}
+
+/// The file has this text, or gets it.
+fn assert_written(path: &str, text: &str) {
     if env::var_os(WRITE).is_some() {
-        fs::write(workspace().join("docs/values.md"), &page).unwrap();
+        fs::write(workspace().join(path), text).unwrap();
     }
-    let found = read("docs/values.md");
-    let differs = page.lines().zip(found.lines()).find(|(expected, found)| expected != found);
-    assert!(page == found, "run `make docs`: {differs:?}");
+    let found = fs::read_to_string(workspace().join(path)).unwrap_or_default();
+    let differs = text.lines().zip(found.lines()).find(|(expected, found)| expected != found);
+    assert!(text == found, "{path} is stale: run `make docs`: {differs:?}");
 }
 
 /// Adds the rows of the values in the properties of a part of the schema.
@@ -118,12 +126,55 @@ fn every_label_and_annotation_is_on_its_page() {
     assert_eq!(listed, keys);
 }
 
+const BEFORE_THE_KINDS: &str = "\
+# The kinds that are paused. Written by `make docs` from crates/policy/src/owners/kinds.rs. Do not edit.
+";
+
+/// The table of kinds in `docs/owners.md` stands between these lines.
+const KINDS_BEGIN: &str = "<!-- kinds: written by make docs -->\n";
+const KINDS_END: &str = "<!-- end of kinds -->\n";
+
 #[test]
-fn every_kind_that_is_paused_is_on_its_page() {
+fn the_page_of_owners_has_every_kind_that_is_paused() {
     let page = read("docs/owners.md");
-    for (group, kind, _) in OwnerTable::default().ancestors().filter(|(.., is_paused)| *is_paused) {
-        assert!(page.contains(&format!("`{group}`")) && page.contains(kind), "{group} {kind}");
+    let (before, rest) = page.split_once(KINDS_BEGIN).unwrap();
+    let (_, after) = rest.split_once(KINDS_END).unwrap();
+    let rows: String = KINDS.iter().map(row_of_kinds).collect();
+    let table = format!("| API group | kinds | pause | has ended |\n| --- | --- | --- | --- |\n{rows}");
+    assert_written("docs/owners.md", &format!("{before}{KINDS_BEGIN}{table}{KINDS_END}{after}"));
+}
+
+fn row_of_kinds(row: &PausableKinds) -> String {
+    let PausableKinds { group, versions: _, kinds, pauses, ended, shape: _ } = row;
+    let texts = |texts: &[&str]| texts.iter().map(|of| format!("`{of}`")).collect::<Vec<_>>().join(" or ");
+    let pauses = pauses.iter().map(|(field, value)| {
+        let value = value.json();
+        format!("`{field}: {}`", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    });
+    let ended = match ended {
+        EndedWhen::Never => "never".into(),
+        EndedWhen::Condition(types) => format!("condition {}", texts(types)),
+        EndedWhen::Text(path, values) => format!("`{path}`: {}", texts(values)),
+    };
+    let pauses = pauses.collect::<Vec<_>>().join(", else ");
+    format!("| `{group}` | {} | {pauses} | {ended} |\n", kinds.join(", "))
+}
+
+#[test]
+fn the_chart_has_every_kind_that_is_paused() {
+    let mut groups: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
+    for row in KINDS {
+        let (versions, kinds) = groups.entry(row.group).or_default();
+        versions.extend(row.versions);
+        kinds.extend(row.kinds);
     }
+    let entries = groups.into_iter().map(|(group, (versions, kinds))| {
+        let versions = Vec::from_iter(versions).join(", ");
+        let kinds = kinds.iter().map(|kind| format!("    {kind}: {}\n", PausableKinds::resource(kind)));
+        format!("- group: {group:?}\n  versions: [{versions}]\n  kinds:\n{}", kinds.collect::<String>())
+    });
+    let entries: String = entries.collect();
+    assert_written("charts/tenure/files/owners.yaml", &format!("{BEFORE_THE_KINDS}{entries}"));
 }
 
 #[test]

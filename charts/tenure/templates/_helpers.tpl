@@ -430,35 +430,27 @@ expression for the pod.
 {{- end }}
 
 {{- /*
-The kinds that are paused and that Kubernetes itself doesn't have, as a list of apiGroups and resources: those of the table that
-is built in.
+Kinds of files/owners.yaml, the table that is built in, as a list of apiGroups and resources. Takes the root, and whether to list
+the kinds of Kubernetes itself or the others. Kueue's are never among them.
 */}}
+{{- define "tenure.tableKinds" -}}
+{{- $native := index . 1 }}
+{{- range (index . 0).Files.Get "files/owners.yaml" | fromYamlArray }}
+{{- if and (eq $native (has .group (list "apps" "batch"))) (ne .group "kueue.x-k8s.io") }}
+- apiGroups: [{{ .group | quote }}]
+  resources: {{ values .kinds | uniq | sortAlpha | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* The kinds that are paused and that Kubernetes itself has. */}}
+{{- define "tenure.nativeKinds" -}}
+{{- include "tenure.tableKinds" (list . true) }}
+{{- end }}
+
+{{- /* The kinds that are paused and that Kubernetes itself doesn't have. */}}
 {{- define "tenure.builtInKinds" -}}
-- apiGroups: [batch.tensorstack.dev]
-  resources:
-    - colossalaijobs
-    - deepspeedjobs
-    - genericjobs
-    - mpijobs
-    - pytorchtrainingjobs
-    - tensorflowtrainingjobs
-    - xgboosttrainingjobs
-- apiGroups: [tensorstack.dev]
-  resources: [mlservices, notebooks, simplemlservices, tensorboards]
-- apiGroups: [jobset.x-k8s.io]
-  resources: [jobsets]
-- apiGroups: [kubeflow.org]
-  resources: [jaxjobs, mpijobs, paddlejobs, pytorchjobs, tfjobs, xgboostjobs]
-- apiGroups: [leaderworkerset.x-k8s.io]
-  resources: [leaderworkersets]
-- apiGroups: [ray.io]
-  resources: [rayclusters, rayjobs]
-- apiGroups: [sparkoperator.k8s.io]
-  resources: [sparkapplications]
-- apiGroups: [trainer.kubeflow.org]
-  resources: [trainjobs]
-- apiGroups: [workload.codeflare.dev]
-  resources: [appwrappers]
+{{- include "tenure.tableKinds" (list . false) }}
 {{- end }}
 
 {{- /* The Workloads of jobs and pods that Kueue would start again, as the same; empty without Kueue. */}}
@@ -477,7 +469,7 @@ is built in.
 {{- end }}
 {{- end }}
 
-{{- /* All of these. */}}
+{{- /* All of these but the native ones. */}}
 {{- define "tenure.pausedKinds" -}}
 {{- range list "tenure.builtInKinds" "tenure.kueueKinds" "tenure.addedKinds" }}
 {{ include . $ }}

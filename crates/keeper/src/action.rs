@@ -52,16 +52,25 @@ pub struct Pauser {
 pub struct Done {
     pub act: Act,
     pub events: Vec<EventRecord>,
+    /// True if an owner above has ended: pods of the batch may have different owners below it.
+    is_below_ended: bool,
 }
 
 impl Done {
     const fn silent(act: Act) -> Self {
-        Self { act, events: Vec::new() }
+        Self::new(act, Vec::new())
+    }
+
+    const fn new(act: Act, events: Vec<EventRecord>) -> Self {
+        Self { act, events, is_below_ended: false }
     }
 
     /// Returns the pods of the batch that the act serves.
     pub fn served(&self) -> BatchCoverage {
         match &self.act {
+            Act::Pause(..) | Act::DeleteOwner(_) | Act::PausedBefore if self.is_below_ended => {
+                BatchCoverage::First
+            }
             Act::Leave(_, coverage) | Act::PutOff(_, coverage) => *coverage,
             Act::Announce(notice) => notice.coverage,
             Act::DeletePod(_) | Act::Exempt | Act::Forbidden(_) => BatchCoverage::First,
@@ -90,7 +99,12 @@ impl Pauser {
                 Err(failure) if failure.is_gone() => {
                     return Ok(nothing("its owner is gone", BatchCoverage::All));
                 }
-                result => return result,
+                Ok(done) => {
+                    let climbed = work.case.answers.climbed;
+                    let is_below_ended = climbed.is_some_and(|climbed| climbed.ended.is_some());
+                    return Ok(Done { is_below_ended, ..done });
+                }
+                failed => return failed,
             }
         }
     }
@@ -192,7 +206,7 @@ impl Pauser {
                     ending.succeeded();
                     let mut events = events_of(&noted, &known);
                     self.tell_paused(work, &record, &known, &act.plan.until, &mut events).await;
-                    return Ok(Done { act: Act::Pause(owner.clone(), Box::new(act)), events });
+                    return Ok(Done::new(Act::Pause(owner.clone(), Box::new(act)), events));
                 }
             }
         }

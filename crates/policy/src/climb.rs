@@ -27,14 +27,25 @@ pub enum OwnerLookup {
 pub struct FoundOwner {
     /// Its uid, which may be another than the reference's if the name was used again.
     pub uid: String,
-    /// True while it is being deleted.
-    pub deleting: bool,
+    /// Whether it goes on.
+    pub state: OwnerState,
     /// True if it is an object of the whole cluster.
     pub cluster_scoped: bool,
     /// False if it has a selector, and the pod doesn't match it.
     pub selects: bool,
     /// Its own controller.
     pub controller: Option<OwnerReference>,
+}
+
+/// Whether an owner goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerState {
+    /// It may still act on what it owns.
+    Live,
+    /// It has ended. What it owns may go on: a `RayJob` leaves its `RayCluster`.
+    Ended,
+    /// It is being deleted, and what it owns will follow it.
+    Deleting,
 }
 
 /// The action for an expired pod.
@@ -63,6 +74,8 @@ pub struct Climb<'t> {
     below: Option<OwnerReference>,
     /// The owners that can be paused, the topmost last.
     pausable: Vec<OwnerReference>,
+    /// The topmost owner that could be paused, had it not ended.
+    ended: Option<OwnerReference>,
     stop: Option<Action>,
     seen: HashSet<String>,
 }
@@ -101,7 +114,7 @@ impl<'t> Climb<'t> {
         table: &'t OwnerTable,
     ) -> Self {
         let (below, pausable, seen) = (below.cloned(), Vec::new(), HashSet::new());
-        let mut climb = Self { table, next: None, below, pausable, stop: None, seen };
+        let mut climb = Self { table, next: None, below, pausable, ended: None, stop: None, seen };
         climb.ascend(controller.cloned());
         climb
     }
@@ -124,7 +137,7 @@ impl<'t> Climb<'t> {
     }
 
     fn find(&mut self, owner: OwnerReference, found: FoundOwner) {
-        let FoundOwner { uid, deleting, cluster_scoped, selects, controller } = found;
+        let FoundOwner { uid, state, cluster_scoped, selects, controller } = found;
         if uid != owner.uid {
             return;
         }
@@ -136,13 +149,16 @@ impl<'t> Climb<'t> {
             return;
         }
         let is_pausable = self.table.knows(&owner);
-        if deleting {
+        if state == OwnerState::Deleting {
             self.stop = is_pausable.then_some(Action::AwaitDeletion(owner));
             return;
         }
         self.seen.insert(owner.uid.clone());
-        if is_pausable {
-            self.pausable.push(owner.clone());
+        // to pause what has ended would stop nothing: it is a link on the way up, as a kind is that can't be paused
+        match state {
+            OwnerState::Ended if is_pausable => self.ended = Some(owner.clone()),
+            _ if is_pausable => self.pausable.push(owner.clone()),
+            _ => {}
         }
         self.below = Some(owner);
         self.ascend(controller);
@@ -156,6 +172,11 @@ impl<'t> Climb<'t> {
     /// The owners that can be paused, the topmost last: where pausing one doesn't stop the pod, the one below may.
     pub fn pausable(&self) -> &[OwnerReference] {
         &self.pausable
+    }
+
+    /// Returns the topmost owner that could be paused, had it not ended.
+    pub const fn ended(&self) -> Option<&OwnerReference> {
+        self.ended.as_ref()
     }
 
     /// The action, once nothing is left to ask.
@@ -216,7 +237,7 @@ mod tests {
     fn as_found(owner: &OwnerReference, controller: Option<&OwnerReference>) -> FoundOwner {
         FoundOwner {
             uid: owner.uid.clone(),
-            deleting: false,
+            state: OwnerState::Live,
             cluster_scoped: false,
             selects: true,
             controller: controller.cloned(),
@@ -224,7 +245,7 @@ mod tests {
     }
 
     fn deleting(owner: &OwnerReference) -> OwnerLookup {
-        OwnerLookup::Found(FoundOwner { deleting: true, ..as_found(owner, None) })
+        OwnerLookup::Found(FoundOwner { state: OwnerState::Deleting, ..as_found(owner, None) })
     }
 
     /// Climbs a chain, lowest owner first, of which every link is there; `last` is said of the topmost.
@@ -398,6 +419,28 @@ mod tests {
         };
         assert!(controller(&pod(json!({"kubernetes.io/config.mirror": "x"}))).is_some());
         assert!(controller(&pod(json!(null))).is_none());
+    }
+
+    #[test]
+    fn below_an_owner_that_has_ended_the_next_one_is_paused_or_the_pod_is_deleted() {
+        let [cluster, job] = ["RayCluster", "RayJob"].map(|kind| owner("ray.io/v1", kind));
+        let table = OwnerTable::default();
+        let end = |which: &OwnerReference, above: Option<&OwnerReference>, ended: bool| {
+            let state = if ended { OwnerState::Ended } else { OwnerState::Live };
+            OwnerLookup::Found(FoundOwner { state, ..as_found(which, above) })
+        };
+        for (cluster_ended, job_ended, action, ended) in [
+            (false, false, Action::Pause(job.clone()), None),
+            (false, true, Action::Pause(cluster.clone()), Some(&job)),
+            (true, false, Action::Pause(job.clone()), Some(&cluster)),
+            (true, true, Action::DeletePod, Some(&job)),
+        ] {
+            let mut climb = Climb::from(Some(&cluster), &table);
+            climb.answer(end(&cluster, Some(&job), cluster_ended));
+            climb.answer(end(&job, None, job_ended));
+            assert_eq!(climb.ended(), ended);
+            assert_eq!(climb.action(), action);
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ use crate::{
 use place::PodPlace;
 use read::AskedTime;
 pub use read::AskingOwner;
-pub use shapes::{OwnerShape, is_cron_job};
+pub use shapes::is_cron_job;
 
 /// The most `PodGroup`s, and the most queues of T9k, that are looked up for an answer.
 pub const MOST_LOOKUPS: usize = 4;

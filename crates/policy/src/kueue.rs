@@ -22,8 +22,7 @@ use crate::{
 };
 
 pub use queues::{KueueQueue, Queues};
-pub(crate) use workload::ACTIVE;
-use workload::VERSION;
+use workload::{ACTIVE, VERSION};
 pub use workload::{GROUP, WORKLOAD, is_workload};
 
 /// A reference to a Workload.

@@ -1,11 +1,17 @@
 //! The owners that can be paused, and how.
 
+mod kinds;
+mod shape;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tenure_types::runai::v3alpha1::OnReversal;
 
 use crate::{field::FieldError, kueue, naming::group_of};
+
+pub use kinds::{EndedWhen, KINDS, PausableKinds, PausingValue};
+pub use shape::{KeyPath, OwnerShape};
 
 /// The way to pause one kind: a field and the value that pauses.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -85,56 +91,11 @@ pub fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(label)
 }
 
-/// The kinds that Tenure knows how to pause. Matched by group and kind, never by kind alone: a `Job` of
-/// `batch.volcano.sh` is another thing. A kind may have several rules: the first one counts whose field the served
-/// schema has.
+/// The kinds that Tenure knows how to pause: [`KINDS`] and an admin's. Matched by group and kind, never by kind alone: a
+/// `Job` of `batch.volcano.sh` is another thing. A kind may have several rules: the first one counts whose field the
+/// served schema has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnerTable(Vec<PauseRule>);
-
-/// Group, kinds, field, and the value that pauses.
-type Row = (&'static str, &'static [&'static str], &'static str, Value);
-
-/// The built-in rules, in the order in which they are tried.
-fn rows() -> [Row; 14] {
-    let (zero, paused) = (json!(0), json!("paused"));
-    [
-        ("apps", &["Deployment", "StatefulSet", "ReplicaSet"], "spec.replicas", zero.clone()),
-        ("tensorstack.dev", &["SimpleMLService"], "spec.replicas", zero.clone()),
-        ("leaderworkerset.x-k8s.io", &["LeaderWorkerSet"], "spec.replicas", zero),
-        (
-            "batch.tensorstack.dev",
-            &[
-                "MPIJob",
-                "ColossalAIJob",
-                "DeepSpeedJob",
-                "GenericJob",
-                "PyTorchTrainingJob",
-                "TensorFlowTrainingJob",
-                "XGBoostTrainingJob",
-            ],
-            "spec.runMode.pause.enabled",
-            true.into(),
-        ),
-        ("batch", &["Job"], "spec.suspend", true.into()),
-        ("jobset.x-k8s.io", &["JobSet"], "spec.suspend", true.into()),
-        ("ray.io", &["RayJob", "RayCluster"], "spec.suspend", true.into()),
-        ("trainer.kubeflow.org", &["TrainJob"], "spec.suspend", true.into()),
-        ("workload.codeflare.dev", &["AppWrapper"], "spec.suspend", true.into()),
-        ("sparkoperator.k8s.io", &["SparkApplication"], "spec.suspend", true.into()),
-        (
-            "kubeflow.org",
-            &["PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob"],
-            "spec.runPolicy.suspend",
-            true.into(),
-        ),
-        // the field that Kueue itself sets to stop a workload
-        (kueue::GROUP, &[kueue::WORKLOAD], kueue::ACTIVE, false.into()),
-        // T9k's documentation writes Tensorboard for the kind that its clusters serve as TensorBoard
-        ("tensorstack.dev", &["Notebook", "TensorBoard", "Tensorboard", "MLService"], "spec.runMode", paused),
-        // these have a switch in place of the mode since January 2024, in the same version of their group
-        ("tensorstack.dev", &["Notebook", "TensorBoard", "Tensorboard"], "spec.suspend", true.into()),
-    ]
-}
 
 /// Kinds without a switch that stand between pods and kinds of the table: an `MLService` owns the first of these.
 const BETWEEN: [(&str, &str); 3] = [
@@ -145,14 +106,16 @@ const BETWEEN: [(&str, &str); 3] = [
 
 impl Default for OwnerTable {
     fn default() -> Self {
-        let rules = rows().into_iter().flat_map(|(group, kinds, field, value)| {
-            kinds.iter().map(move |kind| PauseRule {
-                group: group.into(),
-                kind: (*kind).into(),
-                field: field.into(),
-                value: value.clone(),
+        let rules = KINDS.iter().flat_map(|PausableKinds { group, kinds, pauses, .. }| {
+            let ways =
+                move |kind: &'static str| pauses.iter().map(move |(field, value)| (kind, field, value));
+            kinds.iter().copied().flat_map(ways).map(move |(kind, field, value)| PauseRule {
+                group: (*group).into(),
+                kind: kind.into(),
+                field: (*field).into(),
+                value: value.json(),
                 // Kueue holds back the pods of these, and never sets their number
-                decides_activation: value == 0,
+                decides_activation: *value == PausingValue::Zero,
                 on_reversal: None,
                 on_expiry: OnExpiry::Pause,
             })
@@ -228,6 +191,8 @@ impl PauseRule {
 mod tests {
     use std::collections::HashSet;
 
+    use serde_json::json;
+
     use super::*;
 
     fn rule(group: &str, kind: &str, field: &str, value: Value) -> PauseRule {
@@ -261,7 +226,7 @@ mod tests {
     fn a_workload_of_kueue_is_never_deleted() {
         let workload = |on_expiry| PauseRule {
             on_expiry,
-            ..rule(kueue::GROUP, kueue::WORKLOAD, kueue::ACTIVE, json!(false))
+            ..rule(kueue::GROUP, kueue::WORKLOAD, "spec.active", json!(false))
         };
         assert_eq!(workload(OnExpiry::Pause).check(), Ok(()));
         assert!(workload(OnExpiry::Delete).check().is_err_and(|error| error.field == "onExpiry"));

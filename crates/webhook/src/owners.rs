@@ -13,7 +13,8 @@ use kube::Client;
 use serde_json::value::RawValue;
 use tenure_policy::{
     admission::Findings,
-    creation::{self, AskingOwner, KnownCeilings, OwnerShape},
+    creation::{self, AskingOwner, KnownCeilings},
+    owners::OwnerShape,
 };
 
 use crate::{

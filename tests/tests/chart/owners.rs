@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tenure_policy::owners::OwnerTable;
+use tenure_policy::owners::{OwnerTable, PausableKinds};
 
 use crate::{
     NOWHERE, arguments, assert_accepted, find, helm,
@@ -71,7 +71,7 @@ async fn every_kind_that_is_paused_is_reviewed_in_exact_versions_and_no_other_bu
     let mut expected: BTreeSet<_> = OwnerTable::default()
         .ancestors()
         .filter(|(group, _, is_paused)| *is_paused && *group != "kueue.x-k8s.io")
-        .map(|(group, kind, _)| (group.to_owned(), format!("{}s", kind.to_lowercase())))
+        .map(|(group, kind, _)| (group.to_owned(), PausableKinds::resource(kind)))
         .collect();
     expected.insert(("batch".into(), "cronjobs".into()));
     let found: Vec<_> =

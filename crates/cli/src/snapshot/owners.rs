@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use tenure_index::Uid;
 use tenure_policy::{
-    climb::{Action, FoundOwner, OwnerLookup},
+    climb::{Action, FoundOwner, OwnerLookup, OwnerState},
     naming::group_of,
 };
 use tenure_types::{
@@ -117,7 +117,10 @@ impl KnownOwners {
 pub fn found(metadata: &ObjectMeta) -> OwnerLookup {
     OwnerLookup::Found(FoundOwner {
         uid: metadata.uid.clone().unwrap_or_default(),
-        deleting: metadata.deletion_timestamp.is_some(),
+        state: match metadata.deletion_timestamp {
+            Some(_) => OwnerState::Deleting,
+            None => OwnerState::Live,
+        },
         // a manifest, which has no version yet, may leave its namespace out
         cluster_scoped: metadata.namespace.is_none() && metadata.resource_version.is_some(),
         selects: true,
@@ -197,7 +200,7 @@ mod tests {
             reference: reference.clone(),
             answer: OwnerLookup::Found(FoundOwner {
                 uid,
-                deleting: false,
+                state: OwnerState::Live,
                 cluster_scoped: false,
                 selects: true,
                 controller,

@@ -52,7 +52,7 @@ impl Pauser {
         } else if let Some(at) = notice.told {
             self.handles.cluster.outbox.telling(&known, at);
         }
-        Ok(Done { act: Act::Announce(Box::new(notice.clone())), events })
+        Ok(Done::new(Act::Announce(Box::new(notice.clone())), events))
     }
 
     /// Has the pods of an owner show the end that the owner was told, where that is turned on.

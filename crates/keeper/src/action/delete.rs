@@ -29,7 +29,7 @@ impl Pauser {
         let mut events = told::of_pod_deletion(work.batch, &found, deletion);
         if self.handles.dry_run {
             told::of_dry_run(&mut events, None);
-            return Ok(Done { act, events });
+            return Ok(Done::new(act, events));
         }
         if let Some((owner, record, reversals)) = &deletion.undone {
             let metadata = work.found().map(|found| found.metadata.clone()).unwrap_or_default();
@@ -91,7 +91,7 @@ impl Pauser {
         let mut events = told::of_deletion(work.batch, &known.object, &work.cause(), told);
         if self.handles.dry_run {
             told::of_dry_run(&mut events, None);
-            return Ok(Done { act, events });
+            return Ok(Done::new(act, events));
         }
         let act = self.tell_first(work, act, owner, (&known, &metadata), events).await?;
         if !act.is_done() {

@@ -159,8 +159,8 @@ impl Pauser {
             };
             climb.answer(answer);
         }
-        let pausable = climb.pausable().to_vec();
-        Ok(Climbed { action: climb.action(), pausable })
+        let (pausable, ended) = (climb.pausable().to_vec(), climb.ended().cloned());
+        Ok(Climbed { action: climb.action(), pausable, ended })
     }
 
     /// True if a live pod that is exempt by priority is below this owner: then the owner isn't paused.

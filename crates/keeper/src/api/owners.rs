@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::core::{Selector, SelectorExt};
 use serde_json::Value;
-use tenure_policy::climb::{FoundOwner, OwnerLookup};
+use tenure_policy::{
+    climb::{FoundOwner, OwnerLookup, OwnerState},
+    pause::OwnerObject,
+};
 use tenure_service::call::ApiError;
 use tenure_types::projection;
 use tokio::time::Instant;
@@ -30,7 +33,11 @@ impl ObjectClient {
                 selects: selects(&found.value, labels),
                 cluster_scoped: found.metadata.namespace.is_none(),
                 controller: projection::controller(&found.metadata).cloned(),
-                deleting: found.metadata.deletion_timestamp.is_some(),
+                state: match OwnerObject(&found.value) {
+                    _ if found.metadata.deletion_timestamp.is_some() => OwnerState::Deleting,
+                    object if object.is_finished() => OwnerState::Ended,
+                    _ => OwnerState::Live,
+                },
                 uid: found.metadata.uid.unwrap_or_default(),
             })),
             Err(ApiError::NotFound) => Ok(OwnerLookup::Absent),

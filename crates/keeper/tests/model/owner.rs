@@ -176,7 +176,11 @@ impl OwnerWrite {
             pod: Some(Some(serde_json::from_value(json!({"metadata": {}, "spec": {}})).expect("a pod"))),
             is_still_there: Some(true),
             queues_are_as_known: Some(true),
-            climbed: Some(Climbed { action: Action::Pause(owner.clone()), pausable: vec![owner.clone()] }),
+            climbed: Some(Climbed {
+                action: Action::Pause(owner.clone()),
+                pausable: vec![owner.clone()],
+                ended: None,
+            }),
             workload: Some(None),
             exempt_pods: [(owner.uid.clone(), false)].into(),
             stopped: HashMap::new(),

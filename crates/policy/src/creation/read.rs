@@ -14,9 +14,8 @@ use tenure_types::keys;
 use super::{
     place::{PodPlace, bounded},
     raw::{FieldPlace, each, fields, number, text, walk},
-    shapes::OwnerShape,
 };
-use crate::{expiry::own_ceiling, field::FieldError};
+use crate::{expiry::own_ceiling, field::FieldError, owners::OwnerShape};
 
 /// The most templates that differ in the queue that they name. Of an object with more, these count.
 const MOST_PLACES: usize = 64;

@@ -2,7 +2,11 @@ use serde_json::{Value, json, value::to_raw_value};
 use tenure_types::podgroup::PodField;
 
 use super::*;
-use crate::{kueue::KueueQueue, owners::OwnerTable, queue::RunaiQueue};
+use crate::{
+    kueue::KueueQueue,
+    owners::{OwnerShape, OwnerTable},
+    queue::RunaiQueue,
+};
 
 const OWN: &str = "tenure.dev/max-duration";
 

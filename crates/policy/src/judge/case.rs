@@ -84,6 +84,8 @@ pub struct Climbed {
     pub action: climb::Action,
     /// The owners on it that can be paused, the topmost last.
     pub pausable: Vec<OwnerReference>,
+    /// The topmost owner that could be paused, had it not ended.
+    pub ended: Option<OwnerReference>,
 }
 
 /// The answers of the API server so far.

@@ -25,7 +25,7 @@ pub(super) enum Target {
 
 impl Case {
     pub(super) fn target(&self) -> Result<Target, Question> {
-        let Climbed { action, pausable } = self.answers.climbed.as_ref().ok_or(Question::Climb)?;
+        let Climbed { action, pausable, ended } = self.answers.climbed.as_ref().ok_or(Question::Climb)?;
         let mut owners = pausable.clone();
         match action {
             Action::Exempt => return Ok(Target::Nothing(Act::Exempt)),
@@ -39,10 +39,13 @@ impl Case {
             Action::Forbidden(owner) => return Ok(self.pod_itself(Alone::Outlives(describe(owner)))),
             Action::AwaitDeletion(owner) => owners.push(owner.clone()),
             Action::DeletePod if !self.task.ends_run() => return Ok(self.pod_itself(Alone::NoOwner)),
-            Action::DeletePod => match self.workload(None)? {
-                Some(workload) => owners = vec![workload],
-                None => return Ok(self.pod_itself(Alone::NoOwner)),
-            },
+            Action::DeletePod => {
+                let Some(workload) = self.workload(None)? else {
+                    let finished = |owner| Alone::Finished(describe(owner));
+                    return Ok(self.pod_itself(ended.as_ref().map_or(Alone::NoOwner, finished)));
+                };
+                owners = vec![workload];
+            }
             Action::Pause(topmost) => {
                 if self.has_exempt_pod(topmost)? {
                     return Ok(self.pod_itself(Alone::Spared(describe(topmost))));

@@ -48,7 +48,11 @@ fn world(task: Task, object: &Value) -> World {
         pod: Some(Some(serde_json::from_value(json!({"metadata": {"uid": "pod"}, "spec": {}})).unwrap())),
         is_still_there: Some(true),
         queues_are_as_known: Some(true),
-        climbed: Some(Climbed { action: Action::Pause(deployment()), pausable: vec![deployment()] }),
+        climbed: Some(Climbed {
+            action: Action::Pause(deployment()),
+            pausable: vec![deployment()],
+            ended: None,
+        }),
         workload: Some(None),
         exempt_pods: [(UID.to_owned(), false)].into(),
         stopped: [(UID.to_owned(), true)].into(),
@@ -128,7 +132,7 @@ fn an_owner_is_paused_unless_it_has_stopped_or_ended_or_the_pod_is_not_of_this_r
         (json!({"metadata": {"deletionTimestamp": at(50)}}), true, gone),
         (json!({}), false, "the pod is gone or exempt"),
         (
-            json!({"kind": "Job", "status": {"conditions": [{"type": "Complete", "status": "True"}]}}),
+            json!({"apiVersion": "batch/v1", "kind": "Job", "status": {"conditions": [{"type": "Complete", "status": "True"}]}}),
             true,
             "delete the pod: Finished(\"Deployment web (apps/v1)\")",
         ),
@@ -155,7 +159,7 @@ fn after_all_tries_the_next_owner_below_that_runs_is_paused_once_and_then_the_po
         world.case.due.attempts = attempts;
         let answers = &mut world.case.answers;
         let pausable = vec![set.clone(), deployment()];
-        answers.climbed = Some(Climbed { action: Action::Pause(deployment()), pausable });
+        answers.climbed = Some(Climbed { action: Action::Pause(deployment()), pausable, ended: None });
         answers.stopped = [(UID.to_owned(), above_stopped), ("set".to_owned(), below_stopped)].into();
         answers.exempt_pods.insert("set".into(), false);
         if expected == paused {
@@ -178,8 +182,15 @@ fn the_way_up_decides_what_is_acted_on() {
     ] {
         let mut world = world(Task::Expire, &web(&json!({})));
         world.case.due.attempts = attempts;
-        world.case.answers.climbed = Some(Climbed { action, pausable: Vec::new() });
+        world.case.answers.climbed = Some(Climbed { action, pausable: Vec::new(), ended: None });
         assert_eq!(world.act(), expected);
+    }
+    for task in [Task::Expire, Task::Evict] {
+        let mut ended = world(task, &web(&json!({})));
+        let ended_owner = Some(deployment());
+        ended.case.answers.climbed =
+            Some(Climbed { action: Action::DeletePod, pausable: Vec::new(), ended: ended_owner });
+        assert_eq!(ended.act(), "delete the pod: Finished(\"Deployment web (apps/v1)\")");
     }
     let mut spared = world(Task::Expire, &web(&json!({})));
     spared.case.answers.exempt_pods = [(UID.to_owned(), true)].into();

@@ -9,7 +9,7 @@ use tenure_types::{
     paused::{PausedRecord, RequeueState},
 };
 
-use crate::owners::PauseRule;
+use crate::owners::{EndedWhen, PausableKinds, PauseRule};
 
 /// The value of [`keys::ACTIVE_ANNOTATION`] while a workload is deactivated.
 pub(super) const INACTIVE: &str = "false";
@@ -55,9 +55,13 @@ impl<'o> OwnerObject<'o> {
         *self.field(rule) == rule.value
     }
 
-    /// True for a Job that has completed or failed. To pause it would be noise.
+    /// True if the object has ended, as the row of its kind says. To pause it would stop nothing.
     pub fn is_finished(self) -> bool {
-        self.at("kind") == "Job" && self.has_condition(&["Complete", "Failed"])
+        PausableKinds::of_object(self.0).is_some_and(|row| match row.ended {
+            EndedWhen::Never => false,
+            EndedWhen::Condition(types) => self.has_condition(types),
+            EndedWhen::Text(path, texts) => self.at(path).as_str().is_some_and(|text| texts.contains(&text)),
+        })
     }
 
     /// True if a condition of one of these types is true.

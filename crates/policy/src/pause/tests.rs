@@ -1,5 +1,5 @@
 use super::*;
-use crate::owners::OnExpiry;
+use crate::owners::{EndedWhen, KINDS, OnExpiry};
 
 fn rule(field: &str, value: Value) -> PauseRule {
     let (group, kind, field) = (String::new(), String::new(), field.into());
@@ -289,14 +289,38 @@ fn who_only_forgets_leaves_the_field_as_it_is() {
 }
 
 #[test]
-fn a_job_that_has_ended_is_finished() {
-    let job = |kind: &str, condition: &str, status: &str| json!({"kind": kind, "status": {"conditions": [{"type": condition, "status": status}]}});
-    assert!(OwnerObject(&job("Job", "Complete", "True")).is_finished());
-    assert!(OwnerObject(&job("Job", "Failed", "True")).is_finished());
-    assert!(!OwnerObject(&job("Job", "Failed", "False")).is_finished());
-    assert!(!OwnerObject(&job("Job", "Suspended", "True")).is_finished());
-    assert!(!OwnerObject(&job("Deployment", "Failed", "True")).is_finished());
-    assert!(!OwnerObject(&json!({"kind": "Job"})).is_finished());
+fn an_object_has_ended_if_the_row_of_its_kind_says_so() {
+    for row in KINDS {
+        for kind in row.kinds {
+            let ended = |status: Value| {
+                let version = format!("{}/{}", row.group, row.versions[0]);
+                OwnerObject(&json!({"apiVersion": version, "kind": kind, "status": status})).is_finished()
+            };
+            let condition = |type_: &str, status: &str| json!({"conditions": [{"type": "Suspended", "status": "True"}, {"type": type_, "status": status}]});
+            let (mut found, mut others) =
+                (vec![], vec![ended(Value::Null), ended(condition("Suspended", "True"))]);
+            match row.ended {
+                EndedWhen::Never => {
+                    others.extend(["Complete", "Failed"].map(|of| ended(condition(of, "True"))));
+                }
+                EndedWhen::Condition(types) => {
+                    found.extend(types.iter().map(|of| ended(condition(of, "True"))));
+                    others.extend(types.iter().map(|of| ended(condition(of, "False"))));
+                }
+                EndedWhen::Text(path, texts) => {
+                    let status = |text: &str| {
+                        let keys = path.strip_prefix("status.").unwrap().rsplit('.');
+                        keys.fold(json!(text), |value, key| json!({key: value}))
+                    };
+                    found.extend(texts.iter().map(|text| ended(status(text))));
+                    others.extend(["Running", "Suspended", ""].map(|text| ended(status(text))));
+                }
+            }
+            assert!(!found.contains(&false) && !others.contains(&true), "{} {kind}: {found:?}", row.group);
+        }
+    }
+    let namesake = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "status": {"conditions": [{"type": "Complete", "status": "True"}]}});
+    assert!(!OwnerObject(&namesake).is_finished());
 }
 
 #[test]

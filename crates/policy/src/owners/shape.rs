@@ -1,0 +1,59 @@
+//! The places within an owner of its pod templates, and of the fields by which it asks for a time to run.
+
+/// A path within an object. A step is a key; with a leading `*`: all elements of a list, and all keys with that end.
+pub type KeyPath = &'static [&'static str];
+
+/// The places of what is read of an owner.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnerShape {
+    /// The metadata of the object that Tenure pauses.
+    pub owner: KeyPath,
+    /// Specs of Jobs, with the template of their pods.
+    pub jobs: &'static [KeyPath],
+    /// Pod templates besides these.
+    pub templates: &'static [KeyPath],
+    /// Objects with the labels and annotations of pods, of kinds that have no pod template.
+    pub metadata: &'static [KeyPath],
+    /// The longest run of the workload, in seconds.
+    pub deadlines: &'static [KeyPath],
+    /// The name of its queue of T9k, for the `PodGroup` that its controller makes.
+    pub t9k_queue: KeyPath,
+}
+
+impl OwnerShape {
+    /// The shape of an owner of which nothing but its metadata is read.
+    pub(super) const NONE: Self = Self {
+        owner: &["metadata"],
+        jobs: &[],
+        templates: &[],
+        metadata: &[],
+        deadlines: &[],
+        t9k_queue: &[],
+    };
+
+    /// One pod template.
+    pub(super) const TEMPLATE: Self = Self { templates: &[&["spec", "template"]], ..Self::NONE };
+
+    /// The shape of kinds that the table of kinds doesn't have.
+    pub(crate) const OTHER: Self =
+        Self { deadlines: &[&["spec", "activeDeadlineSeconds"]], ..Self::T9K_SERVICE };
+
+    /// A service of T9k.
+    pub(super) const T9K_SERVICE: Self = Self { t9k_queue: T9K_QUEUE, ..Self::TEMPLATE };
+
+    /// A job of T9k.
+    pub(super) const T9K_JOB: Self = Self {
+        templates: &[&["spec", "replicaSpecs", "*", "template"], &["spec", "worker", "template"]],
+        t9k_queue: T9K_QUEUE,
+        ..Self::NONE
+    };
+
+    /// A `CronJob`, whose Jobs are paused.
+    pub(crate) const CRON_JOB: Self = Self {
+        owner: &["spec", "jobTemplate", "metadata"],
+        jobs: &[&["spec", "jobTemplate", "spec"]],
+        ..Self::NONE
+    };
+}
+
+const T9K_QUEUE: KeyPath = &["spec", "scheduler", "t9kScheduler", "queue"];
