@@ -5,7 +5,6 @@ pub mod priority_class;
 use std::{collections::BTreeMap, fmt::Display};
 
 use jiff::SignedDuration;
-use serde::de::DeserializeOwned;
 use tenure_types::{
     ExtendedDuration,
     runai::{
@@ -114,23 +113,12 @@ impl RunaiSubject {
 
 /// Annotations that mean something on a queue of v2, and nothing where there is a field.
 fn leftovers(name: &str, spec: &v3alpha1::QueueSpec, annotations: &BTreeMap<String, String>) -> Vec<String> {
-    // in any layout of the JSON
-    let says_the_same = |field: &str, text: &str| match field {
-        "waitForPodsReady" => is_json_of(text, spec.wait_for_pods_ready.as_ref()),
-        "extensions" => is_json_of(text, spec.extensions.as_ref()),
-        _ => false,
-    };
     let told = |(field, key)| {
-        annotations.get(key).filter(|text| !says_the_same(field, text)).map(|_| format!(
+        annotations.get(key).filter(|text| !spec.is_json_of(field, text)).map(|_| format!(
             "metadata.annotations[{key}]: has no effect in v3alpha1: set spec.{field}, and remove the annotation: kubectl annotate queues.v3alpha1.scheduling.run.ai {name} {key}-"
         ))
     };
     SPEC_ANNOTATIONS.into_iter().chain(FLOOR_ANNOTATIONS).filter_map(told).collect()
-}
-
-/// True if a text is the JSON of a field, which is set.
-fn is_json_of<T: DeserializeOwned + PartialEq>(text: &str, field: Option<&T>) -> bool {
-    serde_json::from_str::<T>(text).is_ok_and(|value| Some(&value) == field)
 }
 
 /// Reviews a queue of the tensorstack family.
