@@ -174,7 +174,7 @@ fn runai_warnings(
         format!("{ceiling_path}: {own} is longer than {least} of ancestor {ancestor:?}: {least} applies")
     }));
     let effective = above.below(name, queue, floors);
-    warnings.extend(action_warnings(version, queue, effective.action.unwrap_or_default()));
+    warnings.extend(action_warnings(version, queue, effective.nearest.action.unwrap_or_default()));
     if queue.extensions.is_some()
         && let Some(above) = above.without_extensions
     {
@@ -184,8 +184,8 @@ fn runai_warnings(
         ));
     }
     if let Some((of, ceiling)) = effective.ceiling {
-        let notice = effective.notice.map(|notice| notice.longest());
-        if let Some(notice) = notice.filter(|notice| *notice >= ceiling) {
+        let notice = effective.nearest.notice.map(|notice| notice.longest());
+        if let Some(notice) = notice.filter(|notice| notice.as_nanos() >= ceiling.as_nanos()) {
             warnings.push(not_before_the_start(&version.path("expiryNotice"), notice, ceiling));
         }
         warnings.extend(floor_warnings(&ceiling_path, name, &effective, (of, ceiling), floors));
@@ -195,8 +195,9 @@ fn runai_warnings(
 
 /// Fields that have no effect with what the queue does at its ceiling.
 fn action_warnings(version: QueueVersion, queue: &RunaiQueue, action: MaxDurationAction) -> Vec<String> {
-    let delays = queue.requeue_delay.is_some() && action == MaxDurationAction::Pause;
-    let deletes = queue.on_reversal == Some(OnReversal::DeletePods) && action == MaxDurationAction::Requeue;
+    let delays = queue.nearest.requeue_delay.is_some() && action == MaxDurationAction::Pause;
+    let deletes =
+        queue.nearest.on_reversal == Some(OnReversal::DeletePods) && action == MaxDurationAction::Requeue;
     let without_effect = |field, needed| {
         let path = version.path(field);
         format!("{path}: has no effect unless maxDurationAction is {needed}: here it is {action:?}")

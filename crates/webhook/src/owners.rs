@@ -6,7 +6,7 @@
 mod http;
 mod lookup;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use tenure_policy::{
     admission::Findings,
     creation::{self, AskingOwner, KnownCeilings, OwnerShape},
+    tree::QueueTree,
 };
 
 use crate::{
@@ -64,7 +65,7 @@ impl OwnerAnswers {
         let queues = |found: &HashMap<_, _>| owner.queues(&request.namespace, &config.kueue.queues, found);
         let (queues, t9k) = match &self.lookups {
             Some(lookups) => lookups.find(&request.namespace, &owner.groups(), queues).await,
-            None => (queues(&HashMap::new()), BTreeMap::new()),
+            None => (queues(&HashMap::new()), QueueTree::default()),
         };
         let object = extended(request);
         self.queues.look(|known| {
