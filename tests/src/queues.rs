@@ -191,6 +191,14 @@ fn runai_ranges() -> Vec<Case> {
         ),
         runai(json!({"overCeiling": "Warn"}), Verdict::Accepted),
         runai(json!({"overCeiling": "Refuse"}), Verdict::Accepted),
+        runai(
+            json!({"extensions": {"autoApprove": "1h", "maxTotal": "4h", "maxCount": 3}}),
+            Verdict::Accepted,
+        ),
+        runai(
+            json!({"extensions": {"autoApprove": "5h", "maxTotal": "4h"}}),
+            refused(By::Webhook, ["spec.extensions.autoApprove", "must not be longer than maxTotal, 4h"]),
+        ),
         runai(json!({"resources": resources}), Verdict::Accepted),
         wait(
             json!({

@@ -115,8 +115,7 @@ fn every_label_and_annotation_is_on_its_page() {
     let source = read("crates/types/src/keys.rs");
     let texts = source.split(": &str =").skip(1).filter_map(|rest| rest.split('"').nth(1));
     // the queue of PodGroups that name none is no key
-    let of_queues = SPEC_ANNOTATIONS.into_iter().chain(FLOOR_ANNOTATIONS).map(|(_, key)| key);
-    let keys: BTreeSet<&str> = texts.filter(|text| *text != "default").chain(of_queues).collect();
+    let keys: BTreeSet<&str> = texts.filter(|text| *text != "default").collect();
     assert!(keys.len() > 30, "{keys:?}");
     let page = read("docs/labels-and-annotations.md");
     let cells = page.lines().filter_map(|line| line.strip_prefix('|')?.split('|').next());
@@ -124,6 +123,11 @@ fn every_label_and_annotation_is_on_its_page() {
     let listed: BTreeSet<&str> =
         cells.chain(prefix).flat_map(|text| text.split('`').skip(1).step_by(2)).collect();
     assert_eq!(listed, keys);
+    let fields = read("docs/queues.md");
+    for (field, key) in SPEC_ANNOTATIONS.into_iter().chain(FLOOR_ANNOTATIONS) {
+        let mut rows = fields.lines().filter(|line| line.starts_with(&format!("| `{field}")));
+        assert!(rows.any(|row| row.contains(&format!("| `{key}` |"))), "docs/queues.md lacks {field}: {key}");
+    }
 }
 
 const BEFORE_THE_KINDS: &str = "\

@@ -10,10 +10,7 @@ use tenure_policy::{
     owners::PauseRule,
     pause::{self, DEACTIVATED, OwnerObject, Pause, PausePlan, ResumeCondition, Reversals, is_deactivation},
 };
-use tenure_types::{
-    keys::{RUNAI_QUEUE_LABEL, TENSORSTACK_QUEUE_LABEL},
-    paused::PausedRecord,
-};
+use tenure_types::paused::PausedRecord;
 
 use crate::{
     change::{ChangeSubject, Command, ObjectChange, ObjectName, shown},
@@ -112,9 +109,9 @@ fn queue_of(object: &Value) -> Option<(Family, &str)> {
     };
     below.or_else(|| {
         let labels = object.get("metadata")?.get("labels")?;
-        let named = |key: &str| labels.get(key)?.as_str().filter(|queue| !queue.is_empty());
-        let runai = named(RUNAI_QUEUE_LABEL).map(|queue| (Family::Runai, queue));
-        runai.or_else(|| named(TENSORSTACK_QUEUE_LABEL).map(|queue| (Family::Tensorstack, queue)))
+        let named = |family: Family| labels.get(family.row().queue_label)?.as_str();
+        let queue = |family| Some((family, named(family).filter(|queue| !queue.is_empty())?));
+        Family::ALL.into_iter().find_map(queue)
     })
 }
 

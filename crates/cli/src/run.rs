@@ -46,8 +46,7 @@ impl Run {
 
     /// The family whose ceiling counts.
     pub fn family(&self) -> Family {
-        let likely = if self.standing.runai.is_some() { Family::Runai } else { Family::Tensorstack };
-        self.standing.expires.map_or(likely, |(_, family)| family)
+        self.standing.ending_queue().map_or(Family::Tensorstack, |(family, _)| family)
     }
 
     pub fn expires(&self) -> Option<Timestamp> {
@@ -91,7 +90,7 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use tenure_policy::expiry::Clocks;
+    use tenure_policy::expiry::{Clocks, PerFamily};
 
     use super::*;
 
@@ -104,8 +103,7 @@ mod tests {
             clocks: Clocks { created: at(created), started: started.map(at) },
             start: started.map(at),
             is_grouped: false,
-            tensorstack: None,
-            runai: Some("q".into()),
+            queues: PerFamily::new(|family| (family == Family::Runai).then(|| "q".into())),
             own: None,
             extension: SignedDuration::ZERO,
             expires: expires.map(|seconds| (at(seconds), Family::Runai)),

@@ -173,7 +173,7 @@ impl Snapshot {
             (group, "Queue") => match (Family::of(group), document.name()) {
                 (Some(Family::Tensorstack), _) if self.t9k_system_namespace.as_deref() == Some(place) => {
                     let queue: TensorstackQueueObject = decode(document)?;
-                    self.index.apply_tensorstack(&queue.name_any(), &queue.spec);
+                    self.index.apply_queue(&queue.name_any(), &queue);
                 }
                 (_, Some(name)) if queues::is_queue(document) => self.take_queue(name, document),
                 _ => {}
@@ -191,8 +191,8 @@ impl Snapshot {
     }
 
     /// The queues of the run.ai family.
-    pub const fn tree(&self) -> &QueueTree {
-        self.index.runai().tree()
+    pub fn tree(&self) -> &QueueTree {
+        self.index.tree()
     }
 
     /// Returns warnings about fields of queues that don't count as they are written, and about faults of the tree.

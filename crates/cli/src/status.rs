@@ -166,8 +166,8 @@ impl Inspector {
 
     /// The definitions of queues, with the versions in which they are served.
     fn definitions(&self) -> Finding {
-        let served =
-            Family::ALL.map(|family| (family.group(), self.cluster.kinds.versions(family.group(), "Queue")));
+        let served = Family::ALL
+            .map(|family| (family.row().group, self.cluster.kinds.versions(family.row().group, "Queue")));
         let shown = served.iter().filter(|(_, versions)| !versions.is_empty());
         let shown: Vec<String> =
             shown.map(|(group, versions)| format!("queues.{group} ({})", versions.join(", "))).collect();

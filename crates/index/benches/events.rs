@@ -127,7 +127,7 @@ fn returns(due: usize, pods: usize) {
 
 fn cluster(pods: usize) -> CeilingIndex {
     let mut index = CeilingIndex::new(Settings::default());
-    index.apply_runai(
+    index.apply_queue(
         "queue",
         &decode::<QueueSpec>(json!({"maxDuration": "1d", "waitForPodsReady": {"timeout": "5m"}})),
     );

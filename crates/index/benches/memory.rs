@@ -50,7 +50,7 @@ fn main() {
         let mut index = CeilingIndex::new(Settings::default());
         for queue in 0..QUEUES {
             let spec = v1beta1::QueueSpec { max_duration: Some("1d".into()), ..Default::default() };
-            index.apply_tensorstack(&format!("queue-{queue}"), &spec);
+            index.apply_queue(&format!("queue-{queue}"), &spec);
         }
         for number in 0..pods {
             index.apply_pod(&decode::<projection::Pod>(pod(number)));

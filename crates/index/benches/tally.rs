@@ -80,7 +80,7 @@ fn cluster(pods: usize, grouped: bool) -> CeilingIndex {
     let mut index = CeilingIndex::new(Settings::default());
     for queue in 0..QUEUES {
         let spec = json!({"maxDuration": "1d", "preemptMinRuntime": "1h", "parentQueue": "root"});
-        index.apply_runai(&format!("queue-{queue}"), &decode::<QueueSpec>(spec));
+        index.apply_queue(&format!("queue-{queue}"), &decode::<QueueSpec>(spec));
     }
     for number in 0..PAUSED {
         index.apply_owner(0, &decode(paused(number)));

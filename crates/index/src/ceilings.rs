@@ -26,7 +26,7 @@ use tenure_policy::{
 };
 use tenure_types::{extension::Extension, projection};
 
-pub use answers::{Counts, RunRules};
+pub use answers::Counts;
 pub use standing::{Seen, Standing};
 pub use tally::Tally;
 
@@ -115,9 +115,9 @@ impl CeilingIndex {
     /// Replaces the settings, apart from those that don't change.
     pub fn configure(&mut self, settings: Settings) {
         let Settings { table, notice, grace_on_change, pods_ready, floors, longest_formation, .. } = settings;
-        let Objects { interner, runai, owners, moved, gangs, .. } = &mut self.objects;
+        let Objects { interner, queues, owners, moved, gangs, .. } = &mut self.objects;
         owners.set_pausable(interner.kinds.pausable(&table));
-        runai.configure(floors);
+        queues[Family::Runai].configure(floors);
         gangs.set_longest_formation(longest_formation);
         (self.reader.notice, self.reader.pods_ready) = (notice, pods_ready);
         self.reader.grace_on_change = grace_on_change;

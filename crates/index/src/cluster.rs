@@ -3,11 +3,15 @@
 use std::collections::HashSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tenure_policy::{expiry::Family, kueue, limits::Limits};
+use tenure_policy::{
+    expiry::{Family, PerFamily},
+    kueue,
+    limits::Limits,
+    tree::QueueTree,
+};
 use tenure_types::{
     podgroup::{self, PodGroupKind},
     projection,
-    tensorstack::v1beta1,
 };
 
 use crate::{
@@ -18,7 +22,7 @@ use crate::{
     owners::{Controller, Own, OwnerRecord, OwnerRecords},
     paused::PausedOwners,
     podgroups::{Gangs, GroupKey, GroupWorkload, memberships},
-    queues::{RunaiQueues, RunaiVersion, TensorstackQueues},
+    queues::{Queues, ReadQueue},
 };
 
 /// A reading of the pods of a cluster.
@@ -47,8 +51,7 @@ pub struct ClusterModel<R> {
 #[derive(Debug, Default)]
 pub struct Objects {
     pub interner: Interner,
-    pub runai: RunaiQueues,
-    pub tensorstack: TensorstackQueues,
+    pub queues: PerFamily<Queues>,
     pub gangs: Gangs,
     pub owners: OwnerRecords,
     pub grants: Grants,
@@ -68,56 +71,39 @@ pub struct Moved {
 impl Objects {
     /// Returns the limits for workloads of a queue; none if there is no such queue.
     pub fn limits(&mut self, family: Family, queue: &str) -> Option<Limits> {
-        match family {
-            Family::Tensorstack => self.tensorstack.limits(queue),
-            Family::Runai => self.runai.limits(queue),
-        }
+        self.queues[family].limits(queue)
     }
 }
 
 impl<R: Reader> ClusterModel<R> {
-    /// The queues of the run.ai family.
-    pub const fn runai(&self) -> &RunaiQueues {
-        &self.objects.runai
+    /// The queues of a family.
+    pub fn queues(&self, family: Family) -> &Queues {
+        &self.objects.queues[family]
     }
 
-    /// The queues of the tensorstack family.
-    pub const fn tensorstack(&self) -> &TensorstackQueues {
-        &self.objects.tensorstack
+    /// The tree of queues of the run.ai family, which alone has floors.
+    pub fn tree(&self) -> &QueueTree {
+        self.queues(Family::Runai).tree()
     }
 
-    /// Adds or updates a queue of the run.ai family; says whether a decision may have changed.
-    pub fn apply_runai(&mut self, name: &str, queue: &impl RunaiVersion) -> bool {
-        let changed = self.objects.runai.apply(name, queue);
+    /// Adds or updates a queue; says whether a decision may have changed.
+    pub fn apply_queue<Q: ReadQueue>(&mut self, name: &str, queue: &Q) -> bool {
+        let changed = self.objects.queues[Q::FAMILY].apply(name, queue);
         self.objects.moved.all |= changed;
         changed
     }
 
-    /// Adds or updates a queue of the tensorstack family.
-    pub fn apply_tensorstack(&mut self, name: &str, spec: &v1beta1::QueueSpec) {
-        self.objects.moved.all |= self.objects.tensorstack.apply(name, spec);
-    }
-
     /// Forgets a queue of a family.
     pub fn delete_queue(&mut self, family: Family, name: &str) {
-        let Objects { runai, tensorstack, moved, .. } = &mut self.objects;
-        let was_known = match family {
-            Family::Runai => runai.delete(name),
-            Family::Tensorstack => tensorstack.delete(name),
-        };
-        if was_known {
-            moved.all = true;
+        if self.objects.queues[family].delete(name) {
+            self.objects.moved.all = true;
             self.reader.delete_queue(family, name);
         }
     }
 
     /// Forgets all queues of a family but these.
     pub fn retain_queues(&mut self, family: Family, names: &HashSet<String>) {
-        let others = match family {
-            Family::Runai => self.objects.runai.others(names),
-            Family::Tensorstack => self.objects.tensorstack.others(names),
-        };
-        for name in others {
+        for name in self.objects.queues[family].others(names) {
             self.delete_queue(family, &name);
         }
     }

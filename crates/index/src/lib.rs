@@ -18,9 +18,7 @@ mod times;
 mod uid;
 mod usage;
 
-pub use ceilings::{
-    CeilingIndex, Ceilings, Counts, Orphan, Overlong, RunRules, Seen, Settings, Standing, Tally,
-};
+pub use ceilings::{CeilingIndex, Ceilings, Counts, Orphan, Overlong, Seen, Settings, Standing, Tally};
 pub use cluster::{ClusterModel, Reader};
 pub use deadlines::{BatchCoverage, DueBatch, DueKey, DuePod, DueWork, Outcome, RetryAfter, Task, TaskSet};
 pub use own::{Bearer, Ineffective, NoEffect};
@@ -30,6 +28,6 @@ pub use placement::{
     Rejection, Sought, Taken,
 };
 pub use podgroups::{GroupKey, GroupWorkload, Stamped, Stamping};
-pub use queues::{RunaiQueues, RunaiVersion, TensorstackQueues};
+pub use queues::{Queues, ReadQueue};
 pub use uid::Uid;
 pub use usage::{RunPlace, SeenRun, StreamClock, UsageLedger};

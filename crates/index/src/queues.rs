@@ -1,60 +1,60 @@
-//! The queues of both families.
+//! The queues of a family.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tenure_policy::{
-    field::FieldError,
-    floor::Floors,
-    limits::Limits,
-    queue::{RunaiQueue, TensorstackQueue},
-    tree::QueueTree,
+    expiry::Family, field::FieldError, floor::Floors, limits::Limits, queue::RunaiQueue, tree::QueueTree,
 };
 use tenure_types::{
-    projection::{RunaiQueueObject, RunaiQueueV2Object},
+    projection::{RunaiQueueObject, RunaiQueueV2Object, TensorstackQueueObject},
     runai::v3alpha1,
     tensorstack::v1beta1,
 };
 use tracing::warn;
 
-/// Queues of group `scheduling.run.ai`.
+/// The queues of a family. Those of T9k are all at the top, and only those of the system namespace are taken in.
 #[derive(Debug, Default)]
-pub struct RunaiQueues {
+pub struct Queues {
     tree: QueueTree,
     floors: Floors,
     /// The limits of the leaves that were asked for since the tree last changed.
     limits: HashMap<String, Limits>,
 }
 
-/// Queues of group `scheduler.tensorstack.dev`, those of the system namespace.
-#[derive(Debug, Default)]
-pub struct TensorstackQueues(BTreeMap<String, TensorstackQueue>);
+/// A queue, as one of the versions of an API has it.
+pub trait ReadQueue {
+    /// The family of the queue.
+    const FAMILY: Family;
 
-/// A queue of the run.ai family, as one of the versions of its API has it.
-pub trait RunaiVersion {
     /// Reads the fields that decisions need. Returns an error for each that can't be read.
     fn read(&self) -> (RunaiQueue, Vec<FieldError>);
 }
 
-impl RunaiVersion for v3alpha1::QueueSpec {
-    fn read(&self) -> (RunaiQueue, Vec<FieldError>) {
-        RunaiQueue::read(self)
-    }
+macro_rules! read_queue {
+    ($($version:ty: $family:ident, $queue:ident => $read:expr;)*) => {$(
+        impl ReadQueue for $version {
+            const FAMILY: Family = Family::$family;
+
+            fn read(&self) -> (RunaiQueue, Vec<FieldError>) {
+                let $queue = self;
+                $read
+            }
+        }
+    )*};
 }
 
-impl RunaiVersion for RunaiQueueObject {
-    fn read(&self) -> (RunaiQueue, Vec<FieldError>) {
-        RunaiQueue::read(&self.spec)
-    }
-}
-
-impl RunaiVersion for RunaiQueueV2Object {
-    fn read(&self) -> (RunaiQueue, Vec<FieldError>) {
+read_queue! {
+    v3alpha1::QueueSpec: Runai, spec => RunaiQueue::read(spec);
+    RunaiQueueObject: Runai, queue => RunaiQueue::read(&queue.spec);
+    RunaiQueueV2Object: Runai, queue => {
         let none = BTreeMap::new();
-        RunaiQueue::read_v2(&self.spec, self.metadata.annotations.as_ref().unwrap_or(&none))
-    }
+        RunaiQueue::read_v2(&queue.spec, queue.metadata.annotations.as_ref().unwrap_or(&none))
+    };
+    v1beta1::QueueSpec: Tensorstack, spec => RunaiQueue::read_t9k(spec);
+    TensorstackQueueObject: Tensorstack, queue => RunaiQueue::read_t9k(&queue.spec);
 }
 
-impl RunaiQueues {
+impl Queues {
     /// Replaces the defaults of floors.
     pub fn configure(&mut self, floors: Floors) {
         self.limits.clear();
@@ -62,7 +62,7 @@ impl RunaiQueues {
     }
 
     /// Adds or updates a queue; returns true if a decision may have changed. Schedulers write the status all the time.
-    pub fn apply(&mut self, name: &str, queue: &impl RunaiVersion) -> bool {
+    pub fn apply(&mut self, name: &str, queue: &impl ReadQueue) -> bool {
         let (queue, errors) = queue.read();
         let changed = self.tree.put(name, queue);
         if changed {
@@ -96,7 +96,7 @@ impl RunaiQueues {
     }
 
     /// True if a queue is known as it was read. None: there is no such queue.
-    pub fn knows(&self, name: &str, queue: Option<&impl RunaiVersion>) -> bool {
+    pub fn knows(&self, name: &str, queue: Option<&impl ReadQueue>) -> bool {
         self.tree.queue(name).map(|(_, known)| known) == queue.map(|queue| queue.read().0).as_ref()
     }
 
@@ -125,39 +125,6 @@ impl RunaiQueues {
     }
 }
 
-impl TensorstackQueues {
-    /// Adds or updates a queue; returns true if a decision may have changed.
-    pub fn apply(&mut self, name: &str, spec: &v1beta1::QueueSpec) -> bool {
-        let (queue, errors) = TensorstackQueue::read(spec);
-        if self.0.get(name) == Some(&queue) {
-            return false;
-        }
-        self.0.insert(name.into(), queue);
-        warn_of(name, &errors);
-        true
-    }
-
-    /// True if a queue is known as it was read. None: there is no such queue.
-    pub fn knows(&self, name: &str, queue: Option<&v1beta1::QueueSpec>) -> bool {
-        self.0.get(name) == queue.map(|spec| TensorstackQueue::read(spec).0).as_ref()
-    }
-
-    /// Forgets a queue; says whether it was known.
-    pub fn delete(&mut self, name: &str) -> bool {
-        self.0.remove(name).is_some()
-    }
-
-    /// The queues but for these.
-    pub fn others(&self, names: &HashSet<String>) -> Vec<String> {
-        self.0.keys().filter(|name| !names.contains(*name)).cloned().collect()
-    }
-
-    /// Returns the limits for workloads of a queue; none if there is no such queue.
-    pub fn limits(&self, name: &str) -> Option<Limits> {
-        self.0.get(name).map(Limits::from)
-    }
-}
-
 /// A queue that was stored around the webhook.
 fn warn_of(queue: &str, errors: &[FieldError]) {
     for error in errors {
@@ -172,13 +139,13 @@ mod tests {
 
     use super::*;
 
-    fn applied(queues: &mut RunaiQueues, name: &str, spec: Value) -> bool {
+    fn applied(queues: &mut Queues, name: &str, spec: Value) -> bool {
         queues.apply(name, &serde_json::from_value::<v3alpha1::QueueSpec>(spec).unwrap())
     }
 
     #[test]
     fn the_ceiling_is_the_least_on_the_path() {
-        let mut queues = RunaiQueues::default();
+        let mut queues = Queues::default();
         applied(&mut queues, "root", json!({"maxDuration": "1h"}));
         applied(&mut queues, "leaf", json!({"maxDuration": "2h", "parentQueue": "root"}));
         assert_eq!(
@@ -190,11 +157,11 @@ mod tests {
 
     #[test]
     fn the_notice_is_the_nearest_on_the_path() {
-        let mut queues = RunaiQueues::default();
+        let mut queues = Queues::default();
         applied(&mut queues, "root", json!({"expiryNotice": "5m, 1h"}));
         applied(&mut queues, "team", json!({"parentQueue": "root", "expiryNotice": "0s"}));
         applied(&mut queues, "leaf", json!({"parentQueue": "team"}));
-        let mut notice = |queue: &str| Some(queues.limits(queue)?.notice?.to_string());
+        let mut notice = |queue: &str| Some(queues.limits(queue)?.nearest.notice?.to_string());
         assert_eq!(notice("root").as_deref(), Some("1h0m0s,5m0s"));
         assert_eq!(notice("leaf").as_deref(), Some("0s"));
         assert_eq!(queues.limits("other"), None);
@@ -202,7 +169,7 @@ mod tests {
 
     #[test]
     fn only_what_decides_is_a_change() {
-        let mut queues = RunaiQueues::default();
+        let mut queues = Queues::default();
         assert!(applied(&mut queues, "a", json!({"maxDuration": "1h"})));
         assert!(!applied(&mut queues, "a", json!({"maxDuration": "60m", "displayName": "A"})));
         assert!(applied(&mut queues, "a", json!({})));
@@ -211,7 +178,7 @@ mod tests {
     #[test]
     fn a_queue_is_known_as_it_was_last_seen_with_all_on_its_way_to_the_root() {
         let spec = |spec: Value| serde_json::from_value::<v3alpha1::QueueSpec>(spec).unwrap();
-        let mut queues = RunaiQueues::default();
+        let mut queues = Queues::default();
         applied(&mut queues, "root", json!({"maxDuration": "1h"}));
         applied(&mut queues, "leaf", json!({"parentQueue": "root"}));
         assert_eq!(
@@ -231,7 +198,7 @@ mod tests {
 
     #[test]
     fn an_annotation_of_a_queue_of_v2_is_its_ceiling() {
-        let mut queues = RunaiQueues::default();
+        let mut queues = Queues::default();
         let mut applied = |annotations: Value| {
             let queue =
                 json!({"metadata": {"annotations": annotations}, "spec": {"reclaimMinRuntime": "1m"}});
@@ -247,27 +214,20 @@ mod tests {
 
     #[test]
     fn a_field_that_was_stored_around_the_webhook_counts_as_unset() {
-        let mut queues = TensorstackQueues::default();
+        let mut queues = Queues::default();
         for bad in ["0", "1.5h", "soon"] {
             queues.apply("a", &v1beta1::QueueSpec { max_duration: Some(bad.into()), ..Default::default() });
-            assert_eq!(queues.limits("a").and_then(|limits| limits.ceiling), None, "{bad}");
+            assert_eq!(queues.limits("a"), Some(Limits::default()), "{bad}");
         }
     }
 
     #[test]
     fn what_a_list_no_longer_has_is_forgotten() {
-        let mut queues = RunaiQueues::default();
+        let mut queues = Queues::default();
         applied(&mut queues, "a", json!({}));
         applied(&mut queues, "b", json!({}));
         assert_eq!(queues.others(&HashSet::from(["b".to_owned()])), ["a"]);
         assert!(queues.delete("a") && queues.tree().len() == 1);
         assert!(queues.delete("b") && !queues.delete("b") && queues.tree().is_empty());
-        let mut queues = TensorstackQueues::default();
-        for name in ["a", "b"] {
-            queues.apply(name, &v1beta1::QueueSpec::default());
-        }
-        assert_eq!(queues.others(&HashSet::from(["b".to_owned()])), ["a"]);
-        assert!(queues.delete("a") && !queues.delete("a"));
-        assert_eq!(["a", "b"].map(|name| queues.limits(name).is_some()), [false, true]);
     }
 }

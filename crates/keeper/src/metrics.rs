@@ -340,7 +340,7 @@ mod tests {
         cluster.with(|index| {
             for (queue, ceiling) in [("demo", "1h"), ("long", "3h")] {
                 let spec = v1beta1::QueueSpec { max_duration: Some(ceiling.into()), ..Default::default() };
-                index.apply_tensorstack(queue, &spec);
+                index.apply_queue(queue, &spec);
             }
             let in_long = json!({"metadata": {"labels": {"scheduler.tensorstack.dev/queue": "long"}}});
             let terminating = json!({"metadata": {
@@ -418,7 +418,7 @@ mod tests {
         let cluster = ClusterState::new(Settings::default());
         cluster.with(|index| {
             let queue = v1beta1::QueueSpec { max_duration: Some("1h".into()), ..Default::default() };
-            index.apply_tensorstack("demo", &queue);
+            index.apply_queue("demo", &queue);
             index.apply_pod(&pod("young", "2025-12-31T23:30:00Z", &json!({})));
         });
         let mut registry = Registry::with_prefix("tenure_keeper");

@@ -8,14 +8,12 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 use tenure_index::{CeilingIndex, Orphan, Uid};
-use tenure_policy::expiry::Family;
 use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
     work::{Lease, Run, Work, WorkQueue},
 };
-use tenure_types::keys;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -78,11 +76,7 @@ impl QueueLabels {
         let Orphan { uid, namespace, name, family, queue } = &lease.work.0;
         self.limit.until_ready().await;
         let pod = refer("v1", "Pod", name, &uid.text());
-        let key = match family {
-            Family::Runai => keys::RUNAI_QUEUE_LABEL,
-            Family::Tensorstack => keys::TENSORSTACK_QUEUE_LABEL,
-        };
-        let patch = json!({"metadata": {"uid": pod.uid, "labels": {key: queue}}});
+        let patch = json!({"metadata": {"uid": pod.uid, "labels": {family.row().queue_label: queue}}});
         if !self.handles.gate.is_open() {
             return BETWEEN_LOOKS;
         }

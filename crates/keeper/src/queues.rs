@@ -9,6 +9,7 @@ use std::{
 use kube::{Api, Client, Resource, api::ListParams};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use tenure_index::ReadQueue;
 use tenure_policy::expiry::Family;
 use tenure_service::call::{ApiError, call};
 use tenure_types::{
@@ -51,12 +52,8 @@ impl QueueReader {
 
     /// True if the API server has a queue, and all on its way to the root, as the watches have shown them.
     pub async fn are_as_known(&self, family: Family, queue: &str) -> Result<bool, ApiError> {
-        let path = match family {
-            _ if queue.is_empty() => Vec::new(),
-            Family::Tensorstack => vec![queue.to_owned()],
-            Family::Runai => self.cluster.with(|index| index.runai().path(queue)),
-        };
-        for name in path {
+        let path = self.cluster.with(|index| index.queues(family).path(queue));
+        for name in path.into_iter().filter(|name| !name.is_empty()) {
             if !self.is_as_known(family, name).await? {
                 return Ok(false);
             }
@@ -88,21 +85,26 @@ impl QueueReader {
 
     async fn compare(&self, family: Family, name: &str) -> Result<bool, ApiError> {
         let client = self.client.clone();
-        Ok(match (family, self.version) {
+        match (family, self.version) {
             (Family::Tensorstack, _) => {
-                let queue = read(Api::namespaced(client, &self.t9k_system_namespace), name).await?;
-                let spec = queue.as_ref().map(|queue: &TensorstackQueueObject| &queue.spec);
-                self.cluster.with(|index| index.tensorstack().knows(name, spec))
+                let queues = Api::namespaced(client, &self.t9k_system_namespace);
+                self.is_same::<TensorstackQueueObject>(queues, name).await
             }
             (Family::Runai, QueueVersion::V3alpha1) => {
-                let queue: Option<RunaiQueueObject> = read(Api::all(client), name).await?;
-                self.cluster.with(|index| index.runai().knows(name, queue.as_ref()))
+                self.is_same::<RunaiQueueObject>(Api::all(client), name).await
             }
             (Family::Runai, QueueVersion::V2) => {
-                let queue: Option<RunaiQueueV2Object> = read(Api::all(client), name).await?;
-                self.cluster.with(|index| index.runai().knows(name, queue.as_ref()))
+                self.is_same::<RunaiQueueV2Object>(Api::all(client), name).await
             }
-        })
+        }
+    }
+
+    async fn is_same<Q>(&self, queues: Api<Tolerant<Q>>, name: &str) -> Result<bool, ApiError>
+    where
+        Q: ReadQueue + Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    {
+        let queue = read(queues, name).await?;
+        Ok(self.cluster.with(|index| index.queues(Q::FAMILY).knows(name, queue.as_ref())))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use kube::{Api, ResourceExt, core::ApiResource, runtime::watcher};
-use tenure_index::{CeilingIndex, RunaiVersion, Uid};
-use tenure_policy::{expiry::Family, pause, ready};
+use kube::{Api, core::ApiResource, runtime::watcher};
+use tenure_index::{CeilingIndex, ReadQueue, Uid};
+use tenure_policy::{pause, ready};
 use tenure_service::{
     clock::ServerClock,
     leadership::Leadership,
@@ -87,72 +87,43 @@ impl Store<PodGroup> for GroupStore {
     }
 }
 
-/// Queues of the run.ai family, with their statuses.
+/// Queues of a family, with their statuses where Tenure writes them.
 #[derive(Debug)]
-pub struct RunaiStore {
+pub struct QueueStore {
     pub cluster: ClusterState,
     pub clock: ServerClock,
-    pub statuses: Statuses,
+    pub statuses: Option<Statuses>,
 }
 
-impl RunaiStore {
+impl QueueStore {
     fn change(&self, change: impl FnOnce(&mut CeilingIndex)) {
         let now = self.clock.now();
         self.cluster.change(|index| index.change_queues(now, change));
     }
 }
 
-impl<Q: RunaiVersion + ObservedQueue> Store<Q> for RunaiStore {
+impl<Q: ReadQueue + ObservedQueue> Store<Q> for QueueStore {
     type Key = String;
 
     /// Other writers change the status of queues all the time: that counts as a change only if Tenure's fields are to be
     /// restored.
     fn apply(&mut self, queue: Q) {
         let name = String::of_object(queue.meta());
-        let lacks = self.statuses.observe(&name, queue.meta(), queue.observed_status());
+        let observe = |statuses: &Statuses| statuses.observe(&name, queue.meta(), queue.observed_status());
+        let lacks = self.statuses.as_ref().is_some_and(observe);
         let now = self.clock.now();
         self.cluster
-            .change_if(|index| index.change_queues(now, |index| index.apply_runai(&name, &queue)) || lacks);
+            .change_if(|index| index.change_queues(now, |index| index.apply_queue(&name, &queue)) || lacks);
     }
 
     fn delete(&mut self, name: &String) {
-        self.statuses.delete(name);
-        self.change(|index| index.delete_queue(Family::Runai, name));
+        self.statuses.iter().for_each(|statuses| statuses.delete(name));
+        self.change(|index| index.delete_queue(Q::FAMILY, name));
     }
 
     fn retain(&mut self, names: &HashSet<String>) {
-        self.statuses.retain(names);
-        self.change(|index| index.retain_queues(Family::Runai, names));
-    }
-}
-
-/// Queues of the tensorstack family.
-#[derive(Debug)]
-pub struct TensorstackStore {
-    pub cluster: ClusterState,
-    pub clock: ServerClock,
-}
-
-impl TensorstackStore {
-    fn change(&self, change: impl FnOnce(&mut CeilingIndex)) {
-        let now = self.clock.now();
-        self.cluster.change(|index| index.change_queues(now, change));
-    }
-}
-
-impl Store<TensorstackQueueObject> for TensorstackStore {
-    type Key = String;
-
-    fn apply(&mut self, queue: TensorstackQueueObject) {
-        self.change(|index| index.apply_tensorstack(&queue.name_any(), &queue.spec));
-    }
-
-    fn delete(&mut self, name: &String) {
-        self.change(|index| index.delete_queue(Family::Tensorstack, name));
-    }
-
-    fn retain(&mut self, names: &HashSet<String>) {
-        self.change(|index| index.retain_queues(Family::Tensorstack, names));
+        self.statuses.iter().for_each(|statuses| statuses.retain(names));
+        self.change(|index| index.retain_queues(Q::FAMILY, names));
     }
 }
 
@@ -172,10 +143,10 @@ pub fn watches(
     let pods = follow(Api::all(client.clone()), live, readiness.awaiting("pods"), pod_store);
     let synced = readiness.awaiting("queues.scheduling.run.ai");
     let tensorstack = follow(
-        Api::namespaced(client.clone(), t9k_system_namespace),
+        Api::<Tolerant<TensorstackQueueObject>>::namespaced(client.clone(), t9k_system_namespace),
         all(),
         readiness.awaiting("queues.scheduler.tensorstack.dev"),
-        TolerantStore(TensorstackStore { cluster: cluster.clone(), clock: clock.clone() }),
+        TolerantStore(QueueStore { cluster: cluster.clone(), clock: clock.clone(), statuses: None }),
     );
     let extensions = follow(
         Api::<Tolerant<Extension>>::all(client.clone()),
@@ -183,7 +154,7 @@ pub fn watches(
         readiness.awaiting("extensions.tenure.dev"),
         TolerantStore(ExtensionStore { cluster: cluster.clone(), open: extensions.clone() }),
     );
-    let runai_store = TolerantStore(RunaiStore { cluster, clock, statuses: statuses.clone() });
+    let runai_store = TolerantStore(QueueStore { cluster, clock, statuses: Some(statuses.clone()) });
     let runai = async move {
         match runai_queue_version {
             QueueVersion::V3alpha1 => {

@@ -191,7 +191,7 @@ impl Keeper {
 
     pub fn set_ceiling(&self, ceiling: &str) {
         let queue = v1beta1::QueueSpec { max_duration: Some(ceiling.into()), ..Default::default() };
-        self.handles.cluster.with(|index| index.apply_tensorstack("short", &queue));
+        self.handles.cluster.with(|index| index.apply_queue("short", &queue));
     }
 
     /// Adds so many pods of a ReplicaSet in each of three namespaces that begin like this, and one pod in each of ten

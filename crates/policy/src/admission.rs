@@ -5,7 +5,6 @@ pub mod priority_class;
 use std::{collections::BTreeMap, fmt::Display};
 
 use jiff::SignedDuration;
-use serde::de::DeserializeOwned;
 use tenure_types::{
     ExtendedDuration,
     runai::{
@@ -114,23 +113,12 @@ impl RunaiSubject {
 
 /// Annotations that mean something on a queue of v2, and nothing where there is a field.
 fn leftovers(name: &str, spec: &v3alpha1::QueueSpec, annotations: &BTreeMap<String, String>) -> Vec<String> {
-    // in any layout of the JSON
-    let says_the_same = |field: &str, text: &str| match field {
-        "waitForPodsReady" => is_json_of(text, spec.wait_for_pods_ready.as_ref()),
-        "extensions" => is_json_of(text, spec.extensions.as_ref()),
-        _ => false,
-    };
     let told = |(field, key)| {
-        annotations.get(key).filter(|text| !says_the_same(field, text)).map(|_| format!(
+        annotations.get(key).filter(|text| !spec.is_json_of(field, text)).map(|_| format!(
             "metadata.annotations[{key}]: has no effect in v3alpha1: set spec.{field}, and remove the annotation: kubectl annotate queues.v3alpha1.scheduling.run.ai {name} {key}-"
         ))
     };
     SPEC_ANNOTATIONS.into_iter().chain(FLOOR_ANNOTATIONS).filter_map(told).collect()
-}
-
-/// True if a text is the JSON of a field, which is set.
-fn is_json_of<T: DeserializeOwned + PartialEq>(text: &str, field: Option<&T>) -> bool {
-    serde_json::from_str::<T>(text).is_ok_and(|value| Some(&value) == field)
 }
 
 /// Reviews a queue of the tensorstack family.
@@ -186,7 +174,7 @@ fn runai_warnings(
         format!("{ceiling_path}: {own} is longer than {least} of ancestor {ancestor:?}: {least} applies")
     }));
     let effective = above.below(name, queue, floors);
-    warnings.extend(action_warnings(version, queue, effective.action.unwrap_or_default()));
+    warnings.extend(action_warnings(version, queue, effective.nearest.action.unwrap_or_default()));
     if queue.extensions.is_some()
         && let Some(above) = above.without_extensions
     {
@@ -196,8 +184,8 @@ fn runai_warnings(
         ));
     }
     if let Some((of, ceiling)) = effective.ceiling {
-        let notice = effective.notice.map(|notice| notice.longest());
-        if let Some(notice) = notice.filter(|notice| *notice >= ceiling) {
+        let notice = effective.nearest.notice.map(|notice| notice.longest());
+        if let Some(notice) = notice.filter(|notice| notice.as_nanos() >= ceiling.as_nanos()) {
             warnings.push(not_before_the_start(&version.path("expiryNotice"), notice, ceiling));
         }
         warnings.extend(floor_warnings(&ceiling_path, name, &effective, (of, ceiling), floors));
@@ -207,8 +195,9 @@ fn runai_warnings(
 
 /// Fields that have no effect with what the queue does at its ceiling.
 fn action_warnings(version: QueueVersion, queue: &RunaiQueue, action: MaxDurationAction) -> Vec<String> {
-    let delays = queue.requeue_delay.is_some() && action == MaxDurationAction::Pause;
-    let deletes = queue.on_reversal == Some(OnReversal::DeletePods) && action == MaxDurationAction::Requeue;
+    let delays = queue.nearest.requeue_delay.is_some() && action == MaxDurationAction::Pause;
+    let deletes =
+        queue.nearest.on_reversal == Some(OnReversal::DeletePods) && action == MaxDurationAction::Requeue;
     let without_effect = |field, needed| {
         let path = version.path(field);
         format!("{path}: has no effect unless maxDurationAction is {needed}: here it is {action:?}")

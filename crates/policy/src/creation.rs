@@ -8,7 +8,7 @@ mod raw;
 mod read;
 mod shapes;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -79,16 +79,8 @@ impl AskingOwner {
         let mut queues = BTreeSet::new();
         for place in &self.places {
             let pod = place.pod(namespace);
-            let of_label = |family| match family {
-                Family::Runai => kueue.queue_of(&pod),
-                Family::Tensorstack => {
-                    pod.label(keys::TENSORSTACK_QUEUE_LABEL).filter(|name| !name.is_empty())
-                }
-            };
-            for (family, kind) in
-                [(Family::Runai, PodGroupKind::Runai), (Family::Tensorstack, PodGroupKind::Tensorstack)]
-            {
-                let label = of_label(family).map(str::to_owned);
+            for family in Family::ALL {
+                let (label, kind) = (kueue.queue_of(family, &pod).map(str::to_owned), family.row().groups);
                 let queue = match kind.named_by(&pod) {
                     None => label,
                     Some(name) => match found.get(&(kind, name.to_owned())) {
@@ -112,8 +104,8 @@ pub struct KnownCeilings<'q> {
     pub tree: &'q QueueTree,
     /// The configuration of floors.
     pub floors: &'q Floors,
-    /// The ceilings of queues of T9k.
-    pub t9k: &'q BTreeMap<String, SignedDuration>,
+    /// The queues of T9k.
+    pub t9k: &'q QueueTree,
 }
 
 /// The ceiling of a queue, as an answer tells it.
@@ -128,16 +120,13 @@ struct ToldCeiling<'q> {
 
 impl<'q> KnownCeilings<'q> {
     fn of(&self, (family, queue): &'q FamilyQueue) -> Option<ToldCeiling<'q>> {
-        let (queue, limits) = match family {
-            Family::Tensorstack => {
-                (queue.as_str(), Limits { ceiling: self.t9k.get(queue).copied(), ..Limits::default() })
-            }
-            Family::Runai => {
-                let (of, _) = ceiling::effective(self.tree, queue).ok()??;
-                (of, Limits::of(self.tree, self.floors, self.tree.find(queue)?).ok()?)
-            }
+        let tree = match family {
+            Family::Tensorstack => self.t9k,
+            Family::Runai => self.tree,
         };
-        Some(ToldCeiling { queue, longest: limits.ceiling?, limits })
+        let (of, _) = ceiling::effective(tree, queue).ok()??;
+        let limits = Limits::of(tree, self.floors, tree.find(queue)?).ok()?;
+        Some(ToldCeiling { queue: of, longest: limits.ceiling?, limits })
     }
 }
 
@@ -155,7 +144,8 @@ pub fn answer(
     }
     for asked in owner.asks.values() {
         let exceeded = |over| {
-            let all = ceilings.iter().filter(|of| of.longest < asked.time && of.limits.over_ceiling == over);
+            let all = ceilings.iter().filter(|of| of.longest < asked.time);
+            let all = all.filter(|of| of.limits.nearest.over_ceiling.unwrap_or_default() == over);
             all.min_by_key(|of| of.longest)
         };
         if let Some(ceiling) = exceeded(OverCeiling::Refuse) {
@@ -196,7 +186,7 @@ fn most(asked: &AskedTime, ceiling: &ToldCeiling<'_>) -> String {
 
 fn ends(ToldCeiling { queue, longest, limits }: &ToldCeiling<'_>) -> String {
     let longest = for_people(*longest);
-    match limits.slice_delay {
+    match limits.nearest.slice_delay() {
         None => format!("Queue {queue} ends a run after {longest}"),
         Some(delay) if delay.is_zero() => {
             format!("Queue {queue} pauses a run after {longest}, and then starts the next one")

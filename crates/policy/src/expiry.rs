@@ -5,6 +5,8 @@ use tenure_types::projection::Pod;
 
 use crate::{naming::group_of, start::whole_second};
 
+pub use crate::family::{Family, FamilyRow, PerFamily};
+
 /// The priority of class `system-cluster-critical`, from which on pods are exempt, unless another one is configured.
 pub const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
@@ -113,41 +115,6 @@ impl Clocks {
     }
 }
 
-/// The families of queues. A pod may be in both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Family {
-    /// T9k: `scheduler.tensorstack.dev`.
-    Tensorstack,
-    /// KAI and ours: `scheduling.run.ai`.
-    Runai,
-}
-
-impl Family {
-    /// All families. One that is left out here isn't found by its group.
-    pub const ALL: [Self; 2] = [Self::Runai, Self::Tensorstack];
-
-    /// Returns the API group of its queues.
-    pub const fn group(self) -> &'static str {
-        match self {
-            Self::Tensorstack => "scheduler.tensorstack.dev",
-            Self::Runai => "scheduling.run.ai",
-        }
-    }
-
-    /// Returns the name in `list`. Metrics and records of usage have [`family_label`](crate::usage::family_label).
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tensorstack => "tensorstack",
-            Self::Runai => "run.ai",
-        }
-    }
-
-    /// Returns the family of an API group.
-    pub fn of(group: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|family| family.group() == group)
-    }
-}
-
 /// The time for which a workload that gets a notice runs on when a change of its queue has made it overdue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraceOnChange(pub SignedDuration);
@@ -194,16 +161,10 @@ impl PolicyChange {
 
 /// Returns the last instant at which a pod may run, and the family whose ceiling sets it. The stricter of two ceilings
 /// counts. The deadline is exceeded when `now` is later; equality doesn't exceed it.
-pub fn deadline(
-    clocks: Clocks,
-    tensorstack: Option<SignedDuration>,
-    runai: Option<SignedDuration>,
-) -> Option<(Timestamp, Family)> {
+pub fn deadline(clocks: Clocks, ceilings: PerFamily<Option<SignedDuration>>) -> Option<(Timestamp, Family)> {
     // a deadline beyond the end of time is none
-    let after = |start: Option<Timestamp>, ceiling: Option<SignedDuration>| start?.checked_add(ceiling?).ok();
-    let tensorstack = after(Some(clocks.created), tensorstack).map(|at| (at, Family::Tensorstack));
-    let runai = after(clocks.started, runai).map(|at| (at, Family::Runai));
-    tensorstack.into_iter().chain(runai).min_by_key(|(at, _)| *at)
+    let end = |family| Some((clocks.since(family)?.checked_add(ceilings[family]?).ok()?, family));
+    Family::ALL.into_iter().filter_map(end).min()
 }
 
 /// Reads [`tenure_types::keys::MAX_DURATION_ANNOTATION`], a workload's own ceiling. An error says what would be right.
@@ -316,7 +277,11 @@ mod tests {
         let clocks =
             Clocks { created: CREATED.parse().unwrap(), started: started.map(|text| text.parse().unwrap()) };
         let seconds = |n: Option<i64>| n.map(SignedDuration::from_secs);
-        deadline(clocks, seconds(tensorstack), seconds(runai)).map(|(at, family)| (at.to_string(), family))
+        let ceilings = PerFamily::new(|family| match family {
+            Family::Tensorstack => seconds(tensorstack),
+            Family::Runai => seconds(runai),
+        });
+        deadline(clocks, ceilings).map(|(at, family)| (at.to_string(), family))
     }
 
     #[test]

@@ -6,16 +6,12 @@ use std::{
 };
 
 use jiff::SignedDuration;
-use tenure_types::{
-    ExtendedDuration, Points,
-    runai::v3alpha1::{MaxDurationAction, OnReversal, OverCeiling},
-};
+use tenure_types::{ExtendedDuration, runai::v3alpha1::MaxDurationAction};
 
 use crate::{
     extension::Allowance,
     floor::{Floors, ReclaimResolveMethod},
-    queue::RunaiQueue,
-    ready::PodsReady,
+    queue::{Nearest, RunaiQueue},
     tree::{Cycle, Inherited, QueueId, QueueTree},
 };
 
@@ -44,8 +40,6 @@ pub(crate) struct Effective<'t> {
     /// longest floor of that queue. The slice is never longer than the ceiling or slice of the parent's workloads, which no
     /// field of a child changes: so a child can shorten it, and never lengthen it.
     longest_run: Option<ExtendedDuration>,
-    /// The nearest `expiryNotice`.
-    pub notice: Option<Points<ExtendedDuration>>,
     /// The nearest `preemptMinRuntime`.
     pub preempt: Option<Of<'t>>,
     /// The nearest `reclaimMinRuntime`.
@@ -54,16 +48,8 @@ pub(crate) struct Effective<'t> {
     longest_reclaim: Option<ExtendedDuration>,
     /// True if the queue at the top has no `reclaimMinRuntime`: there the default counts. None: there is no queue yet.
     top_has_default: Option<bool>,
-    /// The nearest `maxDurationAction`.
-    pub action: Option<MaxDurationAction>,
-    /// The nearest `requeueDelay`.
-    pub requeue_delay: Option<ExtendedDuration>,
-    /// The nearest `onReversal`.
-    pub on_reversal: Option<OnReversal>,
-    /// The nearest `overCeiling`.
-    pub over_ceiling: Option<OverCeiling>,
-    /// The nearest `waitForPodsReady`.
-    pub pods_ready: Option<&'t PodsReady>,
+    /// The fields of which the nearest value counts.
+    pub nearest: Nearest,
     /// The least of each value of `extensions`, of all queues that have a say.
     pub extensions: Option<Allowance>,
     /// The nearest queue that has a ceiling and allows no extensions.
@@ -94,19 +80,7 @@ impl<'t> Effective<'t> {
     #[must_use]
     pub fn below(self, name: &'t str, queue: &'t RunaiQueue, floors: &Floors) -> Self {
         // a field that is added must be resolved here
-        let RunaiQueue {
-            parent,
-            preempt_floor,
-            reclaim_floor,
-            ceiling,
-            notice,
-            action,
-            requeue_delay,
-            on_reversal,
-            over_ceiling,
-            pods_ready,
-            extensions,
-        } = queue;
+        let RunaiQueue { parent, preempt_floor, reclaim_floor, ceiling, extensions, nearest } = queue;
         let own = |value: &Option<ExtendedDuration>| value.map(|value| (name, value));
         let allows_none = ceiling.is_some() && extensions.is_none();
         let allowances = queue.allowance().into_iter().chain(self.extensions);
@@ -114,21 +88,16 @@ impl<'t> Effective<'t> {
             // of two that are equal the first is the least
             ceiling: own(ceiling).into_iter().chain(self.ceiling).min_by_key(|(_, ceiling)| *ceiling),
             longest_run: None,
-            notice: notice.or(self.notice),
             preempt: own(preempt_floor).or(self.preempt),
             reclaim: own(reclaim_floor).or(self.reclaim),
             longest_reclaim: self.longest_reclaim.max(*reclaim_floor),
             top_has_default: self.top_has_default.or(Some(reclaim_floor.is_none())),
-            action: action.or(self.action),
-            requeue_delay: requeue_delay.or(self.requeue_delay),
-            on_reversal: on_reversal.or(self.on_reversal),
-            over_ceiling: over_ceiling.or(self.over_ceiling),
-            pods_ready: pods_ready.as_deref().or(self.pods_ready),
+            nearest: nearest.or(self.nearest),
             extensions: allowances.reduce(Allowance::least),
             without_extensions: allows_none.then_some(name).or(self.without_extensions),
             lacks_parent: self.top_has_default.map_or(parent.is_some(), |_| self.lacks_parent),
         };
-        here.longest_run = match here.action.unwrap_or_default() {
+        here.longest_run = match here.nearest.action.unwrap_or_default() {
             MaxDurationAction::Pause => here.ceiling.map(|(_, ceiling)| ceiling),
             MaxDurationAction::Requeue => {
                 let slice = ceiling.map(|own| own.max(here.longest_floor(floors)));

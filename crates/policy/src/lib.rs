@@ -9,6 +9,7 @@ pub mod delegation;
 pub mod deletion;
 pub mod expiry;
 pub mod extension;
+mod family;
 pub mod field;
 pub mod floor;
 pub mod gang;

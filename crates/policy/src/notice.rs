@@ -49,10 +49,15 @@ impl NoticePoints {
         Self { nanoseconds }
     }
 
+    /// Returns the longest; zero if there is none.
+    pub const fn longest(&self) -> GoDuration {
+        let [longest, ..] = self.nanoseconds;
+        GoDuration::from_nanos(longest)
+    }
+
     /// True if workloads get no notice.
     pub const fn is_empty(&self) -> bool {
-        let [longest, ..] = self.nanoseconds;
-        longest == 0
+        self.longest().as_nanos() == 0
     }
 
     /// Returns the points as durations before the end, the longest first.

@@ -47,7 +47,7 @@ pub fn record(
         reason: reason.into(),
         at,
         queue: queue.into(),
-        queue_group: Some(family.group().into()),
+        queue_group: Some(family.row().group.into()),
         ceiling,
         field: rule.field.clone(),
         value: rule.value.clone(),

@@ -1,34 +1,35 @@
 //! The meaning of a Queue's spec. Specs are read here and nowhere else, so that webhook and index understand them alike.
 
 mod ready;
+mod tensorstack;
 pub mod v2;
 
 use std::collections::BTreeMap;
 
+use jiff::SignedDuration;
 use tenure_types::{
-    DurationError, ExtendedDuration, GoDuration, Grammar, Points, TensorstackDuration, Written,
-    amount::Amount,
+    DurationError, ExtendedDuration, GoDuration, Grammar, Written,
     runai::{
         self, QueueVersion,
         v3alpha1::{
             self, MaxDurationAction, OnReversal, OverCeiling, QueueExtensions, QueueResource, QueueResources,
         },
     },
-    tensorstack::v1beta1::{self, Quota},
 };
 
-use crate::{extension::Allowance, field::FieldError, owners::is_subdomain, ready::PodsReady};
+use crate::{
+    extension::Allowance, field::FieldError, notice::NoticePoints, owners::is_subdomain, ready::PodsReady,
+};
 
 use ready::at_least;
 pub(crate) use ready::wait_for_pods_ready;
+pub use tensorstack::TensorstackQueue;
 
 /// The remedy for a ceiling of zero: that of an ancestor may still count.
 const NO_OWN_LIMIT: &str = "leave it out for no limit of its own";
 
-/// The expected values of `onReversal`.
-pub(crate) const ON_REVERSAL_EXPECTED: &str = "must be Pause or DeletePods";
-
-/// A queue of the run.ai family, as decisions need it. A field that can't be read counts as unset.
+/// A queue of the run.ai family, as decisions need it, or one of T9k, which is at the top and has only a ceiling and a
+/// notice. A field that can't be read counts as unset.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunaiQueue {
     /// None at the top.
@@ -39,20 +40,27 @@ pub struct RunaiQueue {
     pub reclaim_floor: Option<ExtendedDuration>,
     /// `maxDuration`; never zero.
     pub ceiling: Option<ExtendedDuration>,
-    /// `expiryNotice`; zero is a value, none is inheritance.
-    pub notice: Option<Points<ExtendedDuration>>,
-    /// `maxDurationAction`; none is inheritance.
-    pub action: Option<MaxDurationAction>,
-    /// `requeueDelay`; zero is a value, none is inheritance.
-    pub requeue_delay: Option<ExtendedDuration>,
-    /// `onReversal`; none is inheritance.
-    pub on_reversal: Option<OnReversal>,
-    /// `overCeiling`; none is inheritance.
-    pub over_ceiling: Option<OverCeiling>,
-    /// `waitForPodsReady`; none is inheritance.
-    pub pods_ready: Option<Box<PodsReady>>,
     /// `extensions`; none allows none where the queue has a ceiling.
     pub extensions: Option<Allowance>,
+    /// The fields of which the nearest value counts.
+    pub nearest: Nearest,
+}
+
+/// The fields of which the nearest value on the way to the root counts, each by itself. None is inheritance.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Nearest {
+    /// `expiryNotice`; zero is a value.
+    pub notice: Option<NoticePoints>,
+    /// `maxDurationAction`.
+    pub action: Option<MaxDurationAction>,
+    /// `requeueDelay`; zero is a value.
+    pub requeue_delay: Option<ExtendedDuration>,
+    /// `onReversal`.
+    pub on_reversal: Option<OnReversal>,
+    /// `overCeiling`.
+    pub over_ceiling: Option<OverCeiling>,
+    /// `waitForPodsReady`, as a whole.
+    pub pods_ready: Option<PodsReady>,
 }
 
 /// A floor that a queue may have, or inherit.
@@ -96,25 +104,45 @@ impl RunaiQueue {
             QueueVersion::V3alpha1 => floor,
             QueueVersion::V2 => floor_v2,
         };
+        // a field that is added must be read here
+        let v3alpha1::QueueSpec {
+            display_name: _,
+            parent_queue,
+            priority: _,
+            preempt_min_runtime,
+            reclaim_min_runtime,
+            max_duration,
+            expiry_notice,
+            max_duration_action,
+            requeue_delay,
+            on_reversal,
+            over_ceiling,
+            wait_for_pods_ready: wait,
+            extensions: allowed,
+            resources,
+        } = spec;
         let path = |field| version.path(field);
         let queue = Self {
-            parent: parent(spec.parent_queue.as_deref(), errors),
-            preempt_floor: floor("spec.preemptMinRuntime", spec.preempt_min_runtime.as_ref(), errors),
-            reclaim_floor: floor("spec.reclaimMinRuntime", spec.reclaim_min_runtime.as_ref(), errors),
-            ceiling: positive_or(&path("maxDuration"), spec.max_duration.as_ref(), NO_OWN_LIMIT, errors),
-            notice: duration(&path("expiryNotice"), spec.expiry_notice.as_ref(), errors),
-            action: spec.max_duration_action,
-            requeue_delay: duration(&path("requeueDelay"), spec.requeue_delay.as_ref(), errors),
-            on_reversal: spec.on_reversal,
-            over_ceiling: spec.over_ceiling,
-            pods_ready: spec.wait_for_pods_ready.as_ref().map(|wait| Box::new(PodsReady::from(wait))),
-            extensions: spec.extensions.as_ref().map(|of| extensions(&path("extensions"), of, errors)),
+            parent: parent(parent_queue.as_deref(), errors),
+            preempt_floor: floor("spec.preemptMinRuntime", preempt_min_runtime.as_ref(), errors),
+            reclaim_floor: floor("spec.reclaimMinRuntime", reclaim_min_runtime.as_ref(), errors),
+            ceiling: positive_or(&path("maxDuration"), max_duration.as_ref(), NO_OWN_LIMIT, errors),
+            nearest: Nearest {
+                notice: duration(&path("expiryNotice"), expiry_notice.as_ref(), errors)
+                    .map(NoticePoints::from),
+                action: *max_duration_action,
+                requeue_delay: duration(&path("requeueDelay"), requeue_delay.as_ref(), errors),
+                on_reversal: *on_reversal,
+                over_ceiling: *over_ceiling,
+                pods_ready: wait.as_ref().map(PodsReady::from),
+            },
+            extensions: allowed.as_ref().map(|of| extensions(&path("extensions"), of, errors)),
         };
         queue.floors_under_ceiling(spec, errors);
-        if let Some(wait) = &spec.wait_for_pods_ready {
+        if let Some(wait) = wait {
             wait_for_pods_ready(&path("waitForPodsReady"), wait, errors);
         }
-        if let Some(QueueResources { cpu, gpu, memory }) = &spec.resources {
+        if let Some(QueueResources { cpu, gpu, memory }) = resources {
             for (name, of) in [("cpu", cpu), ("gpu", gpu), ("memory", memory)] {
                 errors.extend(of.iter().flat_map(|of| resource(name, of)));
             }
@@ -134,6 +162,27 @@ impl RunaiQueue {
                 errors.push(FieldError::invalid(format!("spec.{}", floor.name()), written, detail));
             }
         }
+    }
+}
+
+impl Nearest {
+    /// Completes the values with those of the queues above.
+    #[must_use]
+    pub fn or(self, above: Self) -> Self {
+        Self {
+            notice: self.notice.or(above.notice),
+            action: self.action.or(above.action),
+            requeue_delay: self.requeue_delay.or(above.requeue_delay),
+            on_reversal: self.on_reversal.or(above.on_reversal),
+            over_ceiling: self.over_ceiling.or(above.over_ceiling),
+            pods_ready: self.pods_ready.or(above.pods_ready),
+        }
+    }
+
+    /// Returns the time for which a workload stays paused after its ceiling. None: until a person resumes it.
+    pub fn slice_delay(&self) -> Option<SignedDuration> {
+        let delay = self.requeue_delay.unwrap_or_default().to_signed();
+        (self.action == Some(MaxDurationAction::Requeue)).then_some(delay)
     }
 }
 
@@ -163,35 +212,6 @@ impl Inherited {
     pub fn written(self, spec: &v3alpha1::QueueSpec) -> Option<&str> {
         self.pick(&spec.preempt_min_runtime, &spec.reclaim_min_runtime).as_ref().map(Written::as_str)
     }
-}
-
-/// A queue of the tensorstack family, as decisions need it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TensorstackQueue {
-    /// `maxDuration`; never zero.
-    pub ceiling: Option<TensorstackDuration>,
-    /// `expiryNotice`; zero is a value, none is the keeper's default.
-    pub notice: Option<Points<TensorstackDuration>>,
-}
-
-impl TensorstackQueue {
-    /// Reads a spec, and returns its errors.
-    pub fn read(spec: &v1beta1::QueueSpec) -> (Self, Vec<FieldError>) {
-        let mut errors = Vec::new();
-        let ceiling = positive("spec.maxDuration", unless_empty(spec.max_duration.as_ref()), &mut errors);
-        let notice = duration("spec.expiryNotice", unless_empty(spec.expiry_notice.as_ref()), &mut errors);
-        if let Some(priority) = spec.priority.filter(|priority| !(0..=100).contains(priority)) {
-            errors.push(FieldError::invalid("spec.priority", priority, "must be from 0 to 100"));
-        }
-        if let Some(quota) = &spec.quota {
-            requests(quota, &mut errors);
-        }
-        (Self { ceiling, notice }, errors)
-    }
-}
-
-fn unless_empty<D: Grammar>(written: Option<&Written<D>>) -> Option<&Written<D>> {
-    written.filter(|text| !text.as_str().is_empty())
 }
 
 fn duration<D: Grammar>(
@@ -305,16 +325,6 @@ pub(crate) fn too_long(name: &str) -> Option<FieldError> {
     (name.len() > LONGEST_NAME).then(|| FieldError::invalid("metadata.name", name, detail()))
 }
 
-/// Quantities that are less than nothing.
-fn requests(quota: &Quota, errors: &mut Vec<FieldError>) {
-    for (name, quantity) in quota.requests.iter().flatten() {
-        if Amount::parse(&quantity.0).is_some_and(Amount::is_negative) {
-            let field = format!("spec.quota.requests[{name}]");
-            errors.push(FieldError::invalid(field, quantity.0.as_str(), "must not be negative"));
-        }
-    }
-}
-
 fn resource(of: &str, &QueueResource { quota, over_quota_weight, limit }: &QueueResource) -> Vec<FieldError> {
     let unless_unlimited = |value: Option<f64>| value.filter(|value| *value != NO_LIMIT);
     let error = |(name, value, detail): (_, Option<f64>, _)| {
@@ -334,7 +344,7 @@ fn resource(of: &str, &QueueResource { quota, over_quota_weight, limit }: &Queue
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use tenure_types::runai::v3alpha1::WaitForPodsReady;
+    use tenure_types::{runai::v3alpha1::WaitForPodsReady, tensorstack::v1beta1};
 
     use super::*;
 
@@ -367,9 +377,9 @@ mod tests {
             },
             "resources": {"gpu": {"quota": -2.0}},
         }));
-        let by_default = Some(Box::new(PodsReady::from(&WaitForPodsReady::default())));
-        let unset =
-            RunaiQueue { parent: Some("Not A Name".into()), pods_ready: by_default, ..RunaiQueue::default() };
+        let pods_ready = Some(PodsReady::from(&WaitForPodsReady::default()));
+        let nearest = Nearest { pods_ready, ..Nearest::default() };
+        let unset = RunaiQueue { parent: Some("Not A Name".into()), nearest, ..RunaiQueue::default() };
         assert_eq!(queue, unset);
         let expected = [
             "spec.parentQueue: Invalid value: \"Not A Name\": must be the name of a queue",
@@ -395,7 +405,7 @@ mod tests {
             let (queue, errors) = runai(json!({"extensions": of}));
             (queue.extensions.unwrap(), errors)
         };
-        let hours = jiff::SignedDuration::from_hours;
+        let hours = SignedDuration::from_hours;
         let (allowance, errors) = read(json!({"autoApprove": "2h", "maxTotal": "1d", "maxCount": 3}));
         assert_eq!(errors, [""; 0]);
         assert_eq!(allowance, Allowance { auto_approve: hours(2), max_total: hours(24), max_count: Some(3) });

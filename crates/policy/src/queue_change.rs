@@ -61,7 +61,13 @@ impl Known<'_, '_> {
         old: Option<&RunaiQueue>,
     ) -> Option<String> {
         let of_ceiling = |queue: &RunaiQueue| {
-            (queue.parent.clone(), queue.ceiling, queue.action, queue.preempt_floor, queue.reclaim_floor)
+            (
+                queue.parent.clone(),
+                queue.ceiling,
+                queue.nearest.action,
+                queue.preempt_floor,
+                queue.reclaim_floor,
+            )
         };
         if old.map(of_ceiling) == Some(of_ceiling(new)) {
             return None;
@@ -95,7 +101,7 @@ impl Known<'_, '_> {
             }
         }
         let shortest = shortest?;
-        let notice = after.notice.map_or(self.notice, NoticePoints::from);
+        let notice = after.nearest.notice.unwrap_or(self.notice);
         Some(self.sentence(field, ended, &queues, shortest, !notice.is_empty()))
     }
 

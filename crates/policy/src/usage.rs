@@ -31,10 +31,7 @@ pub type UsageResources = BTreeSet<String>;
 
 /// The name of a family in metrics and records.
 pub const fn family_label(family: Family) -> &'static str {
-    match family {
-        Family::Runai => "run.ai",
-        Family::Tensorstack => "t9k",
-    }
+    family.row().label
 }
 
 /// The facts about the run of a pod that is or was on a node.

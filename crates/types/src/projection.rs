@@ -8,9 +8,11 @@ mod resource;
 mod slim;
 mod whole;
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::Resource;
-use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::{Written, keys, runai, tensorstack};
@@ -82,7 +84,7 @@ pub struct RunaiQueueV2Object {
     pub spec: runai::v2::QueueSpec,
 }
 
-/// A queue of the run.ai family, in either version.
+/// A queue, in any version.
 pub trait ObservedQueue: Resource {
     /// Returns the status fields that Tenure writes.
     fn observed_status(&self) -> ObservedStatus;
@@ -113,6 +115,13 @@ pub struct TensorstackQueueObject {
     /// The fields of `spec` that are read.
     #[serde(default, deserialize_with = "tensorstack_spec")]
     pub spec: tensorstack::v1beta1::QueueSpec,
+}
+
+/// Tenure writes no status of these.
+impl ObservedQueue for TensorstackQueueObject {
+    fn observed_status(&self) -> ObservedStatus {
+        ObservedStatus::default()
+    }
 }
 
 /// The queue and the minimums of a `PodGroup` of any kind: see [`crate::podgroup::PodGroupKind::spec`].
@@ -152,55 +161,47 @@ pub struct Owner {
     pub metadata: ObjectMeta,
 }
 
-/// The fields of the `spec` of any queue that are read, as raw JSON.
+/// The fields of the `spec` of any queue, as raw JSON.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct SlimSpec {
-    parent_queue: Value,
-    preempt_min_runtime: Value,
-    reclaim_min_runtime: Value,
-    max_duration: Value,
-    expiry_notice: Value,
-    max_duration_action: Value,
-    requeue_delay: Value,
-    on_reversal: Value,
-    over_ceiling: Value,
-    wait_for_pods_ready: Value,
-    extensions: Value,
+#[serde(transparent)]
+struct RawSpec(BTreeMap<String, Value>);
+
+impl RawSpec {
+    fn text(&mut self, field: &str) -> Option<String> {
+        text(self.0.remove(field)?)
+    }
+
+    fn written<D>(&mut self, field: &str) -> Option<Written<D>> {
+        self.text(field).map(Written::from)
+    }
+
+    /// The fields that both versions have.
+    fn v2(&mut self) -> runai::v2::QueueSpec {
+        runai::v2::QueueSpec {
+            parent_queue: self.text("parentQueue"),
+            preempt_min_runtime: self.written("preemptMinRuntime"),
+            reclaim_min_runtime: self.written("reclaimMinRuntime"),
+            // no decision needs these
+            display_name: None,
+            priority: None,
+            resources: None,
+        }
+    }
+}
+
+impl runai::OwnFields for RawSpec {
+    fn read<T: runai::OwnField>(&mut self, field: &'static str, _: &'static str) -> Option<T> {
+        T::from_json(self.0.remove(field)?)
+    }
 }
 
 fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alpha1::QueueSpec, D::Error> {
-    let spec = SlimSpec::deserialize(deserializer)?;
-    Ok(runai::v3alpha1::QueueSpec {
-        parent_queue: text(spec.parent_queue),
-        preempt_min_runtime: written(spec.preempt_min_runtime),
-        reclaim_min_runtime: written(spec.reclaim_min_runtime),
-        max_duration: written(spec.max_duration),
-        expiry_notice: written(spec.expiry_notice),
-        max_duration_action: admitted(spec.max_duration_action),
-        requeue_delay: written(spec.requeue_delay),
-        on_reversal: admitted(spec.on_reversal),
-        over_ceiling: admitted(spec.over_ceiling),
-        wait_for_pods_ready: admitted(spec.wait_for_pods_ready),
-        extensions: admitted(spec.extensions),
-        // no decision needs these
-        display_name: None,
-        priority: None,
-        resources: None,
-    })
+    let mut spec = RawSpec::deserialize(deserializer)?;
+    Ok(runai::v3alpha1::QueueSpec::complete(&spec.v2(), &mut spec))
 }
 
 fn runai_v2_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v2::QueueSpec, D::Error> {
-    let spec = SlimSpec::deserialize(deserializer)?;
-    Ok(runai::v2::QueueSpec {
-        parent_queue: text(spec.parent_queue),
-        preempt_min_runtime: written(spec.preempt_min_runtime),
-        reclaim_min_runtime: written(spec.reclaim_min_runtime),
-        // no decision needs these
-        display_name: None,
-        priority: None,
-        resources: None,
-    })
+    Ok(RawSpec::deserialize(deserializer)?.v2())
 }
 
 /// Reads a status. A value that isn't an object counts as empty.
@@ -211,10 +212,10 @@ fn observed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObservedStatus
 fn tensorstack_spec<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<tensorstack::v1beta1::QueueSpec, D::Error> {
-    let spec = SlimSpec::deserialize(deserializer)?;
+    let mut spec = RawSpec::deserialize(deserializer)?;
     Ok(tensorstack::v1beta1::QueueSpec {
-        max_duration: written(spec.max_duration),
-        expiry_notice: written(spec.expiry_notice),
+        max_duration: spec.written("maxDuration"),
+        expiry_notice: spec.written("expiryNotice"),
         // no decision needs these
         priority: None,
         preemptible: None,
@@ -232,21 +233,12 @@ fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::E
 }
 
 /// Reads a text. Any other value is kept as JSON text, so that an error of the field can name it.
-fn text(value: Value) -> Option<String> {
+pub(crate) fn text(value: Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(text) => Some(text),
         other => Some(other.to_string()),
     }
-}
-
-fn written<D>(value: Value) -> Option<Written<D>> {
-    text(value).map(Written::from)
-}
-
-/// Reads a block or a word. A value of the wrong shape was never admitted, and counts as absent.
-fn admitted<T: DeserializeOwned>(value: Value) -> Option<T> {
-    serde_json::from_value(value).unwrap_or_default()
 }
 
 #[cfg(test)]

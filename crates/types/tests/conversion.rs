@@ -6,7 +6,7 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 use tenure_types::runai::{
-    QueueVersion,
+    QueueVersion, SPEC_ANNOTATIONS,
     conversion::{ConversionError, convert},
 };
 
@@ -66,25 +66,18 @@ fn what_both_versions_have_stays_as_it_is() {
 
 #[test]
 fn each_text_of_v3alpha1_alone_is_an_annotation_of_v2() {
-    for (field, annotation, value) in [
-        ("maxDuration", "max-duration", "7d"),
-        ("expiryNotice", "expiry-notice", "10m"),
-        ("maxDurationAction", "max-duration-action", "Requeue"),
-        ("requeueDelay", "requeue-delay", "0s"),
-        ("onReversal", "on-reversal", "DeletePods"),
-        ("overCeiling", "over-ceiling", "Refuse"),
-        // what can't be meant is for admission to refuse, under the name that its author knows
-        ("maxDuration", "max-duration", "10 \"s\""),
-        ("maxDuration", "max-duration", ""),
-    ] {
-        let annotation = format!("tenure.dev/{annotation}");
+    let blocks = ["waitForPodsReady", "extensions"];
+    let fields = SPEC_ANNOTATIONS.into_iter().filter(|(field, _)| !blocks.contains(field));
+    // what can't be meant is for admission to refuse, under the name that its author knows
+    for ((field, annotation), value) in fields.flat_map(|row| ["7d", "10 \"s\"", ""].map(|text| (row, text)))
+    {
         assert_pair(
             &json!({"spec": {field: value}}),
-            &json!({"spec": {}, "annotations": {annotation.as_str(): value}}),
+            &json!({"spec": {}, "annotations": {annotation: value}}),
         );
         assert_pair(
             &json!({"spec": {field: value, "priority": 1}, "annotations": {"note": ""}}),
-            &json!({"spec": {"priority": 1}, "annotations": {annotation.as_str(): value, "note": ""}}),
+            &json!({"spec": {"priority": 1}, "annotations": {annotation: value, "note": ""}}),
         );
     }
 }

@@ -6,7 +6,7 @@
 mod http;
 mod lookup;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -15,6 +15,7 @@ use tenure_policy::{
     admission::Findings,
     creation::{self, AskingOwner, KnownCeilings},
     owners::OwnerShape,
+    tree::QueueTree,
 };
 
 use crate::{
@@ -65,7 +66,7 @@ impl OwnerAnswers {
         let queues = |found: &HashMap<_, _>| owner.queues(&request.namespace, &config.kueue.queues, found);
         let (queues, t9k) = match &self.lookups {
             Some(lookups) => lookups.find(&request.namespace, &owner.groups(), queues).await,
-            None => (queues(&HashMap::new()), BTreeMap::new()),
+            None => (queues(&HashMap::new()), QueueTree::default()),
         };
         let object = extended(request);
         self.queues.look(|known| {

@@ -4,7 +4,7 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use tenure_index::{RunaiQueues, RunaiVersion};
+use tenure_index::{Queues, ReadQueue};
 use tenure_policy::queue_change::Running;
 use tenure_service::watch::Store;
 use tenure_types::{projection::ObservedQueue, store::ObjectKey};
@@ -12,14 +12,14 @@ use tenure_types::{projection::ObservedQueue, store::ObjectKey};
 /// The queues of the run.ai family, as the watch has seen them. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct KnownQueues {
-    queues: Arc<RwLock<RunaiQueues>>,
+    queues: Arc<RwLock<Queues>>,
     /// The running workloads of each that has some, as its status says.
     running: Arc<RwLock<HashMap<String, Running>>>,
 }
 
 impl KnownQueues {
     /// Reads the queues.
-    pub fn look<T>(&self, look: impl FnOnce(&RunaiQueues) -> T) -> T {
+    pub fn look<T>(&self, look: impl FnOnce(&Queues) -> T) -> T {
         look(&self.queues.read())
     }
 
@@ -29,7 +29,7 @@ impl KnownQueues {
     }
 }
 
-impl<Q: RunaiVersion + ObservedQueue> Store<Q> for KnownQueues {
+impl<Q: ReadQueue + ObservedQueue> Store<Q> for KnownQueues {
     type Key = String;
 
     fn apply(&mut self, queue: Q) {

@@ -16,6 +16,8 @@ mod switch;
 
 use serde_json::{Value, json};
 use tenure_testbed::{Cluster, Output};
+use tenure_tests::queues::{Verdict, table};
+use tenure_types::runai::SPEC_ANNOTATIONS;
 
 /// The last part is in kubectl's own words, with which it finds the resource.
 const V3: &str = "queues.v3alpha1.scheduling.run.ai";
@@ -73,33 +75,25 @@ fn with(mut object: Value, more: &Value) -> Value {
     object
 }
 
-/// The fields that only v3alpha1 has.
+/// The fields that only v3alpha1 has, each with the longest value that the table of queues accepts.
 fn own_fields() -> Value {
-    let strategy = json!({
-        "timestamp": "Creation", "backoffLimitCount": 3, "backoffBaseSeconds": 2, "backoffFactor": "1.5",
-        "backoffMaxSeconds": 600, "onCapacity": true,
+    let cases = table();
+    let accepted = cases.iter().filter(|case| {
+        case.api_version.starts_with("scheduling.run.ai") && matches!(case.verdict, Verdict::Accepted)
     });
-    json!({
-        "maxDuration": "30d", "expiryNotice": "10m", "maxDurationAction": "Requeue", "requeueDelay": "1h",
-        "onReversal": "Pause", "overCeiling": "Refuse",
-        "waitForPodsReady": {
-            "enable": true, "timeout": "5m", "countFrom": "Creation", "recoveryTimeout": "1m", "blockAdmission": false,
-            "requeuingStrategy": strategy,
-        },
-        "extensions": {"autoApprove": "1h", "maxTotal": "4h", "maxCount": 3},
-    })
+    let specs: Vec<&Value> = accepted.map(|case| &case.spec).collect();
+    let values = |field| specs.iter().filter_map(move |spec| spec.get(field));
+    let value = |field| values(field).max_by_key(|value| value.to_string().len()).cloned();
+    let field = |(name, _)| (name, value(name).unwrap_or_else(|| panic!("tests/src/queues.rs lacks {name}")));
+    let mut fields = Value::from_iter(SPEC_ANNOTATIONS.map(field));
+    // no shorter than the floors of `common`
+    fields["maxDuration"] = json!("30d");
+    fields
 }
 
 /// The same as annotations.
 fn own_annotations() -> Value {
-    json!({
-        "tenure.dev/max-duration": "30d",
-        "tenure.dev/expiry-notice": "10m",
-        "tenure.dev/max-duration-action": "Requeue",
-        "tenure.dev/requeue-delay": "1h",
-        "tenure.dev/on-reversal": "Pause",
-        "tenure.dev/over-ceiling": "Refuse",
-        "tenure.dev/wait-for-pods-ready": own_fields()["waitForPodsReady"].to_string(),
-        "tenure.dev/extensions": own_fields()["extensions"].to_string(),
-    })
+    let fields = own_fields();
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    Value::from_iter(SPEC_ANNOTATIONS.map(|(field, key)| (key, text(&fields[field]))))
 }

@@ -131,11 +131,8 @@ impl ResourceKinds {
 
     /// The kind of a family's queues, in the best version that it can be read in: Tenure's own has more to say than KAI's.
     pub fn queues(&self, family: Family) -> Option<&ResourceKind> {
-        let versions: &[&str] = match family {
-            Family::Runai => &["scheduling.run.ai/v3alpha1", "scheduling.run.ai/v2"],
-            Family::Tensorstack => &["scheduler.tensorstack.dev/v1beta1"],
-        };
-        versions.iter().find_map(|version| self.version(version, "Queue"))
+        let served = |version| self.version(&format!("{}/{version}", family.row().group), "Queue");
+        family.row().versions.iter().find_map(served)
     }
 
     /// The kinds of queues and `PodGroup`s, with the namespaces in which they count.
@@ -144,10 +141,10 @@ impl ResourceKinds {
         t9k_system_namespace: &'a str,
         namespace: Option<&'a str>,
     ) -> impl Iterator<Item = (&'a ResourceKind, Option<&'a str>)> {
-        let runai = self.queues(Family::Runai).map(|kind| (kind, None));
-        let tensorstack = self.queues(Family::Tensorstack).map(|kind| (kind, Some(t9k_system_namespace)));
+        let place = move |family: Family| family.row().is_namespaced.then_some(t9k_system_namespace);
+        let queues = Family::ALL.into_iter().filter_map(move |of| Some((self.queues(of)?, place(of))));
         let groups = self.pod_groups().map(move |(_, kind)| (kind, namespace));
-        runai.into_iter().chain(tensorstack).chain(groups)
+        queues.chain(groups)
     }
 
     /// All kinds of `PodGroup`s, each in the best version that it can be read in.

@@ -35,8 +35,8 @@ async fn find(name: &str, command: &str, before: &[String], words: &[String]) ->
     let mut found = Vec::new();
     match name {
         "QUEUE" => {
-            for (family, place) in [(Family::Runai, None), (Family::Tensorstack, Some(T9K_SYSTEM_NAMESPACE))]
-            {
+            for family in Family::ALL {
+                let place = family.row().is_namespaced.then_some(T9K_SYSTEM_NAMESPACE);
                 if let Some(kind) = cluster.kinds.queues(family) {
                     // a user may see those of one family alone
                     found.extend(cluster.names(kind, place).await.unwrap_or_default());

@@ -1,4 +1,5 @@
 use serde_json::json;
+use tenure_types::keys::{RUNAI_QUEUE_LABEL, TENSORSTACK_QUEUE_LABEL};
 
 use super::*;
 use crate::change::{testing::judged, testing::object, testing::record, testing::told};

@@ -91,7 +91,7 @@ impl Gatherer {
             .into_iter()
             .filter(|family| !is_alone || view.queues_of_pods().any(|(of, ..)| of == *family))
         {
-            let group = family.group();
+            let group = family.row().group;
             self.warn(format!("the cluster has no queues.{group}: pods that name one have no ceiling"));
         }
         Ok(view)

@@ -204,7 +204,7 @@ fn paused(row: Row, metadata: &ObjectMeta, record: Option<PausedRecord>) -> Row 
         requeue_at,
         requeue_count,
         waiting: (state == WorkloadState::Requeueing).then_some((family.unwrap_or(Family::Runai), waiting)),
-        family: family.map(Family::name),
+        family: family.map(|family| family.row().name),
         queue: Some(record.queue).filter(|queue| !queue.is_empty()),
         reason: Some(record.reason),
         paused_at: Some(record.at),
@@ -219,7 +219,7 @@ fn running(row: Row, run: &Run, terminating: bool, tree: &QueueTree, now: Timest
     Row {
         queue: run.standing.queue(family).map(ToString::to_string),
         other_queue: other.and_then(|other| run.standing.queue(other)).map(ToString::to_string),
-        family: Some(family.name()),
+        family: Some(family.row().name),
         state: state(run, terminating, now),
         reason: run.exemption.map(|why| format!("{why:?}")),
         started_at: run.since(),

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The group of queues that are in a tree.
-const GROUP: &str = Family::Runai.group();
+const GROUP: &str = Family::Runai.row().group;
 
 /// All objects in files; without any, the queues of the run.ai family that a cluster has.
 pub async fn documents(filename: &[String], connect: ConnectArgs) -> Result<Vec<Document>> {
@@ -53,7 +53,9 @@ pub fn counting(documents: &[Document]) -> (BTreeMap<&str, &Document>, Vec<Strin
 
 /// True for a queue of the tree in a known version.
 pub fn is_queue(document: &Document) -> bool {
-    document.kind == "Queue" && document.group() == GROUP && matches!(document.version(), "v3alpha1" | "v2")
+    document.kind == "Queue"
+        && document.group() == GROUP
+        && Family::Runai.row().versions.contains(&document.version())
 }
 
 impl Snapshot {
@@ -68,11 +70,11 @@ impl Snapshot {
             let annotations = annotations(document);
             let read = RunaiQueue::read_v2(&found.spec, &annotations);
             found.metadata.annotations = Some(annotations);
-            self.index.apply_runai(name, &found);
+            self.index.apply_queue(name, &found);
             read
         } else {
             let found: projection::RunaiQueueObject = project(spec);
-            self.index.apply_runai(name, &found.spec);
+            self.index.apply_queue(name, &found.spec);
             RunaiQueue::read(&found.spec)
         };
         let wrong =

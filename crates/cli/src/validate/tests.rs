@@ -1,4 +1,7 @@
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
+use tenure_types::runai::SPEC_ANNOTATIONS;
 
 use super::*;
 
@@ -123,7 +126,10 @@ fn a_field_that_the_kind_does_not_have_is_refused() {
     let mut queue = queue("a", spec);
     queue.value["specs"] = json!({});
     queue.value["metadata"]["lables"] = json!({"a": "b"});
-    let known = "displayName, expiryNotice, extensions, maxDuration, maxDurationAction, onReversal, overCeiling, parentQueue, preemptMinRuntime, priority, reclaimMinRuntime, requeueDelay, resources, waitForPodsReady";
+    let both =
+        ["displayName", "parentQueue", "preemptMinRuntime", "priority", "reclaimMinRuntime", "resources"];
+    let known = BTreeSet::from_iter(SPEC_ANNOTATIONS.map(|(field, _)| field).into_iter().chain(both));
+    let known = Vec::from_iter(known).join(", ");
     let mut errors = judged(&[queue])[0].1.clone();
     errors.sort();
     assert_eq!(

@@ -10,11 +10,11 @@ use tenure_policy::{
     floor::Floors,
     gang::{Progress, Shape, progress},
     judge::RunState,
-    notice::NoticePoints,
     preemption::{Place, Workload},
+    queue::Nearest,
     ready::PodsReady,
 };
-use tenure_types::{extension::Extension, podgroup::PodGroupKind, projection, runai::v3alpha1::OnReversal};
+use tenure_types::{extension::Extension, podgroup::PodGroupKind, projection};
 
 use super::{
     CeilingIndex, Ceilings, Orphan, Overlong, Seen, Standing, Tally, limits, orphans::orphans, tally::tally,
@@ -45,30 +45,17 @@ pub struct Counts {
     pub past_end: usize,
 }
 
-/// The rules of a queue for a run in it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RunRules {
-    /// The rules for workloads that don't get ready. None: they never make room.
-    pub pods_ready: Option<PodsReady>,
-    /// The time that workloads wait after their time slice. None: their ceiling isn't a time slice.
-    pub slice_delay: Option<SignedDuration>,
-    /// The notices before the end of a run. None where there is no such queue.
-    pub notice: NoticePoints,
-    /// The reaction to undone pauses.
-    pub on_reversal: OnReversal,
-}
-
 impl CeilingIndex {
-    /// Returns the rules of a queue.
-    pub fn rules(&mut self, family: Family, queue: &str) -> RunRules {
-        let Ceilings { pods_ready, notice, .. } = &self.reader;
-        let (of_all, notice_of_all) = (*pods_ready, *notice);
+    /// Returns the rules of a queue for a run in it, with the configured ones where queues say nothing. Without notices
+    /// where there is no such queue.
+    pub fn rules(&mut self, family: Family, queue: &str) -> Nearest {
         let limits = self.objects.limits(family, queue);
-        RunRules {
-            pods_ready: PodsReady::applying(limits.and_then(|of| of.pods_ready), of_all),
-            slice_delay: limits.and_then(|of| of.slice_delay),
-            notice: limits.map(|of| of.notice.unwrap_or(notice_of_all)).unwrap_or_default(),
-            on_reversal: limits.map(|of| of.on_reversal).unwrap_or_default(),
+        let Ceilings { pods_ready, notice, .. } = &self.reader;
+        let nearest = limits.map(|of| of.nearest).unwrap_or_default();
+        Nearest {
+            pods_ready: PodsReady::applying(nearest.pods_ready, *pods_ready),
+            notice: limits.map(|_| nearest.notice.unwrap_or(*notice)),
+            ..nearest
         }
     }
 
@@ -171,8 +158,9 @@ impl CeilingIndex {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let first_end = root.and_then(|root| self.first_end(namespace, root));
         let of = standing.as_ref();
-        let of_runai = of.and_then(|of| self.objects.limits(Family::Runai, of.runai.as_deref()?));
-        let RunRules { pods_ready, slice_delay, notice, on_reversal } = self.rules(family, queue);
+        let of_runai = of.and_then(|of| self.objects.limits(Family::Runai, of.queue(Family::Runai)?));
+        let rules = self.rules(family, queue);
+        let notice = rules.notice.unwrap_or_default();
         let missing = &self.reader.missing;
         let known = seen.as_ref().and_then(|of| self.reader.deadlines.get(of.uid));
         RunState {
@@ -180,7 +168,7 @@ impl CeilingIndex {
             queue: of.map(|of| of.queue(family).map_or("", ArcStr::as_str).to_owned()),
             end: of.and_then(|of| of.expires),
             since: of.and_then(|of| of.clocks.since(family)),
-            ceiling: of.and_then(|of| of.ceiling(self.runai().tree())),
+            ceiling: of.and_then(|of| of.ceiling(self.tree())),
             end_below,
             granted_end,
             first_end,
@@ -188,9 +176,9 @@ impl CeilingIndex {
             outlives: known.is_some_and(ManagedPod::outlives),
             may_be_extended: of_runai.is_some_and(|limits| !limits.extensions.is_none()),
             notice: known.map_or(notice, |of| of.expiry.points(notice, of.expiry.at)),
-            slice_delay,
-            on_reversal,
-            backoff: pods_ready.map(|rules| rules.backoff),
+            slice_delay: rules.slice_delay(),
+            on_reversal: rules.on_reversal.unwrap_or_default(),
+            backoff: rules.pods_ready.map(|rules| rules.backoff),
         }
     }
 
@@ -211,9 +199,9 @@ impl CeilingIndex {
     pub fn workload<'p>(&'p self, pod: &'p projection::Pod) -> (Workload<'p>, usize) {
         let gangs = &self.objects.gangs;
         let memberships = memberships(pod, |text| text.into());
-        let own = || self.objects.interner.kueue_queues.queue_of(pod);
+        let own = || self.objects.interner.kueue_queues.queue_of(Family::Runai, pod);
         let of_group = gangs.queue(&memberships, PodGroupKind::Runai).map(|(queue, _)| queue.as_str());
-        let place = Place::find(self.runai().tree(), of_group.or_else(own));
+        let place = Place::find(self.tree(), of_group.or_else(own));
         if let Some((group, of)) = gangs.workload(&memberships) {
             let all = group.count();
             let GroupWorkload { start, shape, .. } = group;
@@ -292,15 +280,15 @@ mod tests {
     #[test]
     fn a_ceiling_comes_from_the_queue_that_sets_the_least_or_from_the_workload() {
         let mut index = CeilingIndex::new(Settings::default());
-        index.apply_runai(
+        index.apply_queue(
             "root",
             &serde_json::from_value::<QueueSpec>(json!({"maxDuration": "2h30m"})).unwrap(),
         );
         let own = json!({"parentQueue": "root", "maxDuration": "3h"});
-        index.apply_runai("own", &serde_json::from_value::<QueueSpec>(own).unwrap());
+        index.apply_queue("own", &serde_json::from_value::<QueueSpec>(own).unwrap());
         let mut of = |pod: &projection::Pod| {
             let standing = index.standing(pod).unwrap();
-            standing.ceiling(index.runai().tree()).map(|ceiling| (ceiling.max_duration, ceiling.queue))
+            standing.ceiling(index.tree()).map(|ceiling| (ceiling.max_duration, ceiling.queue))
         };
         assert_eq!(of(&pod("a", &json!({}))), Some(("2h 30m".into(), Some("root".into()))));
         let shorter = pod("a", &json!({"annotations": {"tenure.dev/max-duration": "10m"}}));
@@ -319,7 +307,7 @@ mod tests {
         prepare: impl FnOnce(&mut CeilingIndex),
     ) -> Vec<(Bearer, String, NoEffect)> {
         let mut index = CeilingIndex::new(Settings::default());
-        index.apply_runai("own", &serde_json::from_value::<QueueSpec>(json!({"maxDuration": "1h"})).unwrap());
+        index.apply_queue("own", &serde_json::from_value::<QueueSpec>(json!({"maxDuration": "1h"})).unwrap());
         prepare(&mut index);
         for pod in pods {
             index.apply_pod(pod);
@@ -374,7 +362,7 @@ mod tests {
         };
         assert_eq!(told(&[elsewhere("gone")], |_| {}), []);
         let unbounded = |index: &mut CeilingIndex| {
-            index.apply_runai("unbounded", &serde_json::from_value::<QueueSpec>(json!({})).unwrap());
+            index.apply_queue("unbounded", &serde_json::from_value::<QueueSpec>(json!({})).unwrap());
         };
         assert_eq!(told(&[elsewhere("unbounded")], unbounded), []);
     }
@@ -400,7 +388,7 @@ mod tests {
     #[test]
     fn the_workload_of_a_pod_is_its_group_if_there_is_one() {
         let mut index = CeilingIndex::new(Settings::default());
-        index.apply_runai("q", &serde_json::from_value::<QueueSpec>(json!({})).unwrap());
+        index.apply_queue("q", &serde_json::from_value::<QueueSpec>(json!({})).unwrap());
         let group =
             json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"queue": "q", "minMember": 1}});
         index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
@@ -410,10 +398,7 @@ mod tests {
         }
         _ = index.gangs();
         let (workload, subgroup) = index.workload(&in_group[0]);
-        assert_eq!(
-            (workload.place.name(), workload.place.queue()),
-            (Some("q"), index.runai().tree().find("q"))
-        );
+        assert_eq!((workload.place.name(), workload.place.queue()), (Some("q"), index.tree().find("q")));
         assert_eq!((workload.is_elastic(), workload.start.is_some(), subgroup), (true, true, 0));
         let alone = pod("c", &json!({"annotations": {"pod-group-name": "gone"}}));
         let (workload, _) = index.workload(&alone);

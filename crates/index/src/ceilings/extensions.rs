@@ -14,13 +14,9 @@ pub fn going_run(
     since: Timestamp,
     standing: &Standing,
 ) -> Option<GoingRun> {
-    let of_t9k = standing.expires.is_some_and(|(_, family)| family == Family::Tensorstack);
-    let (family, queue) = match &standing.runai {
-        Some(queue) if !of_t9k => (Family::Runai, queue),
-        _ => (Family::Tensorstack, standing.tensorstack.as_ref()?),
-    };
+    let (family, queue) = standing.ending_queue()?;
     let limits = objects.limits(family, queue)?;
-    let limited_by = least_extensions(objects.runai.tree(), queue).map(str::to_owned);
+    let limited_by = least_extensions(objects.queues[family].tree(), queue).map(str::to_owned);
     let times: Vec<SignedDuration> = objects.grants.of(workload, namespace, since).collect();
     Some(GoingRun {
         queue: queue.to_string(),

@@ -3,7 +3,7 @@
 use arcstr::ArcStr;
 use jiff::SignedDuration;
 use tenure_policy::{
-    expiry::{self, Clocks, Family},
+    expiry::{self, Clocks, Family, PerFamily},
     gang::Shape,
     notice::NoticePoints,
     pod_group::{LateGroup, group_counts},
@@ -37,7 +37,7 @@ pub fn deadlines(
     let ceiling = standing.expires.map(|(at, family)| {
         let queue = standing.queue(family).cloned();
         let limits = queue.as_deref().and_then(|queue| objects.limits(family, queue));
-        let notice = limits.and_then(|limits| limits.notice).unwrap_or(notice);
+        let notice = limits.and_then(|limits| limits.nearest.notice).unwrap_or(notice);
         let since = standing.clocks.since(family);
         Ceiling { at, since, family, queue, notice }
     });
@@ -75,7 +75,7 @@ pub fn ineffective(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Option<
         let GroupWorkload { key, group, .. } = objects.gangs.with_own(objects.gangs.memberships(uid), own)?;
         (Bearer::PodGroup(key.kind), Uid::of(&group.uid), key.namespace.to_string(), key.name.to_string())
     };
-    let why = NoEffect::Longer { own, ceiling: standing.ceiling(objects.runai.tree())? };
+    let why = NoEffect::Longer { own, ceiling: standing.ceiling(objects.queues[Family::Runai].tree())? };
     Some(Ineffective { bearer, namespace, name, uid, why })
 }
 
@@ -88,7 +88,7 @@ pub fn ready_until(
 ) -> Option<ReadyUntil> {
     let (family, queue) = standing.first_queue()?;
     let limits = objects.limits(family, queue);
-    let rules = PodsReady::applying(limits.and_then(|limits| limits.pods_ready), pods_ready)?;
+    let rules = PodsReady::applying(limits.and_then(|limits| limits.nearest.pods_ready), pods_ready)?;
     if rules.count_from == CountFrom::Scheduled {
         pod.started?;
     }
@@ -107,10 +107,7 @@ fn queue(
     pod: &ManagedPod,
     of_group: Option<GroupQueue<ArcStr>>,
 ) -> Option<ArcStr> {
-    let own = match family {
-        Family::Tensorstack => pod.tensorstack.as_ref(),
-        Family::Runai => pod.runai.as_ref(),
-    };
+    let own = pod.queues[family].as_ref();
     let (Some((name, made)), Some(own)) = (&of_group, own) else {
         return of_group.map(|(name, _)| name).or_else(|| own.cloned());
     };
@@ -135,25 +132,22 @@ pub fn standing_below(
     of_groups: OfGroups,
 ) -> Standing {
     let own = [root, pod.own_ceiling(), of_groups.own].into_iter().flatten().min();
-    let OfGroups { tensorstack, runai, own: _, is_grouped, start, lacking } = of_groups;
-    let tensorstack = queue(objects, Family::Tensorstack, pod, tensorstack);
-    let runai = queue(objects, Family::Runai, pod, runai);
+    let OfGroups { queues: mut of, own: _, is_grouped, start, lacking } = of_groups;
+    let queues = PerFamily::new(|family| queue(objects, family, pod, of[family].take()));
     // a pod that names no queue of a family has no ceiling there, not even its own
-    let mut ceiling = |family, queue: &Option<ArcStr>| {
-        objects.limits(family, queue.as_deref()?)?.ceiling.into_iter().chain(own).min()
-    };
-    let (of_tensorstack, of_runai) =
-        (ceiling(Family::Tensorstack, &tensorstack), ceiling(Family::Runai, &runai));
+    let mut ceilings = PerFamily::new(|family| {
+        objects.limits(family, queues[family].as_deref()?)?.ceiling.into_iter().chain(own).min()
+    });
     let alone = pod.clocks();
     // no group moves the end of a pod past its own scheduling and the ceiling
     let clocks = Clocks { started: start.into_iter().chain(alone.started).min(), ..alone };
     let start = if is_grouped { start } else { alone.started };
-    let granted = extension(objects, (uid, pod), runai.as_deref(), clocks);
-    let expires =
-        expiry::deadline(clocks, of_tensorstack, of_runai.map(|ceiling| ceiling.saturating_add(granted)));
+    let granted = extension(objects, (uid, pod), queues[Family::Runai].as_deref(), clocks);
+    ceilings[Family::Runai] = ceilings[Family::Runai].map(|ceiling| ceiling.saturating_add(granted));
+    let expires = expiry::deadline(clocks, ceilings);
     let is_extended = matches!(expires, Some((_, Family::Runai)));
     let extension = if is_extended { granted } else { SignedDuration::ZERO };
-    Standing { clocks, start, is_grouped, tensorstack, runai, own, extension, expires, lacking }
+    Standing { clocks, start, is_grouped, queues, own, extension, expires, lacking }
 }
 
 /// Returns the granted time beyond the ceiling of a pod's run, as far as its queues allow.

@@ -24,10 +24,13 @@ pub struct MissingQueues {
 impl MissingQueues {
     /// Looks for queues that are missing since a change that was seen at `now`.
     pub fn look(&mut self, objects: &mut Objects, now: Timestamp) {
-        let tree = objects.runai.tree();
-        let parents = tree.queues().filter_map(|(_, queue)| queue.parent.as_deref());
-        let absent = parents.filter(|parent| tree.find(parent).is_none());
-        let absent = absent.map(|parent| (Family::Runai, parent.to_owned()));
+        let absent = Family::ALL.into_iter().flat_map(|family| {
+            let tree = objects.queues[family].tree();
+            let parents = tree.queues().filter_map(|(_, queue)| queue.parent.as_deref());
+            parents
+                .filter(|parent| tree.find(parent).is_none())
+                .map(move |parent| (family, parent.to_owned()))
+        });
         let absent: BTreeSet<(Family, String)> = absent.chain(self.gone.drain(..)).collect();
         for key in &absent {
             self.since.entry(key.clone()).or_insert(now);
@@ -48,14 +51,14 @@ impl MissingQueues {
             let since = self.since.get(&(family, name.to_owned()));
             since.is_some_and(|since| now.duration_since(*since) <= MOMENT)
         };
-        let is_new_on_path = |queue: &ArcStr| {
-            let path = objects.runai.path(queue);
-            let top = path.last().and_then(|top| objects.runai.tree().queue(top));
+        let is_new_on_path = |family, queue: &ArcStr| {
+            let (queues, path) = (&objects.queues[family], objects.queues[family].path(queue));
+            let top = path.last().and_then(|top| queues.tree().queue(top));
             let above = top.and_then(|(_, queue)| queue.parent.as_deref());
-            path.iter().map(String::as_str).chain(above).any(|name| is_new(Family::Runai, name))
+            path.iter().map(String::as_str).chain(above).any(|name| is_new(family, name))
         };
-        standing.tensorstack.as_ref().is_some_and(|queue| is_new(Family::Tensorstack, queue))
-            || standing.runai.as_ref().is_some_and(is_new_on_path)
+        let mut families = Family::ALL.into_iter();
+        families.any(|family| standing.queue(family).is_some_and(|queue| is_new_on_path(family, queue)))
     }
 }
 
@@ -88,7 +91,7 @@ mod tests {
 
     fn put(index: &mut CeilingIndex, now: i64, name: &str, spec: &Value) {
         let spec = serde_json::from_value::<QueueSpec>(spec.clone()).unwrap();
-        index.change_queues(at(now), |index| index.apply_runai(name, &spec));
+        index.change_queues(at(now), |index| index.apply_queue(name, &spec));
     }
 
     fn delete(index: &mut CeilingIndex, now: i64, name: &str) {

@@ -24,13 +24,9 @@ pub struct Orphan {
 pub fn orphans(objects: &mut Objects, deadlines: &Deadlines) -> Vec<Orphan> {
     let orphan = |(uid, kind, queue): (Uid, PodGroupKind, String)| {
         let pod = deadlines.get(uid)?;
-        let (family, own) = match kind {
-            PodGroupKind::Runai => (Family::Runai, &pod.runai),
-            PodGroupKind::Tensorstack => (Family::Tensorstack, &pod.tensorstack),
-            PodGroupKind::Coscheduling | PodGroupKind::Volcano | PodGroupKind::Native => return None,
-        };
+        let family = Family::ALL.into_iter().find(|family| family.row().groups == kind)?;
         let (namespace, name) = (pod.namespace.as_str().into(), pod.name.as_ref().into());
-        own.is_none().then_some(Orphan { uid, namespace, name, family, queue })
+        pod.queues[family].is_none().then_some(Orphan { uid, namespace, name, family, queue })
     };
     objects.gangs.orphans().into_iter().filter_map(orphan).collect()
 }
@@ -64,7 +60,7 @@ mod tests {
     /// A group of queue `short`, with a ceiling of 100 s, and a pod of it.
     fn world() -> CeilingIndex {
         let mut index = CeilingIndex::new(Settings::default());
-        index.apply_runai(
+        index.apply_queue(
             "short",
             &serde_json::from_value::<QueueSpec>(json!({"maxDuration": "100s"})).unwrap(),
         );
@@ -95,7 +91,7 @@ mod tests {
         index.apply_pod(&labelled);
         assert_eq!((index.orphans(), index.next_expiry()), (Vec::new(), Some(at(100))));
         let mut next = CeilingIndex::new(Settings::default());
-        next.apply_runai(
+        next.apply_queue(
             "short",
             &serde_json::from_value::<QueueSpec>(json!({"maxDuration": "100s"})).unwrap(),
         );

@@ -33,7 +33,7 @@ fn index_with(pods_ready: Option<PodsReady>) -> CeilingIndex {
 }
 
 fn queue(index: &mut CeilingIndex, name: &str, spec: Value) {
-    index.apply_runai(name, &serde_json::from_value::<QueueSpec>(spec).unwrap());
+    index.apply_queue(name, &serde_json::from_value::<QueueSpec>(spec).unwrap());
 }
 
 fn waiting(timeout: &str) -> Value {
@@ -283,9 +283,9 @@ fn a_time_slice_is_not_shorter_than_the_floors_up_the_tree() {
         queue(&mut index, "q", leaf.clone());
         index.apply_pod(&pod("a", "job", Is::Ready));
         assert_eq!(due(&mut index), Some(ends), "{leaf}");
-        let found = index.rules(Family::Runai, "q").slice_delay.map(|delay| delay.as_secs());
+        let found = index.rules(Family::Runai, "q").slice_delay().map(|delay| delay.as_secs());
         assert_eq!(found, delay, "{leaf}");
-        assert_eq!(index.rules(Family::Tensorstack, "q").slice_delay, None);
+        assert_eq!(index.rules(Family::Tensorstack, "q").slice_delay(), None);
     }
 }
 
@@ -393,7 +393,7 @@ fn those_that_are_due_come_back_by_priority_and_then_by_the_time_of_the_strategy
 #[test]
 fn queues_of_one_name_in_both_families_have_each_its_own_order_of_return() {
     let mut index = index(json!({"waitForPodsReady": {"requeuingStrategy": {"timestamp": "Creation"}}}));
-    index.apply_tensorstack("q", &v1beta1::QueueSpec::default());
+    index.apply_queue("q", &v1beta1::QueueSpec::default());
     let soon = Some(at(100));
     for (family, group) in [("runai", "scheduling.run.ai"), ("t9k", "scheduler.tensorstack.dev")] {
         for (name, paused_at, created) in [("old", 60, 1), ("new", 50, 2)] {

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{
     ceiling,
-    expiry::{Clocks, Family},
+    expiry::{Clocks, Family, PerFamily},
     naming::for_people,
     ready::{NotReady, PodsReady},
     tree::QueueTree,
@@ -31,10 +31,8 @@ pub struct Standing {
     pub start: Option<Timestamp>,
     /// True if there is one.
     pub is_grouped: bool,
-    /// Its queue of the tensorstack family.
-    pub tensorstack: Option<ArcStr>,
-    /// Its queue of the run.ai family.
-    pub runai: Option<ArcStr>,
+    /// Its queue of each family.
+    pub queues: PerFamily<Option<ArcStr>>,
     /// The least of the ceilings that people have noted on it, its root owner and its `PodGroup`s.
     pub own: Option<SignedDuration>,
     /// The time that its run was granted beyond that ceiling.
@@ -47,17 +45,21 @@ pub struct Standing {
 
 impl Standing {
     /// Its queue of a family.
-    pub const fn queue(&self, family: Family) -> Option<&ArcStr> {
-        match family {
-            Family::Tensorstack => self.tensorstack.as_ref(),
-            Family::Runai => self.runai.as_ref(),
-        }
+    pub fn queue(&self, family: Family) -> Option<&ArcStr> {
+        self.queues[family].as_ref()
     }
 
     /// Its queue whose rules for workloads that don't get ready count.
     pub(super) fn first_queue(&self) -> Option<(Family, &ArcStr)> {
-        let runai = self.runai.as_ref().map(|queue| (Family::Runai, queue));
-        runai.or_else(|| Some((Family::Tensorstack, self.tensorstack.as_ref()?)))
+        Family::ALL.into_iter().find_map(|family| Some((family, self.queue(family)?)))
+    }
+
+    /// Its queue whose ceiling ends its run, or would.
+    pub fn ending_queue(&self) -> Option<(Family, &ArcStr)> {
+        match self.expires {
+            Some((_, family)) => Some((family, self.queue(family)?)),
+            None => self.first_queue(),
+        }
     }
 
     /// Returns the ceiling that ends a run with this standing, and the queue that sets it. None: no ceiling applies.
@@ -141,12 +143,12 @@ impl Seen {
         let standing = self.standing_by(objects)?;
         let ready_until = limits::ready_until(objects, rules, &self.pod, &standing);
         // pods may name any queue: what is counted by queue has no other queues than there are
-        let mut existing = |family, queue: Option<ArcStr>| {
-            queue.map(|queue| if objects.limits(family, &queue).is_some() { queue } else { ArcStr::new() })
+        let existing = |family| {
+            let queue = standing.queue(family)?;
+            Some(if objects.limits(family, queue).is_some() { queue.clone() } else { ArcStr::new() })
         };
         Some(RunPlace {
-            tensorstack: existing(Family::Tensorstack, standing.tensorstack),
-            runai: existing(Family::Runai, standing.runai),
+            queues: PerFamily::new(existing),
             is_grouped: standing.is_grouped,
             deadline: standing.expires.filter(|_| !is_exempt).and_then(|(at, _)| milliseconds(at)),
             ready_until: ready_until

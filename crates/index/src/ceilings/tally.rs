@@ -64,7 +64,7 @@ struct Counting<'i> {
 
 /// Counts the workloads of the queues of the run.ai family, as of `now`.
 pub fn tally(index: &CeilingIndex, floors: &Floors, now: Timestamp) -> Tally {
-    let tree = index.runai().tree();
+    let tree = index.tree();
     if tree.is_empty() {
         return Tally::default();
     }
@@ -79,7 +79,7 @@ pub fn tally(index: &CeilingIndex, floors: &Floors, now: Timestamp) -> Tally {
 fn queue_of_group<'w>(index: &'w CeilingIndex, group: &GroupWorkload<'w>) -> Option<&'w str> {
     let own = group.queue.filter(|_| group.key.kind == PodGroupKind::Runai).map(ArcStr::as_str);
     let mut pods = group.members.iter().filter_map(|uid| index.reader.deadlines.get(*uid));
-    own.or_else(|| pods.find_map(|pod| pod.runai.as_deref()))
+    own.or_else(|| pods.find_map(|pod| pod.queues[Family::Runai].as_deref()))
 }
 
 impl Counting<'_> {
@@ -89,7 +89,7 @@ impl Counting<'_> {
         for (uid, pod) in index.reader.deadlines.iter().filter(|(_, pod)| !pod.claims_exemption) {
             let memberships = gangs.memberships(uid);
             let queue = gangs.queue(memberships, PodGroupKind::Runai).map(|(queue, _)| queue.as_str());
-            let queue = queue.or(pod.runai.as_deref());
+            let queue = queue.or(pod.queues[Family::Runai].as_deref());
             let queue = queue.and_then(|queue| self.tree.find(queue));
             if let (Some(queue), Some(end)) = (queue, pod.end()) {
                 let expires = &mut self.counts.entry(queue).or_default().expires;
@@ -118,8 +118,9 @@ impl Counting<'_> {
     fn paused(&mut self, index: &CeilingIndex) {
         for paused in index.objects.paused.roots(&index.objects.owners) {
             // where the record doesn't say, a queue of both families may be either
-            let elsewhere = || index.tensorstack().limits(&paused.queue).map(|_| Family::Tensorstack);
-            if paused.family.or_else(elsewhere) == Some(Family::Tensorstack) || index.has_pods(paused) {
+            let is_elsewhere = || index.queues(Family::Tensorstack).tree().find(&paused.queue).is_some();
+            let is_of_t9k = paused.family.map_or_else(is_elsewhere, |of| of == Family::Tensorstack);
+            if is_of_t9k || index.has_pods(paused) {
                 continue;
             }
             if let Some(queue) = self.tree.find(&paused.queue) {

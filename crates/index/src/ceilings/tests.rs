@@ -58,7 +58,7 @@ fn json_merge(target: &mut Value, patch: &Value) {
 }
 
 fn tensorstack(index: &mut CeilingIndex, ceiling: &str) {
-    index.apply_tensorstack(
+    index.apply_queue(
         "demo",
         &v1beta1::QueueSpec { max_duration: Some(ceiling.into()), ..Default::default() },
     );
@@ -66,7 +66,7 @@ fn tensorstack(index: &mut CeilingIndex, ceiling: &str) {
 
 fn runai(index: &mut CeilingIndex, name: &str, parent: &str, ceiling: &str) {
     let spec = json!({"parentQueue": parent, "maxDuration": ceiling});
-    index.apply_runai(name, &serde_json::from_value::<v3alpha1::QueueSpec>(spec).unwrap());
+    index.apply_queue(name, &serde_json::from_value::<v3alpha1::QueueSpec>(spec).unwrap());
 }
 
 /// The pods of each batch that is due.
@@ -330,8 +330,7 @@ fn with_notice(ceiling: &str, notice: &str) -> CeilingIndex {
 
 fn set_notice(index: &mut CeilingIndex, ceiling: &str, notice: &str) {
     let (max_duration, expiry_notice) = (Some(ceiling.into()), Some(notice.into()));
-    index
-        .apply_tensorstack("demo", &v1beta1::QueueSpec { max_duration, expiry_notice, ..Default::default() });
+    index.apply_queue("demo", &v1beta1::QueueSpec { max_duration, expiry_notice, ..Default::default() });
 }
 
 #[test]
@@ -552,7 +551,7 @@ fn relabelled(index: &mut CeilingIndex) -> DueBatch {
     let group = index.next_batch(at(11)).unwrap();
     index.apply_pod(&pod("a", &json!({"metadata": {"labels": null}})));
     let hour = v1beta1::QueueSpec { max_duration: Some("1h".into()), ..Default::default() };
-    index.apply_tensorstack("longer", &hour);
+    index.apply_queue("longer", &hour);
     let labels = json!({"scheduler.tensorstack.dev/queue": "longer"});
     index.apply_pod(&pod("a", &json!({"metadata": {"labels": labels}})));
     group
@@ -616,8 +615,8 @@ fn a_pod_that_is_not_kept_stands_as_it_would_if_it_were() {
     tensorstack(&mut index, "10s");
     let exempt = pod("a", &json!({"spec": {"priority": THRESHOLD}}));
     let standing = index.standing(&exempt).unwrap();
-    assert_eq!(standing.tensorstack.as_deref(), Some("demo"));
-    assert_eq!(standing.runai, None);
+    assert_eq!(standing.queues[Family::Tensorstack].as_deref(), Some("demo"));
+    assert_eq!(standing.queue(Family::Runai), None);
     assert_eq!(standing.expires, Some((at(10), Family::Tensorstack)));
     assert!(index.standing(&pod("b", &json!({"metadata": {"labels": null}}))).is_none());
     assert_eq!(index.counts(at(0), at(0)).pods, 0);
@@ -697,7 +696,7 @@ fn a_pod_in_a_queue_of_kueues_has_the_ceiling_of_the_queue_that_it_stands_for() 
     let of_kueue = pod("a", &of_kueue);
     index.apply_pod(&of_kueue);
     assert_eq!(index.next_expiry(), Some(at(65)));
-    assert_eq!(index.standing(&of_kueue).unwrap().runai.as_deref(), Some("leaf"));
+    assert_eq!(index.standing(&of_kueue).unwrap().queues[Family::Runai].as_deref(), Some("leaf"));
     let (workload, _) = index.workload(&of_kueue);
     assert_eq!(workload.place.name(), Some("leaf"));
 }

@@ -3,10 +3,10 @@
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
-    expiry::{Clocks, Family, claimed},
+    expiry::{Clocks, Family, PerFamily, claimed},
     ready::{Cause, LivePod},
 };
-use tenure_types::{keys, podgroup::PodGroupKind, projection};
+use tenure_types::projection;
 
 use super::{
     due::{DueKey, DuePod, Task},
@@ -28,8 +28,7 @@ pub struct ManagedPod {
     pub name: Box<str>,
     pub namespace: ArcStr,
     /// The queue that it names itself in each family. That of its `PodGroup` counts, if there is such a group.
-    pub tensorstack: Option<ArcStr>,
-    pub runai: Option<ArcStr>,
+    pub queues: PerFamily<Option<ArcStr>>,
     pub controller: Option<Controller>,
     /// The pod's own ceiling.
     pub own: Option<Milliseconds>,
@@ -55,8 +54,7 @@ impl ManagedPod {
         let mut read = Self {
             name: pod.metadata.name.as_deref().unwrap_or_default().into(),
             namespace: interner.names.shared(pod.metadata.namespace.as_deref().unwrap_or_default()),
-            tensorstack: None,
-            runai: None,
+            queues: PerFamily::default(),
             controller: None,
             own: None,
             created: pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond(),
@@ -77,8 +75,7 @@ impl ManagedPod {
         let Interner { kinds, names, own, kueue_queues } = interner;
         let mut shared =
             |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
-        self.tensorstack = shared(pod.label(keys::TENSORSTACK_QUEUE_LABEL));
-        self.runai = shared(kueue_queues.queue_of(pod));
+        self.queues = PerFamily::new(|family| shared(kueue_queues.queue_of(family, pod)));
         self.started = pod.scheduled_at().and_then(|time| milliseconds(time.0));
         self.readiness = PodReadiness::of(pod);
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
@@ -86,9 +83,9 @@ impl ManagedPod {
         self.own = own
             .read(Bearer::Pod, &pod.metadata)
             .and_then(|own| Milliseconds::new(own.as_millis().try_into().unwrap_or(NEVER)));
-        let families = [PodGroupKind::Tensorstack, PodGroupKind::Runai];
-        let is_grouped = families.iter().any(|kind| kind.named_by(pod).is_some());
-        self.tensorstack.is_some() || self.runai.is_some() || is_grouped
+        let is_in =
+            |family: Family| self.queues[family].is_some() || family.row().groups.named_by(pod).is_some();
+        Family::ALL.into_iter().any(is_in)
     }
 
     /// Allows another try of the tasks that were final under its last controller.

@@ -3,6 +3,7 @@
 use std::{borrow::Cow, cmp::Reverse, num::NonZero, sync::LazyLock, thread};
 
 use tenure_policy::{
+    expiry::Family,
     floor::Floors,
     gang::Progress,
     preemption::{Place, Preemptor, Rules},
@@ -131,7 +132,7 @@ impl PlacementIndex {
         let named = PodGroupKind::Runai.named_by(pod);
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let of_group = named.and_then(|name| self.objects.gangs.queue_of_group(namespace, name));
-        of_group.or_else(|| self.objects.interner.kueue_queues.queue_of(pod))
+        of_group.or_else(|| self.objects.interner.kueue_queues.queue_of(Family::Runai, pod))
     }
 }
 

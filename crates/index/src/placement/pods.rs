@@ -5,6 +5,7 @@ use std::{borrow::Cow, collections::HashSet, hash::Hash, sync::Arc};
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
+    expiry::Family,
     gang::{Progress, progress},
     guard::{self, Reason},
     victims::Requests,
@@ -105,7 +106,7 @@ impl PodRecord {
             priority: pod.spec.priority.unwrap_or(0),
             never_preempts: pod.spec.preemption_policy.as_deref() == Some("Never"),
             class: shared(pod.spec.priority_class_name.as_deref()),
-            queue: shared(kueue_queues.queue_of(pod)),
+            queue: shared(kueue_queues.queue_of(Family::Runai, pod)),
             scheduled: pod.scheduled_at().map(|at| at.0),
             progress,
             requests,

@@ -57,7 +57,7 @@ fn group(uid: &str, version: u32, stamp: Option<i64>, spec: &Value) -> PodGroup 
 
 fn index(ceiling: &str) -> CeilingIndex {
     let mut index = CeilingIndex::new(Settings::default());
-    index.apply_runai("demo", &serde_json::from_value::<QueueSpec>(json!({"maxDuration": ceiling})).unwrap());
+    index.apply_queue("demo", &serde_json::from_value::<QueueSpec>(json!({"maxDuration": ceiling})).unwrap());
     index
 }
 

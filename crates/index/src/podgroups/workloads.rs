@@ -5,6 +5,7 @@ use std::{num::NonZeroU64, ptr, sync::Arc};
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
+    expiry::PerFamily,
     gang::{Crews, Headcount, Shape},
     ready::NotReady,
 };
@@ -41,8 +42,8 @@ pub struct GroupWorkload<'g> {
 /// The facts about a pod that its groups add.
 #[derive(Debug, Default)]
 pub struct OfGroups {
-    pub runai: Option<GroupQueue<ArcStr>>,
-    pub tensorstack: Option<GroupQueue<ArcStr>>,
+    /// The queue that they name in each family.
+    pub queues: PerFamily<Option<GroupQueue<ArcStr>>>,
     /// The least of the workload's own ceilings.
     pub own: Option<SignedDuration>,
     /// There is one that counts for its workload.
@@ -109,8 +110,10 @@ impl Gangs {
             (of.is_grouped, of.start, of.lacking) = (true, start, gang.lacking());
             of.own = of.own.into_iter().chain(group.own).min();
         }
-        let queue = |kind| self.queue(memberships, kind).map(|(queue, made)| (queue.clone(), made));
-        (of.runai, of.tensorstack) = (queue(PodGroupKind::Runai), queue(PodGroupKind::Tensorstack));
+        of.queues = PerFamily::new(|family| {
+            let (queue, made) = self.queue(memberships, family.row().groups)?;
+            Some((queue.clone(), made))
+        });
         of
     }
 

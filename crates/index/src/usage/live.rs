@@ -6,7 +6,7 @@ use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     deletion::DeletionTimes,
-    expiry::Family,
+    expiry::{Family, PerFamily},
     usage::{EndEvidence, EndNote, EndedRun, PodRun, SeenAt, UsageResources, ended, millionths, used},
 };
 use tenure_types::{
@@ -19,10 +19,8 @@ use crate::times::{Milliseconds, in_time, time};
 /// The queues of a run, and the end that its ceiling sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunPlace {
-    /// Its queue of the tensorstack family; empty if that doesn't exist.
-    pub tensorstack: Option<ArcStr>,
-    /// Its queue of the run.ai family; empty if that doesn't exist.
-    pub runai: Option<ArcStr>,
+    /// Its queue of each family; empty if that doesn't exist.
+    pub queues: PerFamily<Option<ArcStr>>,
     /// True if a `PodGroup` says so.
     pub is_grouped: bool,
     /// The time at which its ceiling is reached, if Tenure acts on it.
@@ -33,8 +31,7 @@ pub struct RunPlace {
 
 impl RunPlace {
     pub(super) fn queues(&self) -> impl Iterator<Item = (Family, &ArcStr)> {
-        let tensorstack = self.tensorstack.iter().map(|queue| (Family::Tensorstack, queue));
-        tensorstack.chain(self.runai.iter().map(|queue| (Family::Runai, queue)))
+        Family::ALL.into_iter().filter_map(|family| Some((family, self.queues[family].as_ref()?)))
     }
 }
 

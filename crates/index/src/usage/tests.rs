@@ -1,8 +1,12 @@
 use std::collections::{BTreeMap, HashMap};
 
+use arcstr::ArcStr;
 use jiff::SignedDuration;
 use proptest::prelude::*;
-use tenure_policy::deletion::DeletionTimes;
+use tenure_policy::{
+    deletion::DeletionTimes,
+    expiry::{Family, PerFamily},
+};
 use tenure_types::usage::{UsageEnd, UsedByEnd};
 
 use super::*;
@@ -18,10 +22,14 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_767_225_600 + second).unwrap()
 }
 
+fn of_runai(queue: &str) -> PerFamily<Option<ArcStr>> {
+    PerFamily::new(|family| (family == Family::Runai).then(|| queue.into()))
+}
+
 #[expect(clippy::unnecessary_wraps, reason = "a ledger asks for a place that may be missing")]
 fn place(queue: &str, deadline: Option<i64>) -> Option<RunPlace> {
     let deadline = deadline.and_then(|deadline| milliseconds(at(deadline)));
-    Some(RunPlace { runai: Some(queue.into()), deadline, ..RunPlace::default() })
+    Some(RunPlace { queues: of_runai(queue), deadline, ..RunPlace::default() })
 }
 
 fn running(started: i64) -> PodRun {
@@ -439,7 +447,7 @@ impl Model {
 #[expect(clippy::unnecessary_wraps, reason = "a ledger asks for a place that may be missing")]
 fn place_of(name: &str, run: &PodRun) -> Option<RunPlace> {
     let deadline = run.started + SignedDuration::from_secs(CEILING);
-    Some(RunPlace { runai: Some(name.into()), deadline: milliseconds(deadline), ..RunPlace::default() })
+    Some(RunPlace { queues: of_runai(name), deadline: milliseconds(deadline), ..RunPlace::default() })
 }
 
 /// A keeper that may be killed at any time, and what it has saved.

@@ -159,12 +159,12 @@ impl Pair {
             Event::RetainExtensions(kept) => index.retain_extensions(&uids(&kept.0)),
             Event::RunaiQueue(name, queue) if queue.v2 => {
                 index.change_queues(now, |index| {
-                    index.apply_runai(&wire::runai_name(*name), &wire::runai_v2(queue))
+                    index.apply_queue(&wire::runai_name(*name), &wire::runai_v2(queue))
                 });
             }
             Event::RunaiQueue(name, queue) => {
                 index.change_queues(now, |index| {
-                    index.apply_runai(&wire::runai_name(*name), &wire::runai(queue))
+                    index.apply_queue(&wire::runai_name(*name), &wire::runai(queue))
                 });
             }
             Event::DeleteRunai(name) => {
@@ -176,7 +176,7 @@ impl Pair {
             }
             Event::TensorstackQueue(name, queue) => {
                 let (name, queue) = (wire::tensorstack_name(*name), wire::tensorstack(queue));
-                index.change_queues(now, |index| index.apply_tensorstack(&name, &queue));
+                index.change_queues(now, |index| index.apply_queue(&name, &queue));
             }
             Event::DeleteTensorstack(name) => {
                 let name = wire::tensorstack_name(*name);

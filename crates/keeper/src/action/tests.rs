@@ -10,7 +10,7 @@ use serde_json::json;
 use tenure_index::{DuePod, Uid};
 use tenure_policy::{config::Config, expiry::Family, judge::TRIES, ready::Cause};
 use tenure_service::{clock::ServerClock, limit::write_limit};
-use tenure_types::{podgroup::PodGroupKind, runai::v3alpha1::QueueSpec};
+use tenure_types::{podgroup::PodGroupKind, runai::v3alpha1::QueueSpec, tensorstack::v1beta1};
 use tokio::time::Instant;
 
 use super::*;
@@ -226,8 +226,8 @@ fn status(code: u16) -> (u16, Value) {
 fn pauser(server: &Server) -> Pauser {
     let clock = ServerClock::starting_at("2026-02-01T00:00:00Z".parse().unwrap());
     let handles = Arc::new(testing::handles(server.client(), clock, Config::default()));
-    let demo = serde_json::from_value(json!({"maxDuration": "1s"})).unwrap();
-    handles.cluster.with(|index| index.apply_tensorstack("demo", &demo));
+    let demo: v1beta1::QueueSpec = serde_json::from_value(json!({"maxDuration": "1s"})).unwrap();
+    handles.cluster.with(|index| index.apply_queue("demo", &demo));
     let (exempt_owners, extensions) = Default::default();
     Pauser { limit: handles.limit(), handles, scope: Scope::default(), exempt_owners, extensions }
 }
@@ -359,7 +359,7 @@ async fn by_a_tree_of_queues_that_lacks_one_nothing_is_paused_for_a_moment() {
     pauser.handles.cluster.with(|index| {
         index.know_queues();
         let root = serde_json::from_value::<QueueSpec>(json!({})).unwrap();
-        index.change_queues(now, |index| index.apply_runai("root", &root));
+        index.change_queues(now, |index| index.apply_queue("root", &root));
         index.reschedule();
         index.change_queues(now, |index| index.delete_queue(Family::Runai, "root"));
     });
@@ -368,7 +368,7 @@ async fn by_a_tree_of_queues_that_lacks_one_nothing_is_paused_for_a_moment() {
     server.set_queues(RUNAI_QUEUES, &[("q", leaf), ("root", json!({}))]);
     pauser.handles.queues.forget();
     let root = serde_json::from_value::<QueueSpec>(json!({})).unwrap();
-    pauser.handles.cluster.with(|index| index.change_queues(now, |index| index.apply_runai("root", &root)));
+    pauser.handles.cluster.with(|index| index.change_queues(now, |index| index.apply_queue("root", &root)));
     assert_eq!(act_on(&pauser, &server, &group).await, saw("paused Deployment", &["PATCH deployments/web"]));
 }
 
@@ -420,7 +420,7 @@ async fn a_pod_that_has_changed_since_it_was_judged_is_not_acted_on() {
         let group =
             json!({"metadata": {"name": "group", "namespace": "ns", "uid": "g"}, "spec": {"queue": "long"}});
         pauser.handles.cluster.with(|index| {
-            index.apply_tensorstack("long", &serde_json::from_value(long.clone()).unwrap());
+            index.apply_queue("long", &serde_json::from_value::<v1beta1::QueueSpec>(long.clone()).unwrap());
             index.apply_group(PodGroupKind::Tensorstack, &serde_json::from_value(group).unwrap());
         });
         server.merge(POD, &change);
@@ -442,10 +442,9 @@ async fn by_a_queue_that_has_changed_since_it_was_judged_nothing_is_paused() {
     let demo = json!({"maxDuration": "2s"});
     server.set_queues(T9K_QUEUES, &[("demo", demo.clone())]);
     pauser.handles.queues.forget();
-    pauser
-        .handles
-        .cluster
-        .with(|index| index.apply_tensorstack("demo", &serde_json::from_value(demo).unwrap()));
+    pauser.handles.cluster.with(|index| {
+        index.apply_queue("demo", &serde_json::from_value::<v1beta1::QueueSpec>(demo).unwrap())
+    });
     assert_eq!(act(&pauser, &server, 0).await, saw("paused Deployment", &["PATCH deployments/web"]));
 }
 
@@ -457,8 +456,8 @@ async fn a_run_whose_queue_is_lengthened_while_a_dry_run_hangs_goes_on() {
     let pauser = pauser(&server);
     let lengthened = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        let longer = serde_json::from_value(json!({"maxDuration": "9000h"})).unwrap();
-        pauser.handles.cluster.with(|index| index.apply_tensorstack("demo", &longer));
+        let longer: v1beta1::QueueSpec = serde_json::from_value(json!({"maxDuration": "9000h"})).unwrap();
+        pauser.handles.cluster.with(|index| index.apply_queue("demo", &longer));
     };
     let (acted, ()) = tokio::join!(act(&pauser, &server, 0), lengthened);
     assert_eq!(acted, saw("put off: what it rests on has just changed", &[]));
@@ -472,7 +471,7 @@ async fn by_a_queue_below_one_that_has_changed_since_it_was_judged_nothing_is_pa
     pauser
         .handles
         .cluster
-        .with(|index| index.apply_runai("root", &serde_json::from_value::<QueueSpec>(root("1h")).unwrap()));
+        .with(|index| index.apply_queue("root", &serde_json::from_value::<QueueSpec>(root("1h")).unwrap()));
     server.set_queues(RUNAI_QUEUES, &[("q", leaf.clone()), ("root", root("2h"))]);
     assert_eq!(act_on(&pauser, &server, &group).await, saw(QUEUE_CHANGED, &[]));
     server.set_queues(RUNAI_QUEUES, &[("q", leaf), ("root", root("1h"))]);
@@ -726,7 +725,7 @@ fn undone(full: u32, scheduled: &str, spec: Value) -> (Server, Pauser, DueBatch)
     pauser
         .handles
         .cluster
-        .with(|index| index.apply_runai("q", &serde_json::from_value::<QueueSpec>(spec).unwrap()));
+        .with(|index| index.apply_queue("q", &serde_json::from_value::<QueueSpec>(spec).unwrap()));
     let mut group = due(0);
     (group.first.family, group.first.queue) = (Family::Runai, "q".into());
     (server, pauser, group)

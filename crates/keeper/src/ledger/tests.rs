@@ -29,7 +29,7 @@ fn ledger(queues: &Value) -> UsageLedger {
 
 fn cluster() -> ClusterState {
     let cluster = ClusterState::new(Settings::default());
-    cluster.with(|index| index.apply_tensorstack("q", &v1beta1::QueueSpec::default()));
+    cluster.with(|index| index.apply_queue("q", &v1beta1::QueueSpec::default()));
     cluster
 }
 

@@ -207,7 +207,7 @@ async fn requeuer(server: &Server) -> Requeuer {
     handles.cluster.with(|index| {
         let queue = v1beta1::QueueSpec::default();
         for name in ["a", "b", "shared", "queue"] {
-            index.apply_tensorstack(name, &queue);
+            index.apply_queue(name, &queue);
         }
     });
     handles.cluster.shows(SOURCE, ApiResource::erase::<k8s_openapi::api::batch::v1::Job>(&()));

@@ -6,7 +6,7 @@ use super::names::{
     is_config_map_key, is_label_key, is_label_part, is_local_queue, is_namespace, is_program, is_resource,
     is_source, is_subdomain, is_trimmed, reason,
 };
-use crate::{message::NO_URL, notice::NoticePoints, queue::ON_REVERSAL_EXPECTED, usage::MOST_RESOURCES};
+use crate::{message::NO_URL, notice::NoticePoints, usage::MOST_RESOURCES};
 
 /// The default floor against preemption.
 pub const PREEMPT: &str = "defaultPreemptMinRuntime";
@@ -165,7 +165,7 @@ pub const KEYS: &[Key] = &[
     text("owners[].path", TEXT, any).required(),
     key("owners[].value", Form::Anything, "").required(),
     boolean("owners[].decidesActivation"),
-    text("owners[].onReversal", ON_REVERSAL_EXPECTED, |text| matches!(text, "Pause" | "DeletePods")),
+    text("owners[].onReversal", "must be Pause or DeletePods", |text| matches!(text, "Pause" | "DeletePods")),
     text("owners[].onExpiry", "must be Pause or Delete", |text| matches!(text, "Pause" | "Delete")),
     list("trustedWriters", ""),
     text("trustedWriters[]", USER, is_trimmed),

@@ -63,7 +63,8 @@ fn train() -> ObjectReference {
 /// The errors and the warnings of an owner that is created, with queues of T9k besides.
 fn answered(research: &Value, kind: &str, new: &Value) -> (Vec<String>, Vec<String>) {
     let Some(owner) = read(kind, new, None) else { return Default::default() };
-    let t9k = BTreeMap::from([("demo".to_owned(), SignedDuration::from_mins(10))]);
+    let ceiling = "10m".parse().ok();
+    let t9k = [("demo", RunaiQueue { ceiling, ..RunaiQueue::default() })].into_iter().collect();
     let (tree, floors) = (tree(research), Floors::default());
     let known = KnownCeilings { tree: &tree, floors: &floors, t9k: &t9k };
     let Findings { errors, warnings, .. } = answer(&owner, Some(&train()), &queues(&owner), &known);

@@ -2,6 +2,8 @@
 
 use tenure_types::{keys, projection::Pod};
 
+use crate::expiry::Family;
+
 /// A queue of Kueue's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KueueQueue {
@@ -21,12 +23,15 @@ pub enum KueueQueue {
 pub struct Queues(pub Vec<(KueueQueue, String)>);
 
 impl Queues {
-    /// Returns the queue of the run.ai family that a pod is in by itself: the one that its label names or, if it has no
-    /// queue label of Tenure's, the one of the first row for its Kueue queues.
-    pub fn queue_of<'q>(&'q self, pod: &'q Pod) -> Option<&'q str> {
+    /// Returns the queue of a family that a pod is in by itself: the one that its label names or, in the run.ai family and
+    /// if it has no queue label of Tenure's, the one of the first row for its Kueue queues.
+    pub fn queue_of<'q>(&'q self, family: Family, pod: &'q Pod) -> Option<&'q str> {
         let label = |key: &str| pod.label(key).filter(|name| !name.is_empty());
-        let own = label(keys::RUNAI_QUEUE_LABEL);
-        if own.is_some() || self.0.is_empty() || label(keys::TENSORSTACK_QUEUE_LABEL).is_some() {
+        let own = label(family.row().queue_label);
+        if family != Family::Runai
+            || self.0.is_empty()
+            || keys::QUEUE_LABELS.into_iter().any(|key| label(key).is_some())
+        {
             return own;
         }
         let local = label(keys::KUEUE_LOCAL_QUEUE_LABEL).or_else(|| label(keys::KUEUE_QUEUE_LABEL));
@@ -63,7 +68,7 @@ mod tests {
 
     fn queue_in(namespace: &str, labels: &Value) -> Option<String> {
         let pod = json!({"metadata": {"namespace": namespace, "labels": labels}});
-        queues().queue_of(&serde_json::from_value(pod).unwrap()).map(str::to_owned)
+        queues().queue_of(Family::Runai, &serde_json::from_value(pod).unwrap()).map(str::to_owned)
     }
 
     const LOCAL: &str = "kueue.x-k8s.io/local-queue-name";

@@ -1,10 +1,14 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tenure_types::ExtendedDuration;
+use tenure_types::{
+    ExtendedDuration,
+    runai::v3alpha1::{MaxDurationAction, OnReversal},
+};
 
 use super::*;
 use crate::{
     floor::{NodePool, ReclaimResolveMethod},
+    notice::NoticePoints,
     queue::RunaiQueue,
 };
 
@@ -92,28 +96,28 @@ fn what_ends_a_run_and_what_follows_is_inherited_from_the_nearest_queue_that_say
     });
     let of = |leaf: Value| limits(&Floors::default(), &[root.clone(), leaf]);
     let seconds = |of: Option<SignedDuration>| of.map(|duration| duration.as_secs());
-    let timeout = |of: Limits| of.pods_ready.map(|wait| wait.backoff.timeout.as_secs());
+    let timeout = |of: Limits| of.nearest.pods_ready.map(|wait| wait.backoff.timeout.as_secs());
     let inherited = of(json!({}));
-    let points = |of: Limits| of.notice.map(|points| points.to_string());
+    let points = |of: Limits| of.nearest.notice.map(|points| points.to_string());
     assert_eq!(
-        (points(inherited).as_deref(), seconds(inherited.slice_delay)),
+        (points(inherited).as_deref(), seconds(inherited.nearest.slice_delay())),
         (Some("1h0m0s,1m0s"), Some(9))
     );
     assert_eq!(timeout(inherited), Some(180));
     let own = of(json!({"expiryNotice": "0s", "requeueDelay": "0s", "waitForPodsReady": {"timeout": "4m"}}));
     assert_eq!(
-        (points(own).as_deref(), seconds(own.slice_delay), timeout(own)),
+        (points(own).as_deref(), seconds(own.nearest.slice_delay()), timeout(own)),
         (Some("0s"), Some(0), Some(240))
     );
-    assert_eq!(of(json!({"maxDurationAction": "Pause"})).slice_delay, None);
+    assert_eq!(of(json!({"maxDurationAction": "Pause"})).nearest.slice_delay(), None);
     let at_once = limits(&Floors::default(), &[slice(json!({}))]);
-    assert_eq!(seconds(at_once.slice_delay), Some(0), "no queue says how long");
+    assert_eq!(seconds(at_once.nearest.slice_delay()), Some(0), "no queue says how long");
     assert_eq!(limits(&Floors::default(), &[json!({})]), Limits::default());
 }
 
 #[test]
 fn what_happens_when_pauses_are_undone_is_as_the_nearest_queue_says() {
-    let of = |row: &[Value]| limits(&Floors::default(), row).on_reversal;
+    let of = |row: &[Value]| limits(&Floors::default(), row).nearest.on_reversal.unwrap_or_default();
     let says = |what: &str| json!({"onReversal": what});
     assert_eq!(of(&[json!({})]), OnReversal::Pause);
     assert_eq!(of(&[says("DeletePods"), json!({})]), OnReversal::DeletePods);
@@ -131,9 +135,11 @@ fn queues_that_go_round_in_a_circle_have_no_limits() {
 #[test]
 fn a_queue_of_t9k_has_a_ceiling_and_a_notice_of_its_own_and_no_more() {
     let spec = serde_json::from_value(json!({"maxDuration": "1h", "expiryNotice": "5s,1m"})).unwrap();
-    let (ceiling, notice) = (Some(SignedDuration::from_hours(1)), Some("1m,5s".parse().unwrap()));
-    let expected = Limits { ceiling, notice, ..Limits::default() };
-    assert_eq!(Limits::from(&TensorstackQueue::read(&spec).0), expected);
+    let (ceiling, notice) = (Some(SignedDuration::from_hours(1)), "1m,5s".parse::<NoticePoints>().ok());
+    let nearest = Nearest { notice, ..Nearest::default() };
+    let expected = Limits { ceiling, nearest, ..Limits::default() };
+    let tree: QueueTree = [("a", RunaiQueue::read_t9k(&spec).0)].into_iter().collect();
+    assert_eq!(Limits::of(&tree, &Floors::default(), tree.find("a").unwrap()), Ok(expected));
 }
 
 fn any_queue() -> impl Strategy<Value = Value> {
@@ -155,7 +161,7 @@ fn naive_ceiling(floors: &Floors, row: &[Value]) -> Option<SignedDuration> {
     for id in path.into_iter().rev() {
         let (_, queue) = tree.get(id)?;
         let least = |one: Option<ExtendedDuration>, other| one.into_iter().chain(other).min();
-        action = queue.action.unwrap_or(action);
+        action = queue.nearest.action.unwrap_or(action);
         unstretched = least(unstretched, queue.ceiling);
         let slice = queue.ceiling.map(|own| own.max(floors.longest(&tree, Some(id))));
         applies = if action == MaxDurationAction::Pause { unstretched } else { least(applies, slice) };

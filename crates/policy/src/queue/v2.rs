@@ -2,18 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tenure_types::{
-    ExtendedDuration, GoDuration, Written,
-    runai::{
-        FLOOR_ANNOTATIONS, QueueVersion, SPEC_ANNOTATIONS,
-        v2::{self, QueueResource},
-        v3alpha1,
-    },
+    ExtendedDuration, GoDuration,
+    runai::{FLOOR_ANNOTATIONS, OwnField, OwnFields, v2, v3alpha1},
 };
 
-use super::{Inherited, ON_REVERSAL_EXPECTED};
+use super::Inherited;
 use crate::field::FieldError;
 
 /// Returns spec and annotations as one spec of v3alpha1, and the annotations that can't be a field of it. Floors stay
@@ -23,28 +17,19 @@ pub fn as_v3alpha1(
     annotations: &BTreeMap<String, String>,
     errors: &mut Vec<FieldError>,
 ) -> v3alpha1::QueueSpec {
-    let text = |field| annotation(field, annotations).map(Written::from);
-    let extended = |floor: &Option<Written<GoDuration>>| floor.as_ref().map(|text| text.as_str().into());
-    v3alpha1::QueueSpec {
-        display_name: spec.display_name.clone(),
-        parent_queue: spec.parent_queue.clone(),
-        // its range is KAI's affair
-        priority: spec.priority.and_then(|priority| priority.try_into().ok()),
-        preempt_min_runtime: extended(&spec.preempt_min_runtime),
-        reclaim_min_runtime: extended(&spec.reclaim_min_runtime),
-        max_duration: text("maxDuration"),
-        expiry_notice: annotation("expiryNotice", annotations).map(Written::from),
-        max_duration_action: one_of("maxDurationAction", "must be Pause or Requeue", annotations, errors),
-        requeue_delay: text("requeueDelay"),
-        on_reversal: one_of("onReversal", ON_REVERSAL_EXPECTED, annotations, errors),
-        over_ceiling: one_of("overCeiling", "must be Warn or Refuse", annotations, errors),
-        wait_for_pods_ready: json_object("waitForPodsReady", "{\"timeout\":\"5m\"}", annotations, errors),
-        extensions: json_object("extensions", "{\"maxTotal\":\"8h\"}", annotations, errors),
-        resources: spec.resources.as_ref().map(|resources| v3alpha1::QueueResources {
-            cpu: resources.cpu.as_ref().map(resource),
-            gpu: resources.gpu.as_ref().map(resource),
-            memory: resources.memory.as_ref().map(resource),
-        }),
+    v3alpha1::QueueSpec::complete(spec, &mut Annotations { annotations, errors })
+}
+
+struct Annotations<'a> {
+    annotations: &'a BTreeMap<String, String>,
+    errors: &'a mut Vec<FieldError>,
+}
+
+impl OwnFields for Annotations<'_> {
+    fn read<T: OwnField>(&mut self, _: &'static str, key: &'static str) -> Option<T> {
+        let text = self.annotations.get(key)?.as_str();
+        let wrong = |detail| FieldError::invalid(format!("metadata.annotations[{key}]"), text, detail);
+        T::from_annotation(text).map_err(|detail| self.errors.push(wrong(detail))).ok()
     }
 }
 
@@ -71,48 +56,6 @@ pub fn not_in_go(spec: &v2::QueueSpec) -> Vec<FieldError> {
         Some(FieldError::invalid(format!("spec.{}", floor.name()), text, detail))
     };
     Inherited::ALL.into_iter().filter_map(error).collect()
-}
-
-fn resource(resource: &QueueResource) -> v3alpha1::QueueResource {
-    let &QueueResource { quota, over_quota_weight, limit } = resource;
-    v3alpha1::QueueResource { quota, over_quota_weight, limit }
-}
-
-/// Returns the annotation that stands for a field.
-fn annotation<'a>(field: &str, annotations: &'a BTreeMap<String, String>) -> Option<&'a str> {
-    let (_, key) = SPEC_ANNOTATIONS.into_iter().find(|(known, _)| *known == field)?;
-    annotations.get(key).map(String::as_str)
-}
-
-/// Reads the annotation that stands for a field which holds one of a few words.
-fn one_of<T: DeserializeOwned>(
-    field: &str,
-    expected: &str,
-    annotations: &BTreeMap<String, String>,
-    errors: &mut Vec<FieldError>,
-) -> Option<T> {
-    let text = annotation(field, annotations)?;
-    let wrong = |_| FieldError::invalid(QueueVersion::V2.path(field), text, expected);
-    serde_json::from_value(Value::from(text)).map_err(|error| errors.push(wrong(error))).ok()
-}
-
-/// Reads the annotation that stands for a field which is an object.
-fn json_object<T: DeserializeOwned>(
-    field: &str,
-    example: &str,
-    annotations: &BTreeMap<String, String>,
-    errors: &mut Vec<FieldError>,
-) -> Option<T> {
-    let text = annotation(field, annotations)?;
-    // serde would read a list as well, field by field
-    let is_object = text.trim_start().starts_with('{');
-    let read = || serde_json::from_str(text).map_err(|error| error.to_string());
-    let value = if is_object { read() } else { Err("not an object".into()) };
-    let wrong = |error: String| {
-        let detail = format!("must be JSON, what spec.{field} is in v3alpha1, such as {example}: {error}");
-        FieldError::invalid(QueueVersion::V2.path(field), text, detail)
-    };
-    value.map_err(|error| errors.push(wrong(error))).ok()
 }
 
 #[cfg(test)]

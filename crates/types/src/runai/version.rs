@@ -2,7 +2,7 @@ use std::{fmt, str::FromStr};
 
 use thiserror::Error;
 
-use crate::keys;
+use super::SPEC_ANNOTATIONS;
 
 /// A version of the Queue of the run.ai family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,21 +18,6 @@ pub enum QueueVersion {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("must be v3alpha1 or v2")]
 pub struct UnknownQueueVersion;
-
-/// The fields of a v3alpha1 spec that v2 doesn't have, and the annotations that hold them there.
-pub const SPEC_ANNOTATIONS: [(&str, &str); 8] = [
-    ("maxDuration", keys::MAX_DURATION_ANNOTATION),
-    ("expiryNotice", "tenure.dev/expiry-notice"),
-    ("maxDurationAction", "tenure.dev/max-duration-action"),
-    ("requeueDelay", "tenure.dev/requeue-delay"),
-    ("onReversal", "tenure.dev/on-reversal"),
-    ("overCeiling", "tenure.dev/over-ceiling"),
-    ("waitForPodsReady", keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION),
-    ("extensions", "tenure.dev/extensions"),
-];
-
-/// The fields among [`SPEC_ANNOTATIONS`] whose annotation holds JSON. The others hold the text of the field.
-pub const JSON_FIELDS: [&str; 2] = ["waitForPodsReady", "extensions"];
 
 /// The floors, and the annotations that hold them in v2 as they are written in v3alpha1, if v2 can't express that text.
 pub const FLOOR_ANNOTATIONS: [(&str, &str); 2] = [

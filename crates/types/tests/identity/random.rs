@@ -3,39 +3,24 @@ use std::collections::BTreeMap;
 use serde_json::{Value, value::RawValue};
 use tenure_types::{
     keys,
-    runai::{QueueVersion, SPEC_ANNOTATIONS, conversion::convert},
+    runai::{FLOOR_ANNOTATIONS, QueueVersion, SPEC_ANNOTATIONS, conversion::convert},
 };
 
-/// Those of the fields of a spec, of both floors and of the status, and both carriers.
-const ANNOTATIONS: [&str; SPEC_ANNOTATIONS.len() + 5] = [
-    keys::MAX_DURATION_ANNOTATION,
-    "tenure.dev/expiry-notice",
-    "tenure.dev/max-duration-action",
-    "tenure.dev/requeue-delay",
-    "tenure.dev/on-reversal",
-    "tenure.dev/over-ceiling",
-    "tenure.dev/wait-for-pods-ready",
-    "tenure.dev/extensions",
-    "tenure.dev/preempt-min-runtime",
-    "tenure.dev/reclaim-min-runtime",
-    keys::QUEUE_STATUS_ANNOTATION,
-    keys::QUEUE_FROM_V2_ANNOTATION,
-    keys::QUEUE_FROM_V3ALPHA1_ANNOTATION,
-];
+/// The fields that only v3alpha1 has and the floors, with their annotations.
+fn table() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FLOOR_ANNOTATIONS.into_iter().chain(SPEC_ANNOTATIONS)
+}
 
-/// The annotations of the fields that only v3alpha1 has, and of both floors.
-const SPEC: [&str; SPEC_ANNOTATIONS.len() + 2] = [
-    "preemptMinRuntime",
-    "reclaimMinRuntime",
-    "maxDuration",
-    "expiryNotice",
-    "maxDurationAction",
-    "requeueDelay",
-    "onReversal",
-    "overCeiling",
-    "waitForPodsReady",
-    "extensions",
-];
+/// The annotations of the fields and of the status, and both carriers.
+fn known_annotations() -> Vec<&'static str> {
+    let others =
+        [keys::QUEUE_STATUS_ANNOTATION, keys::QUEUE_FROM_V2_ANNOTATION, keys::QUEUE_FROM_V3ALPHA1_ANNOTATION];
+    table().map(|(_, key)| key).chain(others).collect()
+}
+
+fn known_fields() -> Vec<&'static str> {
+    table().map(|(field, _)| field).collect()
+}
 
 const TEXTS: [&str; 16] = [
     "",
@@ -157,7 +142,7 @@ fn slot(parent: &mut Fields, key: &str, fields: &Fields, random: &mut Random) {
 
 fn annotations(random: &mut Random, chance: usize) -> Fields {
     let mut fields = Fields::new();
-    for key in ANNOTATIONS {
+    for key in known_annotations() {
         if random.percent(chance) {
             let text = annotation(random);
             fields.insert(key.into(), text);
@@ -174,7 +159,7 @@ fn annotations(random: &mut Random, chance: usize) -> Fields {
 
 fn spec(random: &mut Random, chance: usize) -> Fields {
     let mut fields = Fields::new();
-    for key in SPEC {
+    for key in known_fields() {
         if random.percent(chance) {
             fields.insert(key.into(), value(random));
         }
@@ -267,7 +252,7 @@ fn edit(object: &mut Fields, random: &mut Random) {
             return;
         }
         1 => {
-            let (key, value) = (random.pick(&SPEC), value(random));
+            let (key, value) = (random.pick(&known_fields()), value(random));
             let mut spec = object.get("spec").map_or_else(Fields::new, |json| fields(json));
             spec.insert(key.into(), value);
             object.insert("spec".into(), json(&spec));
@@ -279,8 +264,8 @@ fn edit(object: &mut Fields, random: &mut Random) {
             object.insert(key.into(), value.into());
             return;
         }
-        3 => _ = annotations.remove(random.pick(&ANNOTATIONS)),
-        4 => _ = annotations.insert(random.pick(&ANNOTATIONS).into(), annotation(random)),
+        3 => _ = annotations.remove(random.pick(&known_annotations())),
+        4 => _ = annotations.insert(random.pick(&known_annotations()).into(), annotation(random)),
         5 => swap(&mut annotations),
         6 => carry_on(object, &mut annotations, random),
         _ => respelled(&mut annotations, random),

@@ -1,12 +1,11 @@
 //! The objects that an answer depends on, and that no watch shows.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     sync::Arc,
 };
 
 use futures::future::join_all;
-use jiff::SignedDuration;
 use kube::{
     Api, Client,
     core::{ApiResource, GroupVersionKind},
@@ -15,9 +14,9 @@ use parking_lot::Mutex;
 use tenure_policy::{
     creation::{FamilyQueue, GroupLookup, MOST_LOOKUPS, NamedGroup},
     expiry::Family,
-    limits::Limits,
     owners::is_subdomain,
-    queue::TensorstackQueue,
+    queue::RunaiQueue,
+    tree::QueueTree,
 };
 use tenure_service::log::with_causes;
 use tenure_types::{
@@ -47,14 +46,14 @@ impl Lookups {
         Self { client, t9k_system_namespace, turns: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// Finds the queues of pods that name these groups, and the ceilings of those of T9k, in the time for both.
+    /// Finds the queues of pods that name these groups, and reads those of T9k, in the time for both.
     pub async fn find(
         &self,
         namespace: &str,
         groups: &BTreeSet<NamedGroup>,
         queues: impl Fn(&FoundGroups) -> BTreeSet<FamilyQueue>,
-    ) -> (BTreeSet<FamilyQueue>, BTreeMap<String, SignedDuration>) {
-        let found = Mutex::new((queues(&HashMap::new()), BTreeMap::new()));
+    ) -> (BTreeSet<FamilyQueue>, QueueTree) {
+        let found = Mutex::new((queues(&HashMap::new()), QueueTree::default()));
         let needs_t9k = found.lock().0.iter().any(|(family, _)| *family == Family::Tensorstack);
         if groups.is_empty() && !needs_t9k {
             return found.into_inner();
@@ -65,8 +64,8 @@ impl Lookups {
             let queues = queues(&of.into_iter().collect());
             found.lock().0.clone_from(&queues);
             let of_t9k = queues.iter().filter(|(family, _)| *family == Family::Tensorstack);
-            let ceilings = join_all(of_t9k.take(MOST_LOOKUPS).map(|(_, name)| self.t9k_ceiling(name))).await;
-            found.lock().1 = ceilings.into_iter().flatten().collect();
+            let read = join_all(of_t9k.take(MOST_LOOKUPS).map(|(_, name)| self.t9k_queue(name))).await;
+            found.lock().1 = read.into_iter().flatten().collect();
         };
         // what isn't found by then stays unknown
         let _ = timeout(LOOKUP, look).await;
@@ -94,8 +93,9 @@ impl Lookups {
         }
     }
 
-    async fn t9k_ceiling(&self, name: &str) -> Option<(String, SignedDuration)> {
-        let kind = GroupVersionKind::gvk("scheduler.tensorstack.dev", "v1beta1", "Queue");
+    async fn t9k_queue<'n>(&self, name: &'n str) -> Option<(&'n str, RunaiQueue)> {
+        let row = Family::Tensorstack.row();
+        let kind = GroupVersionKind::gvk(row.group, row.versions.first()?, "Queue");
         let queues: Api<WholeObject> = Api::namespaced_with(
             self.client.clone(),
             &self.t9k_system_namespace,
@@ -107,8 +107,7 @@ impl Lookups {
         match queues.get_opt(name).await {
             Ok(queue) => {
                 let queue: TensorstackQueueObject = serde_json::from_value(queue?.value).ok()?;
-                let (queue, _) = TensorstackQueue::read(&queue.spec);
-                Some((name.to_owned(), Limits::from(&queue).ceiling?))
+                Some((name, RunaiQueue::read_t9k(&queue.spec).0))
             }
             Err(error) => {
                 debug!(name, error = with_causes(&error), "Can't look up a queue of T9k");

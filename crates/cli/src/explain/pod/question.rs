@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
-use tenure_index::{RunRules, Standing};
+use tenure_index::Standing;
 use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Family, Scope, claimed, exemption, own_ceiling},
@@ -12,6 +12,7 @@ use tenure_policy::{
     naming::{self, command, for_people, reference},
     pause,
     preemption::{PreemptionKind, protected_until},
+    queue::Nearest,
     toleration::{ClassState, PreemptorClaim, Toleration, judge},
     tree::QueueId,
 };
@@ -30,7 +31,7 @@ pub(super) struct Question<'s> {
     pub key: &'s NamespacedName,
     pub pod: &'s Pod,
     /// The rules of its queue for the end of its run, if a ceiling applies.
-    pub rules: Option<RunRules>,
+    pub rules: Option<Nearest>,
     pub without_effect: Vec<String>,
 }
 
@@ -67,12 +68,17 @@ impl Question<'_> {
             preemption_toleration,
             priority_class_trouble: trouble,
             expires_at: expiring.and_then(Run::expires),
-            notices_at: expiring
-                .and_then(Run::expires)
-                .zip(self.rules)
-                .map_or_else(Vec::new, |(at, rules)| {
-                    rules.notice.iter().filter_map(|point| at.checked_sub(point).ok()).collect()
-                }),
+            notices_at: expiring.and_then(Run::expires).zip(self.rules).map_or_else(
+                Vec::new,
+                |(at, rules)| {
+                    rules
+                        .notice
+                        .unwrap_or_default()
+                        .iter()
+                        .filter_map(|point| at.checked_sub(point).ok())
+                        .collect()
+                },
+            ),
             ceiling_since: expiring.and_then(Run::since),
             ceiling_since_from: expiring.map(Run::since_from),
             max_duration: run.and_then(|run| run.ceiling(tree)).map(ceiling),
@@ -142,7 +148,7 @@ impl Question<'_> {
     fn would(&self, action: &Action, workload: Option<&OwnerReference>) -> Would {
         let (namespace, pod) = self.key;
         let (of_pod, table) = (naming::of_pod(self.pod), &self.snapshot.table);
-        let slice_delay = self.rules.and_then(|rules| rules.slice_delay);
+        let slice_delay = self.rules.and_then(|rules| rules.slice_delay());
         let deletes_owner = matches!(action, Action::Pause(owner) if table.deletes(owner));
         let workload = workload.filter(|_| !deletes_owner);
         let kueue_workload_of = workload.map(|_| match action {
@@ -174,8 +180,8 @@ impl Question<'_> {
             value: rule.map(|rule| rule.value.clone()),
             or_field: rules.next().map(|rule| rule.field.clone()),
             on_reversal: paused
-                .zip(self.rules.filter(|rules| rules.slice_delay.is_none()))
-                .map(|(owner, rules)| table.on_reversal(owner).unwrap_or(rules.on_reversal))
+                .zip(self.rules.filter(|rules| rules.slice_delay().is_none()))
+                .and_then(|(owner, rules)| table.on_reversal(owner).or(rules.on_reversal))
                 .filter(|on_reversal| *on_reversal == OnReversal::DeletePods),
             comes_back_after: paused.and(slice_delay).map(for_people),
             resume: paused.map(|_| command("resume", &reference(known, Some(namespace)))),

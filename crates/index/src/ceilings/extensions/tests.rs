@@ -15,7 +15,7 @@ fn at(text: &str) -> Timestamp {
 fn index(extensions: &Value) -> CeilingIndex {
     let mut index = CeilingIndex::new(Settings::default());
     let queue = json!({"maxDuration": "1h", "extensions": extensions});
-    index.apply_runai("q", &serde_json::from_value::<QueueSpec>(queue).unwrap());
+    index.apply_queue("q", &serde_json::from_value::<QueueSpec>(queue).unwrap());
     index
 }
 
@@ -119,7 +119,7 @@ fn a_request_is_for_the_run_that_goes_on_when_it_is_made() {
 #[test]
 fn of_several_pods_the_least_that_is_allowed_counts() {
     let mut index = index(&json!({"autoApprove": "1h", "maxTotal": "2h"}));
-    index.apply_runai("none", &serde_json::from_value::<QueueSpec>(json!({"maxDuration": "1h"})).unwrap());
+    index.apply_queue("none", &serde_json::from_value::<QueueSpec>(json!({"maxDuration": "1h"})).unwrap());
     index.apply_pod(&pod("a", Some("job"), "2026-01-01T00:00:00Z"));
     let mut other = pod("b", Some("job"), "2026-01-01T00:00:00Z");
     other.metadata.labels = Some([("kai.scheduler/queue".to_owned(), "none".to_owned())].into());

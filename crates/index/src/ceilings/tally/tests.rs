@@ -28,7 +28,7 @@ impl World {
     }
 
     fn queue(&mut self, name: &str, spec: &Value) {
-        self.0.apply_runai(name, &serde_json::from_value::<QueueSpec>(spec.clone()).unwrap());
+        self.0.apply_queue(name, &serde_json::from_value::<QueueSpec>(spec.clone()).unwrap());
     }
 
     /// A pod by its uid, which names a queue and a group of the run.ai family, if they aren't empty.
@@ -292,7 +292,7 @@ fn where_a_record_does_not_say_of_which_family_its_queue_is_it_counts_if_only_on
     let mut world = World::new(&[("a", json!({})), ("both", json!({}))]);
     world.paused("one", "a", None, None);
     world.paused("two", "both", None, None);
-    world.0.apply_tensorstack("both", &tenure_types::tensorstack::v1beta1::QueueSpec::default());
+    world.0.apply_queue("both", &tenure_types::tensorstack::v1beta1::QueueSpec::default());
     assert_eq!((world.counts("a", 0), world.counts("both", 0)), ([0, 0, 1, 0], [0; 4]));
 }
 

@@ -50,8 +50,8 @@ impl Pair {
             let is_extended = standing.as_ref().is_some_and(|of| of.extension.is_positive());
             self.seen.note("extended", usize::from(is_extended));
             let given = standing.map(|of| {
-                let queues =
-                    (of.tensorstack.map(|name| name.to_string()), of.runai.map(|name| name.to_string()));
+                let queue = |family| of.queue(family).map(ToString::to_string);
+                let queues = (queue(Family::Tensorstack), queue(Family::Runai));
                 let own = of.own.map(|own| own.as_nanos());
                 (of.clocks.created, of.clocks.started, of.start, of.is_grouped, queues, own, of.expires)
             });
@@ -133,7 +133,7 @@ impl Pair {
             let runai = wire::runai_name(name);
             let rules = index.rules(Family::Runai, &runai);
             same("pods_ready", &rules.pods_ready, &model.wait(Family::Runai, name).map(wire::pods_ready))?;
-            let delay = rules.slice_delay.map(|delay| delay.as_nanos());
+            let delay = rules.slice_delay().map(|delay| delay.as_nanos());
             let expected = model.runai_limits(name).and_then(|limits| limits.slice_delay).map(i128::from);
             same("slice_delay", &delay, &expected)?;
         }

@@ -1,7 +1,10 @@
 use serde_json::{Value, json};
 use tenure_types::runai::v3alpha1::WaitForPodsReady;
 
-use crate::{queue::RunaiQueue, ready::PodsReady};
+use crate::{
+    queue::{Nearest, RunaiQueue},
+    ready::PodsReady,
+};
 
 use super::*;
 
@@ -24,7 +27,7 @@ fn floors_are_read_in_the_grammar_of_go_and_the_rest_in_that_of_v3alpha1() {
         preempt_floor: Some("2d".parse().unwrap()),
         reclaim_floor: Some("90m".parse().unwrap()),
         ceiling: Some("7d".parse().unwrap()),
-        notice: Some("24h".parse().unwrap()),
+        nearest: Nearest { notice: Some("24h".parse().unwrap()), ..Nearest::default() },
         ..RunaiQueue::default()
     };
     assert_eq!((queue, errors), (expected, vec![]));
@@ -46,8 +49,9 @@ fn every_bad_annotation_is_named_with_its_value_and_the_rule() {
         ],
     );
     // the block is there, and what of it can't be is as by default
-    let by_default = Some(Box::new(PodsReady::from(&WaitForPodsReady::default())));
-    assert_eq!(queue, RunaiQueue { pods_ready: by_default, ..RunaiQueue::default() });
+    let pods_ready = Some(PodsReady::from(&WaitForPodsReady::default()));
+    let nearest = Nearest { pods_ready, ..Nearest::default() };
+    assert_eq!(queue, RunaiQueue { nearest, ..RunaiQueue::default() });
     let wait = "metadata.annotations[tenure.dev/wait-for-pods-ready]";
     let expected = [
         "metadata.annotations[tenure.dev/max-duration-action]: Invalid value: \"Kill\": must be Pause or Requeue",

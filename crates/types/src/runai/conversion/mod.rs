@@ -2,9 +2,7 @@
 //!
 //! | v3alpha1 | v2 |
 //! | --- | --- |
-//! | `spec.maxDuration`, `expiryNotice`, `maxDurationAction`, `requeueDelay`, `onReversal`, `overCeiling` | an annotation
-//! each ([`SPEC_ANNOTATIONS`](super::SPEC_ANNOTATIONS)), the same text |
-//! | `spec.waitForPodsReady`, `extensions` | an annotation each, as JSON |
+//! | each field of [`SPEC_ANNOTATIONS`](super::SPEC_ANNOTATIONS) | an annotation: the same text, or JSON of a block |
 //! | `status.workloads`, `status.nextExpiry` | one annotation, as a JSON object of them |
 //! | a floor that is no Go duration, such as `2d` | `48h0m0s`, and an annotation with the text, which counts for as
 //! long as the field stays so |

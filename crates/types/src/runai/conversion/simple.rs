@@ -11,7 +11,7 @@ use super::{
 use crate::{
     ExtendedDuration, GoDuration,
     keys::QUEUE_STATUS_ANNOTATION,
-    runai::{FLOOR_ANNOTATIONS, JSON_FIELDS, QueueVersion, SPEC_ANNOTATIONS},
+    runai::{FLOOR_ANNOTATIONS, QueueVersion, SPEC_ANNOTATIONS, own::is_json},
 };
 
 /// Returns the simple image of an object in the other version.
@@ -50,7 +50,7 @@ fn to_v2(queue: &mut Touched) {
 
 fn annotation_to_field(queue: &mut Touched, field: &'static str, annotation: &str) {
     let Some(Json::Text(text)) = queue.annotations.get(annotation).cloned() else { return };
-    if !JSON_FIELDS.contains(&field) {
+    if !is_json(field) {
         queue.spec.set(field, Json::Text(text));
         queue.annotations.remove(annotation);
     } else if let Some(map) = Json::map(&text) {
@@ -63,7 +63,7 @@ fn annotation_to_field(queue: &mut Touched, field: &'static str, annotation: &st
 }
 
 fn field_to_annotation(queue: &mut Touched, field: &str, annotation: &'static str) {
-    let is_json = JSON_FIELDS.contains(&field);
+    let is_json = is_json(field);
     let text = match queue.spec.get(field) {
         Some(Json::Text(text)) if !is_json => text.clone(),
         Some(Json::Map(map)) if is_json => {

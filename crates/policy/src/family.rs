@@ -1,0 +1,104 @@
+//! The families of queues, each an API group: one row each.
+
+use std::ops::{Index, IndexMut};
+
+use tenure_types::{keys, podgroup::PodGroupKind};
+
+/// The families of queues. A pod may be in both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// T9k: `scheduler.tensorstack.dev`.
+    Tensorstack,
+    /// KAI and ours: `scheduling.run.ai`.
+    Runai,
+}
+
+/// The facts about a family.
+#[derive(Debug)]
+pub struct FamilyRow {
+    /// The API group of its queues.
+    pub group: &'static str,
+    /// The versions of its queues, the one that says most first.
+    pub versions: &'static [&'static str],
+    /// The name in `list`.
+    pub name: &'static str,
+    /// The name in metrics and records of usage.
+    pub label: &'static str,
+    /// The label by which a pod names its queue.
+    pub queue_label: &'static str,
+    /// The kind of `PodGroup` that names the queue of its pods.
+    pub groups: PodGroupKind,
+    /// True if its queues count in one namespace only, that of the T9k system.
+    pub is_namespaced: bool,
+}
+
+const TENSORSTACK: FamilyRow = FamilyRow {
+    group: "scheduler.tensorstack.dev",
+    versions: &["v1beta1"],
+    name: "tensorstack",
+    label: "t9k",
+    queue_label: keys::TENSORSTACK_QUEUE_LABEL,
+    groups: PodGroupKind::Tensorstack,
+    is_namespaced: true,
+};
+
+const RUNAI: FamilyRow = FamilyRow {
+    group: "scheduling.run.ai",
+    versions: &["v3alpha1", "v2"],
+    name: "run.ai",
+    label: "run.ai",
+    queue_label: keys::RUNAI_QUEUE_LABEL,
+    groups: PodGroupKind::Runai,
+    is_namespaced: false,
+};
+
+impl Family {
+    /// All families. The rules of the first that a pod has a queue of count where only one can.
+    pub const ALL: [Self; 2] = [Self::Runai, Self::Tensorstack];
+
+    /// Returns the facts about the family.
+    pub const fn row(self) -> &'static FamilyRow {
+        match self {
+            Self::Tensorstack => &TENSORSTACK,
+            Self::Runai => &RUNAI,
+        }
+    }
+
+    /// Returns the family of an API group.
+    pub fn of(group: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|family| family.row().group == group)
+    }
+}
+
+/// A value for each family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerFamily<T>([T; Family::ALL.len()]);
+
+impl<T> PerFamily<T> {
+    /// Makes the value of each family.
+    pub fn new(mut value: impl FnMut(Family) -> T) -> Self {
+        Self([value(Family::Tensorstack), value(Family::Runai)])
+    }
+}
+
+impl<T> Index<Family> for PerFamily<T> {
+    type Output = T;
+
+    fn index(&self, family: Family) -> &T {
+        let Self([tensorstack, runai]) = self;
+        match family {
+            Family::Tensorstack => tensorstack,
+            Family::Runai => runai,
+        }
+    }
+}
+
+impl<T> IndexMut<Family> for PerFamily<T> {
+    fn index_mut(&mut self, family: Family) -> &mut T {
+        let Self([tensorstack, runai]) = self;
+        match family {
+            Family::Tensorstack => tensorstack,
+            Family::Runai => runai,
+        }
+    }
+}

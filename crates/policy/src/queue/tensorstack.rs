@@ -1,0 +1,61 @@
+//! The meaning of a Queue of T9k.
+
+use tenure_types::{
+    ExtendedDuration, GoDuration, Grammar, Points, TensorstackDuration, Written,
+    amount::Amount,
+    duration::PointsGrammar,
+    tensorstack::v1beta1::{self, Quota},
+};
+
+use super::{Nearest, RunaiQueue, duration, positive};
+use crate::{field::FieldError, notice::NoticePoints};
+
+/// A queue of the tensorstack family, as it is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TensorstackQueue {
+    /// `maxDuration`; never zero.
+    pub ceiling: Option<TensorstackDuration>,
+    /// `expiryNotice`; zero is a value, none is the keeper's default.
+    pub notice: Option<Points<TensorstackDuration>>,
+}
+
+impl TensorstackQueue {
+    /// Reads a spec, and returns its errors.
+    pub fn read(spec: &v1beta1::QueueSpec) -> (Self, Vec<FieldError>) {
+        let mut errors = Vec::new();
+        let ceiling = positive("spec.maxDuration", unless_empty(spec.max_duration.as_ref()), &mut errors);
+        let notice = duration("spec.expiryNotice", unless_empty(spec.expiry_notice.as_ref()), &mut errors);
+        if let Some(priority) = spec.priority.filter(|priority| !(0..=100).contains(priority)) {
+            errors.push(FieldError::invalid("spec.priority", priority, "must be from 0 to 100"));
+        }
+        if let Some(quota) = &spec.quota {
+            requests(quota, &mut errors);
+        }
+        (Self { ceiling, notice }, errors)
+    }
+}
+
+fn unless_empty<D: Grammar>(written: Option<&Written<D>>) -> Option<&Written<D>> {
+    written.filter(|text| !text.as_str().is_empty())
+}
+
+impl RunaiQueue {
+    /// Reads a queue of T9k: it has a ceiling and a notice, and is at the top.
+    pub fn read_t9k(spec: &v1beta1::QueueSpec) -> (Self, Vec<FieldError>) {
+        let (TensorstackQueue { ceiling, notice }, errors) = TensorstackQueue::read(spec);
+        let nanoseconds = |of: TensorstackDuration| GoDuration::from_nanos(of.nanoseconds());
+        let ceiling = ceiling.map(|of| ExtendedDuration::from_go(nanoseconds(of)));
+        let nearest = Nearest { notice: notice.map(NoticePoints::from), ..Nearest::default() };
+        (Self { ceiling, nearest, ..Self::default() }, errors)
+    }
+}
+
+/// Quantities that are less than nothing.
+fn requests(quota: &Quota, errors: &mut Vec<FieldError>) {
+    for (name, quantity) in quota.requests.iter().flatten() {
+        if Amount::parse(&quantity.0).is_some_and(Amount::is_negative) {
+            let field = format!("spec.quota.requests[{name}]");
+            errors.push(FieldError::invalid(field, quantity.0.as_str(), "must not be negative"));
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The fields of a v3alpha1 spec that v2 doesn't have: one row each.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    v2,
+    v3alpha1::{
+        MaxDurationAction, OnReversal, OverCeiling, QueueExtensions, QueueResource, QueueResources,
+        QueueSpec, WaitForPodsReady,
+    },
+};
+use crate::{Written, keys, projection::text};
+
+/// The type of a field that v2 has as an annotation.
+pub trait OwnField: DeserializeOwned + PartialEq {
+    /// The expected text of the annotation, as messages continue "must be …".
+    const EXPECTED: &'static str;
+    /// True if the annotation holds JSON. Otherwise it holds the text of the field.
+    const IS_JSON: bool;
+
+    /// Reads the annotation. An error says what would be right.
+    fn from_annotation(text: &str) -> Result<Self, String> {
+        if !Self::IS_JSON {
+            return serde_json::from_value(text.into()).map_err(|_| format!("must be {}", Self::EXPECTED));
+        }
+        // serde would read a list as well, field by field
+        let is_object = text.trim_start().starts_with('{');
+        let read = || serde_json::from_str(text).map_err(|error| error.to_string());
+        let value = if is_object { read() } else { Err("not an object".into()) };
+        value.map_err(|error| format!("must be {}: {error}", Self::EXPECTED))
+    }
+
+    /// Reads the field of a stored object. A value of the wrong shape was never admitted, and counts as absent.
+    fn from_json(value: Value) -> Option<Self> {
+        serde_json::from_value(value).unwrap_or_default()
+    }
+}
+
+/// Any text. Whether it is a duration is for a review to say.
+impl<D> OwnField for Written<D>
+where
+    Self: DeserializeOwned + PartialEq,
+{
+    const EXPECTED: &'static str = "a duration";
+    const IS_JSON: bool = false;
+
+    fn from_annotation(text: &str) -> Result<Self, String> {
+        Ok(text.into())
+    }
+
+    fn from_json(value: Value) -> Option<Self> {
+        text(value).map(Self::from)
+    }
+}
+
+macro_rules! own_field {
+    ($($field:ident: $is_json:literal, $expected:literal;)*) => {$(
+        impl OwnField for $field {
+            const EXPECTED: &'static str = $expected;
+            const IS_JSON: bool = $is_json;
+        }
+    )*};
+}
+
+own_field! {
+    MaxDurationAction: false, "Pause or Requeue";
+    OnReversal: false, "Pause or DeletePods";
+    OverCeiling: false, "Warn or Refuse";
+    WaitForPodsReady: true, r#"JSON, what spec.waitForPodsReady is in v3alpha1, such as {"timeout":"5m"}"#;
+    QueueExtensions: true, r#"JSON, what spec.extensions is in v3alpha1, such as {"maxTotal":"8h"}"#;
+}
+
+/// Reads the fields that v2 doesn't have.
+pub trait OwnFields {
+    /// Reads the field of this name, or the annotation that holds it.
+    fn read<T: OwnField>(&mut self, field: &'static str, annotation: &'static str) -> Option<T>;
+}
+
+macro_rules! own_fields {
+    ($($field:ident: $name:literal = $annotation:expr,)*) => {
+        /// The fields of a v3alpha1 spec that v2 doesn't have, and the annotations that hold them there.
+        pub const SPEC_ANNOTATIONS: [(&str, &str); [$($name),*].len()] = [$(($name, $annotation)),*];
+
+        impl QueueSpec {
+            /// Completes a spec of v2. Floors stay as they are written, in Go's grammar.
+            pub fn complete(spec: &v2::QueueSpec, own: &mut impl OwnFields) -> Self {
+                let v2::QueueSpec {
+                    display_name, parent_queue, priority, preempt_min_runtime, reclaim_min_runtime, resources,
+                } = spec;
+                // a field that is added needs a row
+                Self {
+                    $($field: own.read($name, $annotation),)*
+                    display_name: display_name.clone(),
+                    parent_queue: parent_queue.clone(),
+                    // its range is KAI's affair
+                    priority: priority.and_then(|priority| priority.try_into().ok()),
+                    preempt_min_runtime: preempt_min_runtime.as_ref().map(|text| text.as_str().into()),
+                    reclaim_min_runtime: reclaim_min_runtime.as_ref().map(|text| text.as_str().into()),
+                    resources: resources.as_ref().map(of_v2),
+                }
+            }
+
+            /// True if a text is the JSON of a field, which is set: in any layout.
+            pub fn is_json_of(&self, field: &str, text: &str) -> bool {
+                fn same<T: OwnField>(text: &str, field: Option<&T>) -> bool {
+                    T::IS_JSON && serde_json::from_str::<T>(text).is_ok_and(|value| Some(&value) == field)
+                }
+                match field {
+                    $($name => same(text, self.$field.as_ref()),)*
+                    _ => false,
+                }
+            }
+        }
+
+        /// True if the annotation of a field holds JSON.
+        pub(super) fn is_json(field: &str) -> bool {
+            fn of<T: OwnField>(_: impl Fn(QueueSpec) -> Option<T>) -> bool {
+                T::IS_JSON
+            }
+            match field {
+                $($name => of(|spec| spec.$field),)*
+                _ => false,
+            }
+        }
+    };
+}
+
+own_fields! {
+    max_duration: "maxDuration" = keys::MAX_DURATION_ANNOTATION,
+    expiry_notice: "expiryNotice" = "tenure.dev/expiry-notice",
+    max_duration_action: "maxDurationAction" = "tenure.dev/max-duration-action",
+    requeue_delay: "requeueDelay" = "tenure.dev/requeue-delay",
+    on_reversal: "onReversal" = "tenure.dev/on-reversal",
+    over_ceiling: "overCeiling" = "tenure.dev/over-ceiling",
+    wait_for_pods_ready: "waitForPodsReady" = keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION,
+    extensions: "extensions" = "tenure.dev/extensions",
+}
+
+fn of_v2(resources: &QueueResources<v2::QueueResource>) -> QueueResources {
+    let QueueResources { cpu, gpu, memory } = resources;
+    let of = |resource: &Option<v2::QueueResource>| {
+        let &v2::QueueResource { quota, over_quota_weight, limit } = resource.as_ref()?;
+        Some(QueueResource { quota, over_quota_weight, limit })
+    };
+    QueueResources { cpu: of(cpu), gpu: of(gpu), memory: of(memory) }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::CustomResourceExt;
+
+    use super::*;
+    use crate::runai::v3alpha1::Queue;
+
+    #[test]
+    fn each_row_has_the_name_of_its_field_and_the_annotation_that_follows_from_it() {
+        let crd = serde_json::to_value(Queue::crd()).unwrap();
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let known = schema["properties"]["spec"]["properties"].as_object().unwrap();
+        for (field, annotation) in SPEC_ANNOTATIONS {
+            assert!(known.contains_key(field), "{field}");
+            let kebab = field.chars().flat_map(|of| {
+                let dash = of.is_ascii_uppercase().then_some('-');
+                dash.into_iter().chain([of.to_ascii_lowercase()])
+            });
+            assert_eq!(annotation, format!("tenure.dev/{}", kebab.collect::<String>()));
+        }
+    }
+}
