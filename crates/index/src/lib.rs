@@ -19,7 +19,7 @@ mod uid;
 mod usage;
 
 pub use ceilings::{
-    CeilingIndex, Ceilings, Counts, Orphan, Overlong, RunRules, Seen, Settings, Standing, Tally,
+    CeilingIndex, Ceilings, Counts, MissingEvidence, Overlong, RunRules, Seen, Settings, Standing, Tally,
 };
 pub use cluster::{ClusterModel, Reader};
 pub use deadlines::{BatchCoverage, DueBatch, DueKey, DuePod, DueWork, Outcome, RetryAfter, Task, TaskSet};

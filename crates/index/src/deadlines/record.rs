@@ -3,10 +3,11 @@
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
-    expiry::{Clocks, Family, claimed},
+    expiry::{Clocks, Family, claimed, own_ceiling},
+    naming::for_people,
     ready::{Cause, LivePod},
 };
-use tenure_types::{keys, podgroup::PodGroupKind, projection};
+use tenure_types::{evidence::Evidence, keys, podgroup::PodGroupKind, projection};
 
 use super::{
     due::{DueKey, DuePod, Task},
@@ -31,8 +32,12 @@ pub struct ManagedPod {
     pub tensorstack: Option<ArcStr>,
     pub runai: Option<ArcStr>,
     pub controller: Option<Controller>,
-    /// The pod's own ceiling.
+    /// The pod's own ceiling: the least one that its workload has noted since the pod was bound.
     pub own: Option<Milliseconds>,
+    /// True if the pod itself notes that ceiling.
+    own_is_noted: bool,
+    /// The queues of its run, where its labels don't name them.
+    fixed: Option<Box<FixedQueues>>,
     pub created: i64,
     pub started: Option<Milliseconds>,
     pub readiness: PodReadiness,
@@ -49,18 +54,47 @@ pub struct ManagedPod {
     pub claims_exemption: bool,
 }
 
+/// The queues of a bound pod that its `PodGroup` has named. They count for as long as the pod runs, unless another queue
+/// ends the run earlier.
+#[derive(Clone, Debug, Default)]
+struct FixedQueues {
+    queues: Queues,
+    /// The queues by the evidence on the pod.
+    noted: Queues,
+}
+
+/// The facts about the run of a bound pod that don't move its end later from now on.
+#[derive(Clone, Debug, Default)]
+pub struct BoundRun {
+    /// Its queues.
+    pub queues: Queues,
+    /// The least ceiling that its workload notes.
+    pub own: Option<SignedDuration>,
+    /// True if another object notes that ceiling.
+    pub own_is_noted: bool,
+}
+
+/// The queues of a pod by family.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Queues {
+    pub tensorstack: Option<ArcStr>,
+    pub runai: Option<ArcStr>,
+}
+
 impl ManagedPod {
-    /// None if the pod is in no queue.
-    pub fn read(pod: &projection::Pod, interner: &mut Interner) -> Option<Self> {
+    /// Reads a pod. `known` is what is known of it. None: the pod is in no queue.
+    pub fn read(pod: &projection::Pod, interner: &mut Interner, known: Option<&Self>) -> Option<Self> {
         let mut read = Self {
             name: pod.metadata.name.as_deref().unwrap_or_default().into(),
             namespace: interner.names.shared(pod.metadata.namespace.as_deref().unwrap_or_default()),
             tensorstack: None,
             runai: None,
             controller: None,
-            own: None,
+            own: known.and_then(|known| known.own),
+            own_is_noted: true,
+            fixed: known.and_then(|known| known.fixed.clone()),
             created: pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond(),
-            started: None,
+            started: known.and_then(|known| known.started),
             readiness: PodReadiness::of(pod),
             family: Family::Runai,
             expiry: Expiry::default(),
@@ -75,20 +109,77 @@ impl ManagedPod {
     /// Takes what can change; says whether it is still in a queue.
     pub fn update(&mut self, pod: &projection::Pod, interner: &mut Interner) -> bool {
         let Interner { kinds, names, own, kueue_queues } = interner;
+        let was_bound = self.started.is_some();
         let mut shared =
             |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
         self.tensorstack = shared(pod.label(keys::TENSORSTACK_QUEUE_LABEL));
         self.runai = shared(kueue_queues.queue_of(pod));
         self.started = pod.scheduled_at().and_then(|time| milliseconds(time.0));
+        let stays_bound = was_bound && self.started.is_some();
         self.readiness = PodReadiness::of(pod);
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.claims_exemption = claimed(pod).is_some();
-        self.own = own
-            .read(Bearer::Pod, &pod.metadata)
-            .and_then(|own| Milliseconds::new(own.as_millis().try_into().unwrap_or(NEVER)));
+        let Evidence { tensorstack, runai, max_duration } = Evidence::of(&pod.metadata);
+        let noted =
+            [own.read(Bearer::Pod, &pod.metadata), max_duration.and_then(|text| own_ceiling(&text).ok())];
+        let noted = noted.map(in_milliseconds).into_iter().flatten().min_by_key(|own| own.get());
+        self.own = Milliseconds::earliest(noted, self.own.filter(|_| stays_bound));
+        self.own_is_noted = self.own == noted;
+        let noted = Queues { tensorstack: shared(tensorstack.as_deref()), runai: shared(runai.as_deref()) };
+        self.fixed.take_if(|_| !stays_bound);
+        if noted != Queues::default() || self.fixed.is_some() {
+            self.fixed.get_or_insert_default().noted = noted;
+        }
         let families = [PodGroupKind::Tensorstack, PodGroupKind::Runai];
         let is_grouped = families.iter().any(|kind| kind.named_by(pod).is_some());
-        self.tensorstack.is_some() || self.runai.is_some() || is_grouped
+        self.tensorstack.is_some() || self.runai.is_some() || self.fixed.is_some() || is_grouped
+    }
+
+    /// Fixes the queues of a bound pod and its own ceiling, as they are now. Returns true if the pod lacks evidence of them.
+    pub fn fix(&mut self, run: BoundRun) -> bool {
+        let BoundRun { queues: Queues { tensorstack, runai }, own, own_is_noted } = run;
+        if self.started.is_none() {
+            return false;
+        }
+        let own = in_milliseconds(own);
+        self.own_is_noted &= self.own == own;
+        self.own = own;
+        let FixedQueues { queues: known, noted } = self.fixed.take().map(|fixed| *fixed).unwrap_or_default();
+        // a label alone doesn't count where a group names another queue
+        let fixed = |queue: Option<ArcStr>, label, known: Option<ArcStr>| {
+            queue.filter(|queue| Some(queue) != label || known.is_some())
+        };
+        let queues = Queues {
+            tensorstack: fixed(tensorstack, self.tensorstack.as_ref(), known.tensorstack),
+            runai: fixed(runai, self.runai.as_ref(), known.runai),
+        };
+        let lacks = |queue: &Option<ArcStr>, noted| queue.is_some() && queue != noted;
+        let lacks_evidence = (own.is_some() && !self.own_is_noted && !own_is_noted)
+            || lacks(&queues.tensorstack, &noted.tensorstack)
+            || lacks(&queues.runai, &noted.runai);
+        if [&queues, &noted].into_iter().any(|queues| *queues != Queues::default()) {
+            self.fixed = Some(Box::new(FixedQueues { queues, noted }));
+        }
+        lacks_evidence
+    }
+
+    /// Returns the queue of a family that was fixed for a bound pod. None: the pod's label or `PodGroup` names it.
+    pub fn fixed(&self, family: Family) -> Option<&ArcStr> {
+        let FixedQueues { queues, noted } = self.fixed.as_deref()?;
+        match family {
+            Family::Tensorstack => queues.tensorstack.as_ref().or(noted.tensorstack.as_ref()),
+            Family::Runai => queues.runai.as_ref().or(noted.runai.as_ref()),
+        }
+    }
+
+    /// Returns the evidence of a bound pod, as it is to be written.
+    pub fn evidence(&self) -> Evidence {
+        let text = |family| self.fixed(family).map(ArcStr::to_string);
+        Evidence {
+            tensorstack: text(Family::Tensorstack),
+            runai: text(Family::Runai),
+            max_duration: self.own_ceiling().map(for_people),
+        }
     }
 
     /// Allows another try of the tasks that were final under its last controller.
@@ -170,4 +261,9 @@ impl ManagedPod {
             outlives: self.outlives(),
         }
     }
+}
+
+/// A ceiling in milliseconds. One that is too long is none.
+fn in_milliseconds(own: Option<SignedDuration>) -> Option<Milliseconds> {
+    Milliseconds::new(own?.as_millis().try_into().unwrap_or(NEVER))
 }
