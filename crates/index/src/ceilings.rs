@@ -4,7 +4,6 @@ mod answers;
 mod extensions;
 mod limits;
 mod missing;
-mod orphans;
 mod returns;
 mod standing;
 mod tally;
@@ -26,7 +25,7 @@ use tenure_policy::{
 };
 use tenure_types::{extension::Extension, projection};
 
-pub use answers::Counts;
+pub use answers::{Counts, MissingEvidence};
 pub use standing::{Seen, Standing};
 pub use tally::Tally;
 
@@ -93,7 +92,6 @@ impl Reader for Ceilings {
 
 use extensions::{going_run, joined};
 use missing::MissingQueues;
-pub use orphans::Orphan;
 pub use terminating::Overlong;
 use terminating::Terminating;
 
@@ -147,15 +145,13 @@ impl CeilingIndex {
     pub fn apply_pod(&mut self, pod: &projection::Pod) -> bool {
         let Some(uid) = pod.metadata.uid.as_deref().map(Uid::of) else { return false };
         let occupant = self.occupant(uid, pod);
-        let mut end = None;
         if pod.metadata.deletion_timestamp.is_some() {
             // with the last of its pods, the queue of a group that is gone is forgotten
             self.reschedule();
-            end = self.reader.deadlines.get(uid).and_then(ManagedPod::end);
         }
         self.apply_member(pod);
         let Self { objects, reader: Ceilings { terminating, deadlines, .. } } = self;
-        terminating.apply(objects, (uid, pod), end, deadlines.exempts(pod));
+        terminating.apply(objects, (uid, pod), deadlines.get(uid), deadlines.exempts(pod));
         let readiness = |deadlines: &Deadlines| Some(deadlines.get(uid)?.readiness.get());
         let was_new = readiness(deadlines) == Some(Readiness::NotYet);
         let is_kept = deadlines.apply(uid, pod, &mut objects.interner);
@@ -261,6 +257,8 @@ impl CeilingIndex {
     }
 }
 
+#[cfg(test)]
+mod evidence_tests;
 #[cfg(test)]
 mod requeue_tests;
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod order;
 mod record;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
@@ -27,7 +27,7 @@ pub use expiry::{Ceiling, ReadyUntil};
 use notice::Notice;
 pub use order::RetryAfter;
 use order::{Order, Slot};
-pub use record::ManagedPod;
+pub use record::{BoundRun, ManagedPod};
 
 /// The most pods of a batch. The others are due after it; their owner is still paused only once.
 const MOST_IN_BATCH: usize = 2_000;
@@ -39,6 +39,8 @@ pub struct PodDeadlines {
     pub ready_until: Option<ReadyUntil>,
     /// True if a queue of the pod, or one on the way to the root, isn't there.
     pub lacks_queue: bool,
+    /// The facts about its run that stay once it is bound.
+    pub run: BoundRun,
 }
 
 /// Pods in a few hundred bytes each, ordered by the time of their next task.
@@ -55,6 +57,8 @@ pub struct Deadlines {
     retry_after: RetryAfter,
     /// The ends that were past when a queue went missing, of pods that lack one still: it may have gone for a moment.
     lost: UidMap<i64>,
+    /// Pods on which evidence is missing.
+    lack_evidence: HashSet<Uid>,
 }
 
 /// Pods by the time at which each task is due.
@@ -108,7 +112,7 @@ impl Deadlines {
 
     fn keep(&mut self, uid: Uid, pod: &projection::Pod, interner: &mut Interner) -> bool {
         let Some(known) = self.pods.get_mut(&uid) else {
-            let Some(pod) = ManagedPod::read(pod, interner) else { return false };
+            let Some(pod) = ManagedPod::read(pod, interner, None) else { return false };
             self.by_controller.replace(uid, None, pod.controller.map(|of| of.uid));
             self.pods.insert(uid, Box::new(pod));
             return true;
@@ -145,6 +149,7 @@ impl Deadlines {
         self.delete_exempt(uid);
         let Some(mut pod) = self.pods.remove(&uid) else { return };
         self.lost.remove(&uid);
+        self.lack_evidence.remove(&uid);
         self.orders.place(uid, &mut pod, false);
         self.by_controller.replace(uid, pod.controller.map(|of| of.uid), None);
     }
@@ -162,7 +167,12 @@ impl Deadlines {
         deadlines: impl FnOnce(&ManagedPod) -> PodDeadlines,
     ) {
         let Some(pod) = self.pods.get_mut(&uid) else { return };
-        let PodDeadlines { ceiling, ready_until, lacks_queue } = deadlines(pod);
+        let PodDeadlines { ceiling, ready_until, lacks_queue, run } = deadlines(pod);
+        if pod.fix(run) {
+            self.lack_evidence.insert(uid);
+        } else {
+            self.lack_evidence.remove(&uid);
+        }
         let lost = self.lost.remove(&uid);
         let (ceiling, lost) = pod.expiry.granted(ceiling, change, lost, lacks_queue);
         self.lost.extend(lost.map(|end| (uid, end)));
@@ -200,6 +210,11 @@ impl Deadlines {
         let namespace = ArcStr::from(namespace);
         let here = self.exempt.range((namespace.clone(), Uid::MIN)..=(namespace, Uid::MAX));
         here.map(|(_, (name, controller))| (&**name, *controller))
+    }
+
+    /// The bound pods on which evidence is missing.
+    pub fn lacking_evidence(&self) -> impl Iterator<Item = (Uid, &ManagedPod)> {
+        self.lack_evidence.iter().filter_map(|uid| Some((*uid, self.get(*uid)?)))
     }
 
     /// The number of pods with an expiry, past or future.

@@ -18,7 +18,9 @@ mod times;
 mod uid;
 mod usage;
 
-pub use ceilings::{CeilingIndex, Ceilings, Counts, Orphan, Overlong, Seen, Settings, Standing, Tally};
+pub use ceilings::{
+    CeilingIndex, Ceilings, Counts, MissingEvidence, Overlong, Seen, Settings, Standing, Tally,
+};
 pub use cluster::{ClusterModel, Reader};
 pub use deadlines::{BatchCoverage, DueBatch, DueKey, DuePod, DueWork, Outcome, RetryAfter, Task, TaskSet};
 pub use own::{Bearer, Ineffective, NoEffect};

@@ -47,8 +47,6 @@ pub struct Gangs {
     /// Pods whose workload has another queue, ceiling or start than before.
     moved: HashSet<Uid>,
     stamps: StampSchedule,
-    /// Groups that were deleted or replaced while their pods ran. In the keeper alone.
-    gone: HashSet<GroupKey>,
     for_keeper: bool,
     /// The longest time between the scheduling of a workload's first pod and its start.
     formation: LongestFormation,
@@ -172,27 +170,11 @@ impl Gangs {
         let says = |gang: &Gang| (gang.queue().cloned(), gang.group.as_ref().map(|group| group.own));
         let before = says(gang);
         gang.put(group, &self.members);
-        if for_keeper && gang.fixed_queue().is_some() {
-            self.gone.insert(key.clone());
-        }
         if says(gang) != before {
             self.moved.extend(gang.members());
         }
         self.changed.insert(key.clone());
         self.prune(key);
-    }
-
-    /// The running pods whose group was deleted or replaced since their run began, with the group's kind and queue.
-    pub fn orphans(&mut self) -> Vec<(Uid, PodGroupKind, String)> {
-        let Self { by_key, members, gone, .. } = self;
-        gone.retain(|key| by_key.get(key).is_some_and(|gang| gang.fixed_queue().is_some()));
-        let of = |key: &GroupKey| {
-            let gang = by_key.get(key)?;
-            let (kind, queue) = (key.kind, gang.fixed_queue()?.to_string());
-            let active = |uid: &&Uid| members.get(uid).is_some_and(|member| member.is_active());
-            Some(gang.members().iter().filter(active).map(move |uid| (*uid, kind, queue.clone())))
-        };
-        gone.iter().filter_map(of).flatten().collect()
     }
 
     /// Forgets the record of a group that is gone and has no members.

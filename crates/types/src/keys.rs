@@ -31,6 +31,9 @@ pub const NODE_POOL_LABEL: &str = "kai.scheduler/node-pool";
 /// (`2h 30m`). It can shorten the queue's and never lengthen it.
 pub const MAX_DURATION_ANNOTATION: &str = "tenure.dev/max-duration";
 
+/// Annotation on a bound pod that only Tenure may change; its value is [`crate::evidence::Evidence`].
+pub const EVIDENCE_ANNOTATION: &str = "tenure.dev/evidence";
+
 /// Annotation that tells a workload when its run will end (RFC 3339, UTC); on its root owner, or on the pod itself
 /// if it has none. With `noticeOnPods`, on the pods of the owner, too.
 pub const EXPIRES_AT_ANNOTATION: &str = "tenure.dev/expires-at";

@@ -4,6 +4,7 @@
 pub mod amount;
 #[macro_use]
 pub mod duration;
+pub mod evidence;
 pub mod extender;
 pub mod extension;
 pub mod journal;

@@ -19,7 +19,7 @@ fn in_short() -> [(&'static str, &'static str, &'static str); 4] {
 }
 
 /// All keys that name a queue, a group or a subgroup.
-const KEYS: [(&str, &str); 12] = [
+const KEYS: [(&str, &str); 13] = [
     ("labels", "kai.scheduler/queue"),
     ("labels", "kai.scheduler/subgroup-name"),
     ("labels", "kueue.x-k8s.io/cluster-queue-name"),
@@ -31,6 +31,7 @@ const KEYS: [(&str, &str); 12] = [
     ("labels", "scheduling.x-k8s.io/pod-group"),
     ("annotations", "pod-group-name"),
     ("annotations", "scheduling.k8s.io/group-name"),
+    ("annotations", "tenure.dev/evidence"),
     ("annotations", "volcano.sh/task-spec"),
 ];
 

@@ -163,35 +163,54 @@ async fn pod_group_that_is_deleted_and_made_again_gains_nothing() {
 
 /// A keeper that starts later knows the queue by that label alone.
 #[tokio::test]
-async fn pods_whose_pod_group_goes_are_labelled_with_its_queue_for_good() {
+async fn the_queue_that_a_pod_group_named_is_noted_on_its_bound_pods_for_good() {
     in_both(async |world| {
         let tenant = &Tenant::new(world).await;
-        for (number, (kind, label)) in KINDS.into_iter().zip(QUEUE_LABELS).enumerate() {
-            let group = tenant.create(&group(tenant, kind, "gone", &json!({"queue": "long"}))).await;
-            let [labels, annotations] = member(kind, "gone");
+        for (number, (kind, family)) in
+            KINDS.into_iter().zip(["scheduling.run.ai", "scheduler.tensorstack.dev"]).enumerate()
+        {
+            let named = tenant.create(&group(tenant, kind, "named", &json!({"queue": "long"}))).await;
+            let [labels, annotations] = member(kind, "named");
             let pod = bound(tenant, &format!("pod-{number}"), &labels, &annotations).await;
-            // the keeper knows that the pods of the group run
-            let stamped = async || {
-                let stamp = tenant
-                    .find(&group)
-                    .await
-                    .annotations()
-                    .get("kai.scheduler/last-start-timestamp")
-                    .cloned();
-                Ok(stamp.map(drop))
-            };
-            eventually("the start of the group", DEADLINE, stamped).await.unwrap();
-            tenant.delete(&group).await;
-            let labelled = async || {
-                let queue = tenant.find(&pod).await.labels().get(label).cloned();
-                Ok(queue.filter(|queue| queue == "long").map(drop))
-            };
-            eventually("the label of the queue", DEADLINE, labelled).await.unwrap();
-            let removed = tenant.try_patch(&pod, &json!({"metadata": {"labels": {label: null}}})).await;
-            assert!(removed.is_err(), "{kind}");
+            await_evidence(tenant, &pod, &json!({"queues": {family: "long"}})).await;
+            tenant.delete(&named).await;
+            tenant.create(&group(tenant, kind, "named", &json!({"queue": "missing"}))).await;
+            let removed = json!({"metadata": {"annotations": {"tenure.dev/evidence": null}}});
+            assert_eq!(tenant.try_patch(&pod, &removed).await.unwrap_err().code, 403, "{kind}");
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn an_own_ceiling_that_was_removed_still_ends_a_bound_pod() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        let labels = json!({"kai.scheduler/queue": "long"});
+        let pod = bound(tenant, "pod", &labels, &json!({"tenure.dev/max-duration": "1h"})).await;
+        let shorter = |own: Value| json!({"metadata": {"annotations": {"tenure.dev/max-duration": own}}});
+        tenant.patch(&pod, &shorter(json!("15s"))).await;
+        // the keeper has seen it once the end is told, and says so by itself when it goes
+        let removed = async || {
+            tenant.patch(&pod, &shorter(json!("15s"))).await;
+            tenant.patch(&pod, &shorter(Value::Null)).await;
+            Ok(evidence(tenant, &pod).await.map(drop))
+        };
+        eventually("the evidence", DEADLINE, removed).await.unwrap();
+        assert_eq!(evidence(tenant, &pod).await, Some(json!({"maxDuration": "15s"})));
+        await_ended(tenant, &pod).await;
+    })
+    .await;
+}
+
+async fn evidence(tenant: &Tenant<'_>, pod: &DynamicObject) -> Option<Value> {
+    let text = tenant.find(pod).await.annotations().get("tenure.dev/evidence").cloned();
+    text.map(|text| serde_json::from_str(&text).unwrap())
+}
+
+async fn await_evidence(tenant: &Tenant<'_>, pod: &DynamicObject, expected: &Value) {
+    let noted = async || Ok(evidence(tenant, pod).await.filter(|noted| noted == expected).map(drop));
+    eventually("the evidence", DEADLINE, noted).await.unwrap();
 }
 
 /// The pods' own labels name the queue that they run in.

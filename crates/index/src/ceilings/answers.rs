@@ -14,11 +14,9 @@ use tenure_policy::{
     queue::Nearest,
     ready::PodsReady,
 };
-use tenure_types::{extension::Extension, podgroup::PodGroupKind, projection};
+use tenure_types::{evidence::Evidence, extension::Extension, podgroup::PodGroupKind, projection};
 
-use super::{
-    CeilingIndex, Ceilings, Orphan, Overlong, Seen, Standing, Tally, limits, orphans::orphans, tally::tally,
-};
+use super::{CeilingIndex, Ceilings, Overlong, Seen, Standing, Tally, limits, tally::tally};
 use crate::{
     GroupWorkload, RunPlace, Stamped, Stamping, Uid, deadlines::ManagedPod, grants::Grants, own::Ineffective,
     paused::Paused, podgroups::memberships,
@@ -43,6 +41,19 @@ pub struct Counts {
     pub staying_paused: usize,
     /// The pods past their ceiling that still terminate although their grace period is over.
     pub past_end: usize,
+}
+
+/// A bound pod that lacks evidence about its run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingEvidence {
+    /// Its uid.
+    pub uid: Uid,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The evidence to write.
+    pub evidence: Evidence,
 }
 
 impl CeilingIndex {
@@ -133,9 +144,17 @@ impl CeilingIndex {
         }
     }
 
+    /// Reads a pod, with what is known of it if it is kept.
+    fn seen(&mut self, pod: &projection::Pod) -> Option<Seen> {
+        let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
+        let Ceilings { deadlines, terminating, .. } = &self.reader;
+        let known = deadlines.get(uid).or_else(|| terminating.pod(uid));
+        Seen::read_by(pod, &mut self.objects, known)
+    }
+
     /// Computes the standing of a pod, without keeping it. None: it is in no queue. An exempt pod has one, too.
     pub fn standing(&mut self, pod: &projection::Pod) -> Option<Standing> {
-        Seen::read(pod, self)?.standing(self)
+        self.seen(pod)?.standing(self)
     }
 
     /// Returns the state of a pod's run at `now`, by the rules of the queue that is due. `owner` is the object to act on, and
@@ -149,7 +168,7 @@ impl CeilingIndex {
         now: Timestamp,
     ) -> RunState {
         self.reschedule();
-        let seen = Seen::read(pod, self);
+        let seen = self.seen(pod);
         let standing = seen.as_ref().and_then(|seen| seen.standing(self));
         let below = |owner| seen.as_ref()?.standing_below(&mut self.objects, owner);
         let end_below = owner.and_then(below).and_then(|of| Some(of.expires?.0));
@@ -221,9 +240,17 @@ impl CeilingIndex {
         tally(self, floors, now)
     }
 
-    /// The running pods whose queue only this index remembers.
-    pub fn orphans(&mut self) -> Vec<Orphan> {
-        orphans(&mut self.objects, &self.reader.deadlines)
+    /// The bound pods on which evidence is to be written: nothing else in the cluster says any more what ends their run.
+    pub fn missing_evidence(&mut self) -> Vec<MissingEvidence> {
+        self.reschedule();
+        let missing = self.reader.deadlines.lacking_evidence();
+        let of = |(uid, pod): (Uid, &ManagedPod)| MissingEvidence {
+            uid,
+            namespace: pod.namespace.as_str().into(),
+            name: pod.name.as_ref().into(),
+            evidence: pod.evidence(),
+        };
+        missing.map(of).collect()
     }
 
     /// The pods that terminate for longer than `longest` after their ceiling was reached and their deletion asked for.
@@ -240,7 +267,7 @@ impl CeilingIndex {
     /// Returns the queues of a pod, and the end that its ceiling sets. None: it is in no queue.
     pub fn run_place(&mut self, pod: &projection::Pod) -> Option<RunPlace> {
         let is_exempt = self.reader.deadlines.exempts(pod);
-        Seen::read(pod, self)?.run_place(&mut self.objects, self.reader.pods_ready, is_exempt)
+        self.seen(pod)?.run_place(&mut self.objects, self.reader.pods_ready, is_exempt)
     }
 
     /// The pods of queues that an owner controls, directly or not.

@@ -6,7 +6,7 @@ use tenure_policy::{
     expiry::{self, Clocks, Family, PerFamily},
     gang::Shape,
     notice::NoticePoints,
-    pod_group::{LateGroup, group_counts},
+    pod_group::{LateGroup, group_counts, is_shorter},
     ready::{NotReady, PodsReady},
 };
 use tenure_types::runai::v3alpha1::CountFrom;
@@ -15,7 +15,7 @@ use super::Standing;
 use crate::{
     Uid,
     cluster::Objects,
-    deadlines::{Ceiling, ManagedPod, PodDeadlines, ReadyUntil},
+    deadlines::{BoundRun, Ceiling, ManagedPod, PodDeadlines, ReadyUntil},
     own::{Bearer, Ineffective, NoEffect},
     podgroups::{GroupQueue, GroupWorkload, OfGroups},
     times::Milliseconds,
@@ -42,7 +42,13 @@ pub fn deadlines(
         Ceiling { at, since, family, queue, notice }
     });
     let lacks_queue = lacks_queue(objects, &standing);
-    PodDeadlines { ceiling, ready_until, lacks_queue }
+    let Standing { queues, own, .. } = standing;
+    let own_is_noted = own.is_some_and(|own| {
+        objects.owners.own_ceiling(pod.controller) == Some(own)
+            || objects.gangs.with_own(objects.gangs.memberships(uid), own).is_some()
+    });
+    let run = BoundRun { queues, own, own_is_noted };
+    PodDeadlines { ceiling, ready_until, lacks_queue, run }
 }
 
 /// True if a queue of a workload, or one on its way to the root, isn't there.
@@ -69,11 +75,11 @@ pub fn ineffective(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Option<
     let root = objects.owners.root_with_own(pod.controller).filter(|(.., noted)| noted.ceiling == own);
     let (bearer, uid, namespace, name) = if let Some((uid, source, noted)) = root {
         (Bearer::Owner(source), uid, noted.namespace.to_string(), noted.name.to_string())
-    } else if pod.own_ceiling() == Some(own) {
-        (Bearer::Pod, uid, pod.namespace.to_string(), pod.name.to_string())
-    } else {
-        let GroupWorkload { key, group, .. } = objects.gangs.with_own(objects.gangs.memberships(uid), own)?;
+    } else if let Some(of) = objects.gangs.with_own(objects.gangs.memberships(uid), own) {
+        let GroupWorkload { key, group, .. } = of;
         (Bearer::PodGroup(key.kind), Uid::of(&group.uid), key.namespace.to_string(), key.name.to_string())
+    } else {
+        (Bearer::Pod, uid, pod.namespace.to_string(), pod.name.to_string())
     };
     let why = NoEffect::Longer { own, ceiling: standing.ceiling(objects.queues[Family::Runai].tree())? };
     Some(Ineffective { bearer, namespace, name, uid, why })
@@ -100,8 +106,23 @@ pub fn ready_until(
     Some(ReadyUntil { at, cause, family, queue })
 }
 
-/// The queue of a pod: that of its group, if there is such a group and it [counts](group_counts).
+/// The queue of a pod: that which its label or its group names, unless the one that was fixed when the pod was bound ends
+/// its run earlier.
 fn queue(
+    objects: &mut Objects,
+    family: Family,
+    pod: &ManagedPod,
+    of_group: Option<GroupQueue<ArcStr>>,
+) -> Option<ArcStr> {
+    let named = named_queue(objects, family, pod, of_group);
+    let Some(fixed) = pod.fixed(family) else { return named };
+    let mut ceiling = |queue: &str| objects.limits(family, queue).and_then(|limits| limits.ceiling);
+    let counts = named.as_deref().is_none_or(|named| is_shorter(ceiling(fixed), ceiling(named)));
+    if counts { Some(fixed.clone()) } else { named }
+}
+
+/// The queue that a pod names: that of its group, if there is such a group and it [counts](group_counts).
+fn named_queue(
     objects: &mut Objects,
     family: Family,
     pod: &ManagedPod,

@@ -331,6 +331,7 @@ fn a_workload_may_shorten_its_own_time_slice_below_its_floor() {
         let mut pod = pod("a", "job", Is::Ready);
         let annotations = pod.metadata.annotations.get_or_insert_default();
         annotations.insert("tenure.dev/max-duration".into(), own.into());
+        index.delete_pod(Uid::of("a"));
         index.apply_pod(&pod);
         assert_eq!(due(&mut index), Some(ends), "{own}");
     }

@@ -95,13 +95,18 @@ pub struct Seen {
 impl Seen {
     /// Reads a pod, to compute its standing later, when all pods of its `PodGroup`s are known. None: it is in no queue.
     pub fn read<R>(pod: &projection::Pod, model: &mut ClusterModel<R>) -> Option<Self> {
-        Self::read_by(pod, &mut model.objects)
+        Self::read_by(pod, &mut model.objects, None)
     }
 
-    pub(super) fn read_by(pod: &projection::Pod, objects: &mut Objects) -> Option<Self> {
+    /// Reads a pod of which `known` is known.
+    pub(super) fn read_by(
+        pod: &projection::Pod,
+        objects: &mut Objects,
+        known: Option<&ManagedPod>,
+    ) -> Option<Self> {
         let of = memberships(pod, |text| objects.interner.names.shared(text));
         let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
-        Some(Self { uid, pod: ManagedPod::read(pod, &mut objects.interner)?, of })
+        Some(Self { uid, pod: ManagedPod::read(pod, &mut objects.interner, known)?, of })
     }
 
     /// Computes its standing by the queues, `PodGroup`s and owners that are known.

@@ -5,7 +5,7 @@ use tenure_policy::deletion::DeletionTimes;
 use tenure_types::projection;
 
 use super::Seen;
-use crate::{Uid, cluster::Objects, uid::UidMap};
+use crate::{Uid, cluster::Objects, deadlines::ManagedPod, uid::UidMap};
 
 /// The least grace period that lets a kubelet end a pod in order.
 const LEAST_GRACE: SignedDuration = SignedDuration::from_secs(1);
@@ -19,9 +19,6 @@ pub struct Termination {
     pod: Seen,
     name: Box<str>,
     times: DeletionTimes,
-    /// The end of its run when its deletion was asked for. Its queue may not be known any more: its `PodGroup` may go
-    /// with it, or before.
-    expired: Option<Timestamp>,
 }
 
 /// A pod past its ceiling that terminates for longer than is allowed.
@@ -41,22 +38,28 @@ pub struct Overlong {
 
 impl Terminating {
     /// Adds, updates or removes the record of a pod's termination: only a pod in a queue that terminates, and isn't exempt,
-    /// has one. `end` is that of its run, if it was known until now.
+    /// has one. `running` is what was known of it until now: its queue may not be known any more, since its `PodGroup` may go
+    /// with it, or before.
     pub fn apply(
         &mut self,
         objects: &mut Objects,
         (uid, pod): (Uid, &projection::Pod),
-        end: Option<Timestamp>,
+        running: Option<&ManagedPod>,
         is_exempt: bool,
     ) {
         let known = self.0.remove(&uid);
-        let expired = known.and_then(|known| known.expired).or(end);
         let Some(times) = DeletionTimes::of(&pod.metadata) else { return };
         let is_over = pod.is_finished() || is_exempt;
-        let seen = Some(pod).filter(|_| !is_over).and_then(|pod| Seen::read_by(pod, objects));
+        let known = known.as_ref().map(|known| &known.pod.pod).or(running);
+        let seen = Some(pod).filter(|_| !is_over).and_then(|pod| Seen::read_by(pod, objects, known));
         let Some(seen) = seen else { return };
         let name = pod.metadata.name.as_deref().unwrap_or_default().into();
-        self.0.insert(uid, Termination { pod: seen, name, times, expired });
+        self.0.insert(uid, Termination { pod: seen, name, times });
+    }
+
+    /// Returns a pod that terminates.
+    pub fn pod(&self, uid: Uid) -> Option<&ManagedPod> {
+        Some(&self.0.get(&uid)?.pod.pod)
     }
 
     /// Returns a pod if it will terminate for longer than `longest` after its run has ended and its deletion was asked for.
@@ -90,10 +93,7 @@ impl Terminating {
 impl Termination {
     /// The end of its run, if that is past.
     fn expired_by(&self, objects: &mut Objects, now: Timestamp) -> Option<Timestamp> {
-        let end = match self.pod.standing_by(objects) {
-            Some(standing) => Some(standing.expires?.0),
-            None => self.expired,
-        };
-        end.filter(|end| *end < now)
+        let (end, _) = self.pod.standing_by(objects)?.expires?;
+        (end < now).then_some(end)
     }
 }

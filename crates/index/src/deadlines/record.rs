@@ -3,10 +3,11 @@
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
-    expiry::{Clocks, Family, PerFamily, claimed},
+    expiry::{Clocks, Family, PerFamily, claimed, own_ceiling},
+    naming::for_people,
     ready::{Cause, LivePod},
 };
-use tenure_types::projection;
+use tenure_types::{evidence::Evidence, projection};
 
 use super::{
     due::{DueKey, DuePod, Task},
@@ -30,8 +31,12 @@ pub struct ManagedPod {
     /// The queue that it names itself in each family. That of its `PodGroup` counts, if there is such a group.
     pub queues: PerFamily<Option<ArcStr>>,
     pub controller: Option<Controller>,
-    /// The pod's own ceiling.
+    /// The pod's own ceiling: the least one that its workload has noted since the pod was bound.
     pub own: Option<Milliseconds>,
+    /// True if the pod itself notes that ceiling.
+    own_is_noted: bool,
+    /// The queues of its run, where its labels don't name them.
+    fixed: Option<Box<FixedQueues>>,
     pub created: i64,
     pub started: Option<Milliseconds>,
     pub readiness: PodReadiness,
@@ -48,17 +53,39 @@ pub struct ManagedPod {
     pub claims_exemption: bool,
 }
 
+/// The queues of a bound pod that its `PodGroup` has named. They count for as long as the pod runs, unless another queue
+/// ends the run earlier.
+#[derive(Clone, Debug, Default)]
+struct FixedQueues {
+    queues: PerFamily<Option<ArcStr>>,
+    /// The queues by the evidence on the pod.
+    noted: PerFamily<Option<ArcStr>>,
+}
+
+/// The facts about the run of a bound pod that don't move its end later from now on.
+#[derive(Clone, Debug, Default)]
+pub struct BoundRun {
+    /// Its queues.
+    pub queues: PerFamily<Option<ArcStr>>,
+    /// The least ceiling that its workload notes.
+    pub own: Option<SignedDuration>,
+    /// True if another object notes that ceiling.
+    pub own_is_noted: bool,
+}
+
 impl ManagedPod {
-    /// None if the pod is in no queue.
-    pub fn read(pod: &projection::Pod, interner: &mut Interner) -> Option<Self> {
+    /// Reads a pod. `known` is what is known of it. None: the pod is in no queue.
+    pub fn read(pod: &projection::Pod, interner: &mut Interner, known: Option<&Self>) -> Option<Self> {
         let mut read = Self {
             name: pod.metadata.name.as_deref().unwrap_or_default().into(),
             namespace: interner.names.shared(pod.metadata.namespace.as_deref().unwrap_or_default()),
             queues: PerFamily::default(),
             controller: None,
-            own: None,
+            own: known.and_then(|known| known.own),
+            own_is_noted: true,
+            fixed: known.and_then(|known| known.fixed.clone()),
             created: pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond(),
-            started: None,
+            started: known.and_then(|known| known.started),
             readiness: PodReadiness::of(pod),
             family: Family::Runai,
             expiry: Expiry::default(),
@@ -73,19 +100,69 @@ impl ManagedPod {
     /// Takes what can change; says whether it is still in a queue.
     pub fn update(&mut self, pod: &projection::Pod, interner: &mut Interner) -> bool {
         let Interner { kinds, names, own, kueue_queues } = interner;
+        let was_bound = self.started.is_some();
         let mut shared =
             |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
         self.queues = PerFamily::new(|family| shared(kueue_queues.queue_of(family, pod)));
         self.started = pod.scheduled_at().and_then(|time| milliseconds(time.0));
+        let stays_bound = was_bound && self.started.is_some();
         self.readiness = PodReadiness::of(pod);
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.claims_exemption = claimed(pod).is_some();
-        self.own = own
-            .read(Bearer::Pod, &pod.metadata)
-            .and_then(|own| Milliseconds::new(own.as_millis().try_into().unwrap_or(NEVER)));
+        let Evidence { queues, max_duration } = Evidence::of(&pod.metadata);
+        let noted =
+            [own.read(Bearer::Pod, &pod.metadata), max_duration.and_then(|text| own_ceiling(&text).ok())];
+        let noted = noted.map(in_milliseconds).into_iter().flatten().min_by_key(|own| own.get());
+        self.own = Milliseconds::earliest(noted, self.own.filter(|_| stays_bound));
+        self.own_is_noted = self.own == noted;
+        let noted = PerFamily::new(|family| shared(queues.get(family.row().group).map(String::as_str)));
+        self.fixed.take_if(|_| !stays_bound);
+        if noted != PerFamily::default() || self.fixed.is_some() {
+            self.fixed.get_or_insert_default().noted = noted;
+        }
         let is_in =
             |family: Family| self.queues[family].is_some() || family.row().groups.named_by(pod).is_some();
-        Family::ALL.into_iter().any(is_in)
+        self.fixed.is_some() || Family::ALL.into_iter().any(is_in)
+    }
+
+    /// Fixes the queues of a bound pod and its own ceiling, as they are now. Returns true if the pod lacks evidence of them.
+    pub fn fix(&mut self, run: BoundRun) -> bool {
+        let BoundRun { queues: mut now, own, own_is_noted } = run;
+        if self.started.is_none() {
+            return false;
+        }
+        let own = in_milliseconds(own);
+        self.own_is_noted &= self.own == own;
+        self.own = own;
+        let FixedQueues { queues: known, noted } = self.fixed.take().map(|fixed| *fixed).unwrap_or_default();
+        // a label alone doesn't count where a group names another queue
+        let queues = PerFamily::new(|family| {
+            now[family]
+                .take()
+                .filter(|of| Some(of) != self.queues[family].as_ref() || known[family].is_some())
+        });
+        let lacks = |family: Family| queues[family].is_some() && queues[family] != noted[family];
+        let lacks_evidence =
+            (own.is_some() && !self.own_is_noted && !own_is_noted) || Family::ALL.into_iter().any(lacks);
+        if queues != PerFamily::default() || noted != PerFamily::default() {
+            self.fixed = Some(Box::new(FixedQueues { queues, noted }));
+        }
+        lacks_evidence
+    }
+
+    /// Returns the queue of a family that was fixed for a bound pod. None: the pod's label or `PodGroup` names it.
+    pub fn fixed(&self, family: Family) -> Option<&ArcStr> {
+        let FixedQueues { queues, noted } = self.fixed.as_deref()?;
+        queues[family].as_ref().or(noted[family].as_ref())
+    }
+
+    /// Returns the evidence of a bound pod, as it is to be written.
+    pub fn evidence(&self) -> Evidence {
+        let queue = |family: Family| Some((family.row().group.to_owned(), self.fixed(family)?.to_string()));
+        Evidence {
+            queues: Family::ALL.into_iter().filter_map(queue).collect(),
+            max_duration: self.own_ceiling().map(for_people),
+        }
     }
 
     /// Allows another try of the tasks that were final under its last controller.
@@ -167,4 +244,9 @@ impl ManagedPod {
             outlives: self.outlives(),
         }
     }
+}
+
+/// A ceiling in milliseconds. One that is too long is none.
+fn in_milliseconds(own: Option<SignedDuration>) -> Option<Milliseconds> {
+    Milliseconds::new(own?.as_millis().try_into().unwrap_or(NEVER))
 }

@@ -143,11 +143,6 @@ impl Gang {
         self.fixed.as_deref().map_or_else(named, |(queue, _)| queue.as_ref())
     }
 
-    /// The queue of a run whose group was deleted or replaced since it began.
-    pub fn fixed_queue(&self) -> Option<&ArcStr> {
-        self.fixed.as_deref()?.0.as_ref()
-    }
-
     /// The creation time of the group that names this queue.
     pub fn made(&self) -> Option<Milliseconds> {
         self.fixed.as_deref().map_or_else(|| self.group.as_ref()?.created, |(_, made)| *made)

@@ -10,7 +10,7 @@ use std::{
     fmt::Debug,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tenure_index::{CeilingIndex, DueBatch, Stamping, Uid};
 use tenure_policy::expiry::Family;
 use tenure_types::projection::Pod;
@@ -19,8 +19,14 @@ use crate::{
     event::Event,
     naive::{self, Batch, Naive},
     wire,
-    world::{MILLI, timestamp},
+    world::{MILLI, SECOND, timestamp},
 };
+
+/// The longest grace period after a ceiling, in seconds.
+const LONGEST_GRACE: i64 = 7;
+
+/// Index and model hold times of different lengths: a longer rest of a grace period counts as this one, in seconds.
+const ENDLESS: i64 = 1_000_000_000;
 
 /// Two answers that aren't the same.
 #[derive(Debug, PartialEq)]
@@ -105,27 +111,33 @@ impl Pair {
         self.compare_pods()?;
         self.compare_groups()?;
         self.compare_formation()?;
-        self.compare_orphans()?;
+        self.compare_bound()?;
         self.compare_owners()?;
         self.compare_queues()
     }
 
-    fn compare_orphans(&mut self) -> Result {
-        let model = self.model.orphans();
-        self.seen.note("orphaned", model.len());
-        let named = |(pod, family, queue): (u32, Family, u8)| {
-            let queue = match family {
-                Family::Runai => wire::runai_name(queue),
-                Family::Tensorstack => wire::tensorstack_name(queue),
-            };
-            (wire::uid(pod), format!("{family:?}"), queue)
-        };
-        let mut model: Vec<_> = model.into_iter().map(named).collect();
-        let orphans = self.index.orphans().into_iter();
-        let mut index: Vec<_> = orphans.map(|of| (of.uid, format!("{:?}", of.family), of.queue)).collect();
-        model.sort();
-        index.sort();
-        same("orphans", &index, &model)
+    fn compare_bound(&mut self) -> Result {
+        let model = self.model.missing_evidence();
+        self.seen.note("lacked evidence", model.len());
+        let mut model: Vec<_> =
+            model.into_iter().map(|(pod, of)| (wire::uid(pod), wire::written(of))).collect();
+        let written = self.index.missing_evidence().into_iter();
+        let mut index: Vec<_> = written.map(|of| (of.uid, of.evidence)).collect();
+        model.sort_by_key(|(uid, _)| *uid);
+        index.sort_by_key(|(uid, _)| *uid);
+        same("missing evidence", &index, &model)?;
+
+        let model = self.model.overlong(LONGEST_GRACE * SECOND);
+        self.seen.note("terminated for too long", model.len());
+        let mut model: Vec<_> =
+            model.into_iter().map(|of| (wire::uid(of.uid), of.left.min(ENDLESS), of.allowed)).collect();
+        let longest = SignedDuration::from_secs(LONGEST_GRACE);
+        let index = self.index.overlong(timestamp(self.model.now), longest).into_iter();
+        let mut index: Vec<_> =
+            index.map(|of| (of.uid, of.left.as_secs().min(ENDLESS), of.allowed.as_secs())).collect();
+        model.sort_unstable();
+        index.sort_unstable();
+        same("overlong", &index, &model)
     }
 
     fn tell(&mut self, event: &Event) -> Result {

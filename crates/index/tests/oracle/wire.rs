@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tenure_index::{RetryAfter, Settings};
 use tenure_policy::{
     expiry::GraceOnChange,
-    expiry::Scope,
+    expiry::{Family, Scope},
     floor::Floors,
     kueue,
     owners::{OnExpiry, OwnerTable, PauseRule},
@@ -16,6 +16,7 @@ use tenure_policy::{
     start::LongestFormation,
 };
 use tenure_types::{
+    evidence::Evidence,
     extension::Extension,
     keys,
     podgroup::{PodGroup, PodGroupKind},
@@ -37,8 +38,8 @@ pub use crate::names::{
     uid_text,
 };
 use crate::world::{
-    ConfigObj, Controller, ExtensionObj, GroupObj, MILLI, OwnerKind, OwnerObj, PodObj, RunaiObj,
-    TensorstackObj, Wait, go, points, timestamp, units,
+    ConfigObj, Controller, ENDLESS, EvidenceObj, ExtensionObj, GroupObj, MILLI, OwnerKind, OwnerObj, PodObj,
+    RunaiObj, TensorstackObj, Wait, go, points, timestamp, units,
 };
 
 fn time(millis: i64) -> Time {
@@ -78,6 +79,23 @@ fn texts<const N: usize>(pairs: [(&str, Option<String>); N]) -> Option<BTreeMap<
     (!given.is_empty()).then_some(given)
 }
 
+fn evidence(of: EvidenceObj) -> Option<String> {
+    (of != EvidenceObj::default()).then(|| serde_json::to_string(&written(of)).unwrap())
+}
+
+/// Evidence as the index has it written.
+pub fn written(EvidenceObj { runai, tensorstack, own }: EvidenceObj) -> Evidence {
+    let queues =
+        [(Family::Runai, runai.map(runai_name)), (Family::Tensorstack, tensorstack.map(tensorstack_name))];
+    let queues = queues.into_iter().filter_map(|(family, name)| Some((family.row().group.to_owned(), name?)));
+    Evidence { queues: queues.collect(), max_duration: own.map(|own| units(own, " ")) }
+}
+
+/// When the grace period of a pod ends that is deleted as soon as it is created. The API server's sum overflows.
+fn deleted(of: &PodObj) -> i64 {
+    if of.grace == ENDLESS { of.created - 5_000 } else { of.created + of.grace * 1_000 }
+}
+
 pub fn pod(of: &PodObj) -> Pod {
     let [runai, tensorstack, coscheduling, volcano, native] = of.groups.map(|name| name.map(group_name));
     let subgroup = of.subgroup.map(subgroup_name);
@@ -98,7 +116,8 @@ pub fn pod(of: &PodObj) -> Pod {
             namespace: Some(namespace(of.namespace)),
             uid: Some(uid_text(of.uid)),
             creation_timestamp: Some(time(of.created)),
-            deletion_timestamp: of.terminating.then(|| time(of.created)),
+            deletion_timestamp: of.terminating.then(|| time(deleted(of))),
+            deletion_grace_period_seconds: of.terminating.then_some(of.grace),
             labels: texts([
                 (keys::TENSORSTACK_QUEUE_LABEL, of.tensorstack.map(tensorstack_name)),
                 (keys::RUNAI_QUEUE_LABEL, of.runai.map(runai_name)),
@@ -112,6 +131,7 @@ pub fn pod(of: &PodObj) -> Pod {
                 (keys::VOLCANO_GROUP_ANNOTATION, volcano),
                 (keys::VOLCANO_TASK_ANNOTATION, subgroup),
                 (keys::MAX_DURATION_ANNOTATION, of.own.map(|own| units(own, " "))),
+                (keys::EVIDENCE_ANNOTATION, evidence(of.evidence)),
                 (keys::MIRROR_POD_ANNOTATION, of.mirror.then(|| "x".to_owned())),
             ]),
             owner_references: references(of.controller),

@@ -11,6 +11,9 @@ pub const EPOCH: i64 = 1_800_000_000;
 /// Nanoseconds after [`EPOCH`].
 pub type Nanos = i64;
 
+/// A grace period in seconds that overflows.
+pub const ENDLESS: i64 = 36_028_797_018_960_368;
+
 pub const MILLI: i64 = 1_000_000;
 pub const SECOND: i64 = 1_000_000_000;
 
@@ -54,6 +57,14 @@ pub enum OwnerKind {
 /// A controller, by its uid.
 pub type Controller = Option<(OwnerKind, u32)>;
 
+/// The evidence on a pod: its queues and its own ceiling.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EvidenceObj {
+    pub runai: Option<u8>,
+    pub tensorstack: Option<u8>,
+    pub own: Option<i64>,
+}
+
 object! {
     /// A pod.
     PodObj {
@@ -62,6 +73,8 @@ object! {
         name: u8 = 0,
         created: i64 = 0,
         terminating: bool = false,
+        /// Its grace period in seconds.
+        grace: i64 = 0,
         finished: bool = false,
         /// Since when condition `PodScheduled` is true.
         scheduled: Option<i64> = None,
@@ -78,6 +91,7 @@ object! {
         subgroup: Option<u8> = None,
         controller: Controller = None,
         own: Option<i64> = None,
+        evidence: EvidenceObj = EvidenceObj::default(),
         critical: bool = false,
         mirror: bool = false,
     }

@@ -14,13 +14,13 @@ use crate::{
     Args,
     action::Pauser,
     events::EventWriter,
+    evidence::EvidenceWriter,
     expiry::ExpiryController,
     extensions::ExtensionController,
     handles::Handles,
     ledger::{RecordStore, UsageCounter},
     limit::write_limit,
     messages::MessageSender,
-    orphans::QueueLabels,
     pod_notices::PodNotices,
     returns::Requeuer,
     stamps::Stamps,
@@ -73,7 +73,7 @@ impl Args {
         let (lead, handles, client) = (&shared.gate.lead, || Arc::clone(shared), shared.client.clone());
         let namespace = self.leader.namespace().unwrap_or_else(|| client.default_namespace().into());
         let store = RecordStore::new(client, namespace, self.usage_config_map.clone());
-        let labels = QueueLabels { handles: handles(), limit: shared.limit() };
+        let evidence = EvidenceWriter { handles: handles(), limit: shared.limit() };
         let extensions = ExtensionController { handles: handles(), limit: shared.limit() };
         let terminations = Terminations { handles: handles(), limit: shared.limit() };
         let returns = Requeuer { handles: handles(), limit: shared.limit() };
@@ -83,7 +83,7 @@ impl Args {
         let reporter = Reporter { handles: handles(), version, limit, complaints };
         let usage = UsageCounter { handles: handles(), store };
         tokio::join!(
-            labels.run(lead, shutdown),
+            evidence.run(lead, shutdown),
             extensions.run(lead, shutdown),
             terminations.run(lead, shutdown),
             returns.run(lead, shutdown),

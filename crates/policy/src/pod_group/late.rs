@@ -22,12 +22,15 @@ pub enum LateGroup {
 impl LateGroup {
     fn counts(self) -> bool {
         match self {
-            Self::CountsIfShorter { own, of_group } => {
-                of_group.is_some_and(|of_group| own.is_none_or(|own| of_group < own))
-            }
+            Self::CountsIfShorter { own, of_group } => is_shorter(of_group, own),
             Self::NeverCounts => false,
         }
     }
+}
+
+/// True if a ceiling is shorter than another. None: no ceiling.
+pub fn is_shorter(ceiling: Option<SignedDuration>, other: Option<SignedDuration>) -> bool {
+    ceiling.is_some_and(|ceiling| other.is_none_or(|other| ceiling < other))
 }
 
 /// True if the queue that a group names counts for a pod that names one itself. Times are in milliseconds since the epoch.

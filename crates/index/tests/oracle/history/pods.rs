@@ -6,7 +6,7 @@ use super::{History, SPANS};
 use crate::{
     event::Event,
     object::List,
-    world::{Controller, OwnerKind, PodObj},
+    world::{Controller, ENDLESS, EvidenceObj, OwnerKind, PodObj},
 };
 
 impl History {
@@ -55,6 +55,15 @@ impl History {
         pod.tensorstack = random.maybe(40, |random| random.of(&[0, 1, 2]));
     }
 
+    fn evidence(&mut self) -> EvidenceObj {
+        let random = &mut self.random;
+        EvidenceObj {
+            runai: random.maybe(50, |random| random.of(&[0, 1, 2, 3, 9])),
+            tensorstack: random.maybe(30, |random| random.of(&[0, 1, 2])),
+            own: random.maybe(30, |random| random.of(&SPANS)),
+        }
+    }
+
     pub(super) fn group_of(&mut self, pod: &mut PodObj) {
         let kinds = self.habits.kinds.clone();
         pod.groups = [None; 5];
@@ -86,7 +95,10 @@ impl History {
                 pod.initialized = pod.initialized.or(Some(time));
                 pod.ready = Some((false, time));
             }
-            14 => pod.terminating = true,
+            14 => {
+                pod.terminating = true;
+                pod.grace = self.random.of(&[0, 5, 30, 5_000, ENDLESS]);
+            }
             15 => pod.finished = true,
             16 | 17 => self.queue_of(&mut pod),
             18 => (pod.runai, pod.tensorstack) = (None, None),
@@ -94,7 +106,8 @@ impl History {
             20 => pod.critical = !pod.critical,
             21 => pod.own = self.random.maybe(60, |random| random.of(&SPANS)),
             22 => pod.subgroup = self.random.maybe(60, |random| random.small(3)),
-            _ => match self.random.below(5) {
+            _ => match self.random.below(6) {
+                5 => pod.evidence = self.evidence(),
                 0 => pod.controller = self.controller(pod.namespace),
                 1 => pod.ready = None,
                 2 => pod.bound = !pod.bound,

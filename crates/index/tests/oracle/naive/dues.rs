@@ -2,6 +2,8 @@
 
 mod work;
 
+use std::collections::BTreeMap;
+
 use tenure_policy::{
     expiry::Family,
     ready::{Cause, Readiness},
@@ -15,7 +17,7 @@ use super::{
     queues::Limits,
     readiness,
 };
-use crate::world::{Controller, MILLI, Nanos, PodObj, SECOND, Wait};
+use crate::world::{Controller, EvidenceObj, MILLI, Nanos, PodObj, SECOND, Wait};
 
 /// Milliseconds, rounded up from nanoseconds: nothing is ever early.
 pub type Millis = i64;
@@ -52,6 +54,53 @@ pub(super) struct Record {
     graced_since: Option<Millis>,
     /// The end that was past when a queue on its way went missing, while one is.
     lost: Option<Millis>,
+    pub bound: Bound,
+}
+
+/// What ends the run of a bound pod earlier than its objects say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bound {
+    /// Queues that its labels don't name.
+    runai: Option<u8>,
+    tensorstack: Option<u8>,
+    own: Option<Nanos>,
+}
+
+impl Bound {
+    /// The same after another version of the pod.
+    fn after(self, before: Option<&PodObj>, pod: &PodObj) -> Self {
+        let stays_bound = before.is_some_and(|before| before.scheduled.is_some()) && pod.scheduled.is_some();
+        let kept = if stays_bound { self } else { Self::default() };
+        Self { own: kept.own.into_iter().chain(noted_own(pod)).min(), ..kept }
+    }
+
+    fn queue(self, family: Family) -> Option<u8> {
+        match family {
+            Family::Runai => self.runai,
+            Family::Tensorstack => self.tensorstack,
+        }
+    }
+}
+
+/// The ceiling that a pod notes, as people write it: milliseconds at the finest.
+fn noted_own(pod: &PodObj) -> Option<Nanos> {
+    [pod.own, pod.evidence.own].into_iter().flatten().map(|micros| micros / 1_000 * MILLI).min()
+}
+
+fn evidence_of(pod: &PodObj, family: Family) -> Option<u8> {
+    match family {
+        Family::Runai => pod.evidence.runai,
+        Family::Tensorstack => pod.evidence.tensorstack,
+    }
+}
+
+/// A pod that terminates for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Overlong {
+    pub uid: u32,
+    /// Of its grace period, in whole seconds.
+    pub left: i64,
+    pub allowed: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -161,20 +210,38 @@ fn lacking_alone(pod: &PodObj) -> Option<Lacking> {
 
 impl Naive {
     /// A pod of which Tenure keeps a record: one in a queue, or that may be, and that isn't exempt.
-    fn is_kept(pod: &PodObj) -> bool {
+    fn is_kept(pod: &PodObj, bound: Bound) -> bool {
         let is_exempt = !pod.is_live() || pod.critical;
-        !is_exempt && Self::names_queue(pod)
+        !is_exempt && Self::names_queue(pod, bound)
     }
 
-    fn names_queue(pod: &PodObj) -> bool {
+    fn names_queue(pod: &PodObj, bound: Bound) -> bool {
         let [runai, tensorstack, ..] = pod.groups;
-        [pod.runai, pod.tensorstack, runai, tensorstack].iter().any(Option::is_some)
+        let noted = [pod.evidence.runai, pod.evidence.tensorstack, bound.runai, bound.tensorstack];
+        [pod.runai, pod.tensorstack, runai, tensorstack].into_iter().chain(noted).any(|queue| queue.is_some())
+    }
+
+    /// What is known of a pod that is bound, or was when its deletion was asked for.
+    fn bound(&self, pod: &PodObj) -> Bound {
+        let known = self.records.get(&pod.uid).map(|record| record.bound);
+        let known = known.or_else(|| self.terminating.get(&pod.uid).copied());
+        known.unwrap_or_else(|| Bound::default().after(None, pod))
     }
 
     /// A record lasts as long as its pod is kept.
     pub(super) fn keep_record(&mut self, uid: u32, pod: Option<&PodObj>) {
-        let before = self.pods.get(&uid).map(|pod| pod.controller);
-        if let Some(pod) = pod.filter(|pod| Self::is_kept(pod)) {
+        let earlier = self.pods.get(&uid).cloned();
+        let before = earlier.as_ref().map(|pod| pod.controller);
+        let known = self.records.get(&uid).map(|record| record.bound);
+        let known = known.or_else(|| self.terminating.remove(&uid)).unwrap_or_default();
+        let bound = pod.map_or(known, |pod| known.after(earlier.as_ref(), pod));
+        let terminates = pod.filter(|pod| pod.terminating && !pod.finished && !pod.critical);
+        if terminates.is_some_and(|pod| Self::names_queue(pod, bound)) {
+            self.terminating.insert(uid, bound);
+        } else {
+            self.terminating.remove(&uid);
+        }
+        if let Some(pod) = pod.filter(|pod| Self::is_kept(pod, bound)) {
             let record = self.records.entry(uid).or_insert(Record {
                 alone: false,
                 attempts: 0,
@@ -189,7 +256,9 @@ impl Naive {
                 earliest: Millis::MIN,
                 graced_since: None,
                 lost: None,
+                bound,
             });
+            record.bound = bound;
             if before.is_some_and(|before| before.map(|(_, uid)| uid) != pod.controller.map(|(_, uid)| uid)) {
                 record.revive();
             }
@@ -200,7 +269,8 @@ impl Naive {
 
     /// Computes the standing of a pod, also of one that isn't kept; none if it is in no queue.
     pub fn standing(&self, pod: &PodObj) -> Option<Standing> {
-        if !Self::names_queue(pod) {
+        let bound = self.bound(pod);
+        if !Self::names_queue(pod, bound) {
             return None;
         }
         let groups: Vec<_> = pod.keys().filter_map(|key| self.groups.get(&key)).collect();
@@ -208,9 +278,7 @@ impl Naive {
         let runai = self.queue_of(pod, Family::Runai);
         let tensorstack = self.queue_of(pod, Family::Tensorstack);
         runai.or(tensorstack)?;
-        let noted = groups.iter().filter_map(|group| group.own).chain(pod.own);
-        // as people write it: milliseconds at the finest
-        let own = noted.map(|micros| micros / 1_000 * MILLI).chain(self.own_of_root(pod.controller)).min();
+        let own = self.own_of_others(pod).into_iter().chain(bound.own).min();
         let limits = (
             tensorstack.and_then(|queue| self.tensorstack_limits(queue)),
             runai.and_then(|queue| self.runai_limits(queue)),
@@ -240,8 +308,73 @@ impl Naive {
         Some(Standing { start, started, is_grouped, tensorstack, runai, own, expires, notice, lacking })
     }
 
-    /// The queue of a pod in a family.
+    /// The least ceiling that the groups and the owner of a pod note.
+    fn own_of_others(&self, pod: &PodObj) -> Option<Nanos> {
+        let noted = pod.keys().filter_map(|key| self.groups.get(&key)?.own);
+        noted.map(|micros| micros / 1_000 * MILLI).chain(self.own_of_root(pod.controller)).min()
+    }
+
+    /// The queue of a pod in a family: the one that it names, or the one that was fixed, if that ends its run earlier.
     fn queue_of(&self, pod: &PodObj, family: Family) -> Option<u8> {
+        let named = self.named_queue(pod, family);
+        let fixed = self.bound(pod).queue(family).or_else(|| evidence_of(pod, family));
+        let Some((named, fixed)) = named.zip(fixed) else { return named.or(fixed) };
+        let ceiling = |queue| self.ceiling(family, queue).unwrap_or(Nanos::MAX);
+        Some(if ceiling(fixed) < ceiling(named) { fixed } else { named })
+    }
+
+    fn ceiling(&self, family: Family, queue: u8) -> Option<Nanos> {
+        match family {
+            Family::Runai => self.runai_limits(queue)?.ceiling,
+            Family::Tensorstack => self.tensorstack_limits(queue)?.ceiling,
+        }
+    }
+
+    /// The bound pods on which evidence is to be written.
+    pub fn missing_evidence(&self) -> BTreeMap<u32, EvidenceObj> {
+        let missing = |(uid, record): (&u32, &Record)| {
+            let pod = &self.pods[uid];
+            let Bound { runai, tensorstack, own } = record.bound;
+            let lacks = |queue: Option<u8>, noted| queue.is_some() && queue != noted;
+            let lacks_own = own.is_some() && noted_own(pod) != own && self.own_of_root(pod.controller) != own;
+            let is_missing = lacks(runai, pod.evidence.runai)
+                || lacks(tensorstack, pod.evidence.tensorstack)
+                || (lacks_own && !self.group_notes(pod, own));
+            let evidence = EvidenceObj {
+                runai: runai.or(pod.evidence.runai),
+                tensorstack: tensorstack.or(pod.evidence.tensorstack),
+                own: own.map(|own| own / 1_000),
+            };
+            (pod.scheduled.is_some() && is_missing).then_some((*uid, evidence))
+        };
+        self.records.iter().filter_map(missing).collect()
+    }
+
+    fn group_notes(&self, pod: &PodObj, own: Option<Nanos>) -> bool {
+        let noted = pod.keys().filter_map(|key| self.groups.get(&key)?.own);
+        noted.map(|micros| micros / 1_000 * MILLI).any(|noted| Some(noted) == own)
+    }
+
+    /// The pods that terminate for longer than `longest` after their run has ended and their deletion was asked for.
+    pub fn overlong(&self, longest: Nanos) -> Vec<Overlong> {
+        let overlong = |uid: &u32| {
+            let pod = &self.pods[uid];
+            let (end, _) = self.standing(pod)?.expires.filter(|(end, _)| *end < self.now)?;
+            let asked = pod.created * MILLI;
+            let over = asked.checked_add(pod.grace.saturating_mul(SECOND)).unwrap_or(Nanos::MAX);
+            let until = asked.max(end) + longest;
+            let (left, allowed) = ((over - self.now) / SECOND, ((until - self.now) / SECOND).max(1));
+            (over > until && self.now < over && allowed < left).then_some(Overlong {
+                uid: *uid,
+                left,
+                allowed,
+            })
+        };
+        self.terminating.keys().filter_map(overlong).collect()
+    }
+
+    /// The queue that a pod names in a family.
+    fn named_queue(&self, pod: &PodObj, family: Family) -> Option<u8> {
         let (kind, own) = match family {
             Family::Runai => (PodGroupKind::Runai, pod.runai),
             Family::Tensorstack => (PodGroupKind::Tensorstack, pod.tensorstack),
@@ -252,10 +385,7 @@ impl Naive {
         let (Some(theirs), Some(mine)) = (named.queue, own) else {
             return named.queue.or(own);
         };
-        let ceiling = |queue| match family {
-            Family::Runai => self.runai_limits(queue)?.ceiling,
-            Family::Tensorstack => self.tensorstack_limits(queue)?.ceiling,
-        };
+        let ceiling = |queue| self.ceiling(family, queue);
         // who makes a group for a pod that runs can't lengthen its run
         let is_late = named.made.zip(pod.scheduled()).is_some_and(|(made, at)| made * MILLI > at);
         let endless = Nanos::MAX;
@@ -277,8 +407,31 @@ impl Naive {
         Some((at, cause, family, Some(queue).filter(|queue| self.knows(family, *queue))))
     }
 
+    /// Fixes the queues and the own ceilings of bound pods.
+    fn observe_bound(&mut self) {
+        let bound = |uid: &u32| {
+            let pod = self.pods.get(uid).filter(|pod| pod.scheduled.is_some())?;
+            let known = self.bound(pod);
+            let fixed = |family, label| {
+                self.queue_of(pod, family)
+                    .filter(|queue| Some(*queue) != label || known.queue(family).is_some())
+            };
+            let bound = Bound {
+                runai: fixed(Family::Runai, pod.runai),
+                tensorstack: fixed(Family::Tensorstack, pod.tensorstack),
+                own: self.own_of_others(pod).into_iter().chain(known.own).min(),
+            };
+            Some((*uid, bound))
+        };
+        let bound: Vec<_> = self.records.keys().filter_map(bound).collect();
+        for (uid, bound) in bound {
+            self.records.get_mut(&uid).expect("it is one of them").bound = bound;
+        }
+    }
+
     pub(super) fn observe_pods(&mut self) {
         self.observe_changes();
+        self.observe_bound();
         let dues = self.records.keys().map(|uid| (*uid, self.due(*uid))).collect();
         self.dues = dues;
         for (uid, due) in &self.dues {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenure_policy::{expiry::Family, ready::Readiness, start};
+use tenure_policy::{ready::Readiness, start};
 use tenure_types::podgroup::PodGroupKind;
 
 use super::{Naive, lost, readiness, stamps::Stamp};
@@ -271,22 +271,6 @@ impl Naive {
     pub fn named_by(&self, key: GroupKey) -> Option<Named> {
         let fixed = self.runs.get(&key).and_then(|run| run.fixed);
         fixed.or_else(|| self.groups.get(&key).map(named))
-    }
-
-    /// The running pods that name no queue of a family themselves, with the queue that their group named, which was deleted
-    /// or replaced since.
-    pub fn orphans(&self) -> BTreeSet<(u32, Family, u8)> {
-        let of = |pod: &PodObj, key: GroupKey| {
-            let (family, own) = match key.0 {
-                PodGroupKind::Runai => (Family::Runai, pod.runai),
-                PodGroupKind::Tensorstack => (Family::Tensorstack, pod.tensorstack),
-                _ => return None,
-            };
-            let queue = self.runs.get(&key)?.fixed?.queue?;
-            own.is_none().then_some((pod.uid, family, queue))
-        };
-        let kept = self.pods.values().filter(|pod| pod.is_active() && self.records.contains_key(&pod.uid));
-        kept.flat_map(|pod| pod.keys().filter_map(move |key| of(pod, key))).collect()
     }
 
     pub(super) fn run_mut(&mut self, key: GroupKey) -> &mut Run {

@@ -38,6 +38,8 @@ pub struct Naive {
     pub tensorstack: BTreeMap<u8, TensorstackObj>,
     /// The acts on each pod that is kept.
     records: BTreeMap<u32, dues::Record>,
+    /// What is known of pods in queues that terminate.
+    terminating: BTreeMap<u32, dues::Bound>,
     /// The facts that each group's run has shown.
     runs: BTreeMap<GroupKey, groups::Run>,
     returns: BTreeMap<u32, owners::Called>,

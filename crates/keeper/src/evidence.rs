@@ -1,45 +1,46 @@
-//! Labels pods with their queue, if the `PodGroup` that named it has gone while they run.
+//! Notes on bound pods what ends their run, where no other object of the cluster will say it: the queue that their `PodGroup`
+//! named, and a ceiling of their own that was removed.
 //!
-//! The keeper remembers the queue of such a pod as long as it runs. The label lets the next keeper know it, too: without it,
-//! a pod would be in no queue after a restart, and so have no ceiling. The API server lets no tenant change the label of a
-//! bound pod.
+//! The keeper remembers that as long as a pod runs. The annotation lets the next keeper know it, too. The API server lets no
+//! tenant change the annotation of a bound pod.
 
 use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
-use tenure_index::{CeilingIndex, Orphan, Uid};
+use tenure_index::{CeilingIndex, MissingEvidence, Uid};
 use tenure_service::{
     call::ApiError,
     leadership::Leadership,
     log::with_causes,
     work::{Lease, Run, Work, WorkQueue},
 };
+use tenure_types::keys;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{api::refer, handles::Handles, limit::WriteLimit};
 
-/// The time between two looks. A `PodGroup` that is made again at once leaves a label all the same.
+/// The time between two looks.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 
-/// The time until a pod that couldn't be labelled is tried again.
+/// The time until a pod that couldn't be annotated is tried again.
 const RETRY: Duration = Duration::from_mins(1);
 
-/// The same where the API server has refused it: a `PodGroup` may name what no label may be.
+/// The same where the API server has refused it.
 const RETRY_REFUSED: Duration = Duration::from_hours(1);
 
-/// Labels pods with the queue that their `PodGroup` named.
-pub struct QueueLabels {
+/// Writes evidence on bound pods.
+pub struct EvidenceWriter {
     pub handles: Arc<Handles>,
     pub limit: WriteLimit,
 }
 
-/// The label of a pod.
+/// The evidence of a pod.
 #[derive(Debug)]
-struct Labelling(Orphan);
+struct Noting(MissingEvidence);
 
-impl Work for Labelling {
+impl Work for Noting {
     type Key = Uid;
     type Rank = ();
 
@@ -54,7 +55,7 @@ impl Work for Labelling {
     fn rank(&self) {}
 }
 
-impl QueueLabels {
+impl EvidenceWriter {
     /// Works whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
         lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
@@ -62,31 +63,33 @@ impl QueueLabels {
 
     async fn work(&self, shutdown: &CancellationToken) {
         let (queue, cluster) = (WorkQueue::default(), &self.handles.cluster);
-        let look = || queue.replace(cluster.with(CeilingIndex::orphans).into_iter().map(Labelling));
-        let label = async |lease: Lease<Labelling>| {
-            let after = self.label(&lease).await;
+        let look = || queue.replace(cluster.with(CeilingIndex::missing_evidence).into_iter().map(Noting));
+        let note = async |lease: Lease<Noting>| {
+            let after = self.note(&lease).await;
             lease.again(after);
         };
         let run = Run { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
-        run.work(look, async || sleep(BETWEEN_LOOKS).await, label).await;
+        run.work(look, async || sleep(BETWEEN_LOOKS).await, note).await;
     }
 
-    /// Labels a pod, and returns the time until the next try: the index doesn't name the pod any more if it has worked.
-    async fn label(&self, lease: &Lease<Labelling>) -> Duration {
-        let Orphan { uid, namespace, name, family, queue } = &lease.work.0;
+    /// Annotates a pod, and returns the time until the next try: the index doesn't name the pod any more if it has worked.
+    async fn note(&self, lease: &Lease<Noting>) -> Duration {
+        let MissingEvidence { uid, namespace, name, evidence } = &lease.work.0;
         self.limit.until_ready().await;
         let pod = refer("v1", "Pod", name, &uid.text());
-        let patch = json!({"metadata": {"uid": pod.uid, "labels": {family.row().queue_label: queue}}});
+        let evidence = json!(evidence).to_string();
+        let patch =
+            json!({"metadata": {"uid": pod.uid, "annotations": {keys::EVIDENCE_ANNOTATION: evidence}}});
         if !self.handles.gate.is_open() {
             return BETWEEN_LOOKS;
         }
         match lease.watch(self.handles.objects.merge(namespace, &pod, &patch)).await {
             Ok(_) => {
-                info!(%namespace, pod = %name, %queue, "Labelled a pod with the queue of its PodGroup, which has gone");
+                info!(%namespace, pod = %name, %evidence, "Noted on a pod what ends its run");
                 BETWEEN_LOOKS
             }
             Err(error @ (ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading)) => {
-                debug!(%namespace, pod = %name, error = with_causes(&error), "Not labelled");
+                debug!(%namespace, pod = %name, error = with_causes(&error), "Not noted");
                 BETWEEN_LOOKS
             }
             Err(api_error) => {
@@ -94,7 +97,7 @@ impl QueueLabels {
                     lease.trouble();
                 }
                 let error = with_causes(&api_error);
-                warn!(%namespace, pod = %name, %queue, error, "Failed to label a pod with the queue of its PodGroup, which has gone: will try again");
+                warn!(%namespace, pod = %name, %evidence, error, "Failed to note on a pod what ends its run: will try again");
                 if matches!(api_error, ApiError::Refused(_)) { RETRY_REFUSED } else { RETRY }
             }
         }

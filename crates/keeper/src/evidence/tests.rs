@@ -3,8 +3,8 @@ use tenure_types::podgroup::PodGroupKind;
 use super::*;
 use crate::testing::{Keeper, Server, until};
 
-/// Has pods whose group has gone.
-async fn orphans(trouble: &str, count: usize) -> (QueueLabels, Server) {
+/// Has pods whose group names their queue.
+async fn members(trouble: &str, count: usize) -> (EvidenceWriter, Server) {
     let keeper = Keeper::new().await;
     keeper.add_pods(trouble, count, &json!({"labels": null, "annotations": {"pod-group-name": "gang"}}));
     let namespaces = (0..3).map(|number| format!("{trouble}{number}"));
@@ -15,28 +15,27 @@ async fn orphans(trouble: &str, count: usize) -> (QueueLabels, Server) {
         });
         keeper.handles.cluster.with(|index| {
             index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
-            index.delete_group(PodGroupKind::Runai, &namespace, "gang");
         });
     }
     let Keeper { handles, server } = keeper;
-    (QueueLabels { limit: handles.limit(), handles }, server)
+    (EvidenceWriter { limit: handles.limit(), handles }, server)
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_whose_label_hangs_hold_up_no_other_namespace() {
+async fn pods_whose_evidence_hangs_hold_up_no_other_namespace() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
-    let (labels, server) = orphans("hangs-", 40).await;
-    let waited = until(labels.run(&lead, &shutdown), server.written("fine-", 10)).await;
+    let (evidence, server) = members("hangs-", 40).await;
+    let waited = until(evidence.run(&lead, &shutdown), server.written("fine-", 10)).await;
     assert!(waited <= Duration::from_secs(3), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_could_not_be_labelled_is_tried_again_after_a_minute_or_an_hour_after_a_refusal() {
+async fn a_pod_that_could_not_be_annotated_is_tried_again_after_a_minute_or_an_hour_after_a_refusal() {
     let (lead, shutdown) = (Leadership::always(), CancellationToken::new());
     for (trouble, minutes) in [("fails-", 1), ("refuses-", 60)] {
-        let (labels, server) = orphans(trouble, 1).await;
+        let (evidence, server) = members(trouble, 1).await;
         let passed = sleep(Duration::from_secs(150 * minutes));
-        until(labels.run(&lead, &shutdown), passed).await;
+        until(evidence.run(&lead, &shutdown), passed).await;
         assert_eq!(server.writes(&format!("{trouble}0")), 3, "{trouble}");
     }
 }

@@ -1,0 +1,152 @@
+//! The end of a bound pod only moves earlier by what a tenant does, and the keeper notes on the pod what else would be
+//! forgotten.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_types::{evidence::Evidence, podgroup::PodGroupKind, projection, runai::v3alpha1::QueueSpec};
+
+use crate::ceilings::{CeilingIndex, Settings};
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn pod(metadata: &Value) -> projection::Pod {
+    let condition = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": at(0)});
+    let mut pod = json!({
+        "metadata": {"name": "a", "namespace": "ns", "uid": "a", "creationTimestamp": at(0),
+            "annotations": {"pod-group-name": "gang"}},
+        "spec": {}, "status": {"conditions": [condition]},
+    });
+    for (key, value) in metadata.as_object().unwrap() {
+        pod["metadata"][key] = value.clone();
+    }
+    serde_json::from_value(pod).unwrap()
+}
+
+/// A group of queue `short`, with a ceiling of 100 s, and a pod of it.
+fn world() -> CeilingIndex {
+    let mut index = CeilingIndex::new(Settings::default());
+    add_queue(&mut index, "short", "100s");
+    let group = json!({
+        "metadata": {"name": "gang", "namespace": "ns", "uid": "g", "creationTimestamp": at(-1)},
+        "spec": {"queue": "short", "minMember": 1},
+    });
+    index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
+    index.apply_pod(&pod(&json!({})));
+    index
+}
+
+/// The evidence that is missing on the pod of the world.
+fn missing(index: &mut CeilingIndex) -> Option<Evidence> {
+    let mut missing = index.missing_evidence();
+    assert!(missing.len() <= 1, "{missing:?}");
+    missing.pop().map(|of| of.evidence)
+}
+
+/// Evidence of a queue.
+fn named(queue: &str) -> Evidence {
+    Evidence { queues: [("scheduling.run.ai".into(), queue.into())].into(), max_duration: None }
+}
+
+/// Annotations of the pod with this evidence.
+fn noted(evidence: &Evidence) -> Value {
+    json!({"pod-group-name": "gang", "tenure.dev/evidence": serde_json::to_string(evidence).unwrap()})
+}
+
+fn add_queue(index: &mut CeilingIndex, name: &str, ceiling: &str) {
+    let spec: QueueSpec = serde_json::from_value(json!({"maxDuration": ceiling})).unwrap();
+    index.apply_queue(name, &spec);
+}
+
+#[test]
+fn the_queue_of_a_bound_pod_is_noted_on_it_if_its_group_names_it_and_its_label_says_another_or_none() {
+    for labels in [json!({}), json!({"kai.scheduler/queue": "long"})] {
+        let mut index = world();
+        add_queue(&mut index, "long", "1000s");
+        index.apply_pod(&pod(&json!({"labels": labels})));
+        let evidence = missing(&mut index).expect("its group names the queue");
+        assert_eq!(evidence, named("short"));
+        let noted = pod(&json!({"labels": labels, "annotations": noted(&evidence)}));
+        index.apply_pod(&noted);
+        assert_eq!(missing(&mut index), None, "it is noted");
+        index.delete_group(PodGroupKind::Runai, "ns", "gang");
+        assert_eq!((missing(&mut index), index.next_expiry()), (None, Some(at(100))));
+        let mut next = CeilingIndex::new(Settings::default());
+        add_queue(&mut next, "short", "100s");
+        add_queue(&mut next, "long", "1000s");
+        next.apply_pod(&noted);
+        assert_eq!(next.next_expiry(), Some(at(100)), "the next keeper knows it by the evidence");
+    }
+    let mut index = world();
+    index.apply_pod(&pod(&json!({"labels": {"kai.scheduler/queue": "short"}})));
+    assert_eq!(missing(&mut index), None, "its label says the same");
+}
+
+#[test]
+fn evidence_that_a_tenant_writes_ends_a_run_earlier_and_never_later() {
+    for (queue, end) in [("short", 100), ("shorter", 10), ("long", 100), ("none", 100)] {
+        let mut index = world();
+        add_queue(&mut index, "shorter", "10s");
+        add_queue(&mut index, "long", "1000s");
+        let evidence = named(queue);
+        index.apply_pod(&pod(&json!({"annotations": noted(&evidence)})));
+        assert_eq!(index.next_expiry(), Some(at(end)), "{queue}");
+    }
+    let mut index = world();
+    index.apply_pod(&pod(&json!({"annotations": {"pod-group-name": "gang", "tenure.dev/evidence": "{"}})));
+    assert_eq!(index.next_expiry(), Some(at(100)));
+}
+
+#[test]
+fn an_own_ceiling_that_goes_while_a_pod_runs_still_ends_it_and_is_noted() {
+    let mut index = world();
+    let with =
+        |own: &str| pod(&json!({"annotations": {"pod-group-name": "gang", "tenure.dev/max-duration": own}}));
+    index.apply_pod(&with("10s"));
+    assert_eq!(index.next_expiry(), Some(at(10)));
+    index.apply_pod(&with("50s"));
+    let evidence = missing(&mut index).expect("nothing else says it");
+    assert_eq!((index.next_expiry(), evidence.max_duration.as_deref()), (Some(at(10)), Some("10s")));
+    let noted = pod(&json!({"annotations": noted(&evidence)}));
+    index.apply_pod(&noted);
+    assert_eq!((missing(&mut index), index.next_expiry()), (None, Some(at(10))));
+    let mut next = world();
+    next.apply_pod(&noted);
+    assert_eq!(next.next_expiry(), Some(at(10)), "the next keeper knows it by the evidence");
+}
+
+#[test]
+fn a_group_that_is_made_again_gives_a_pod_that_terminates_no_more_time() {
+    let mut index = world();
+    add_queue(&mut index, "long", "90000s");
+    let going = json!({"deletionTimestamp": at(100_000), "deletionGracePeriodSeconds": 99_850});
+    index.apply_pod(&pod(&going));
+    index.delete_group(PodGroupKind::Runai, "ns", "gang");
+    let group = json!({
+        "metadata": {"name": "gang", "namespace": "ns", "uid": "h", "creationTimestamp": at(-1)},
+        "spec": {"queue": "long", "minMember": 1},
+    });
+    index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
+    let hour = jiff::SignedDuration::from_hours(1);
+    assert_eq!(index.overlong(at(3_800), hour).len(), 1);
+}
+
+#[test]
+fn a_pod_that_terminates_ends_within_the_bound_whether_its_group_goes_before_or_after() {
+    let going = json!({"deletionTimestamp": at(100_000), "deletionGracePeriodSeconds": 99_850});
+    for group_first in [true, false] {
+        let mut index = world();
+        if group_first {
+            index.delete_group(PodGroupKind::Runai, "ns", "gang");
+        }
+        index.apply_pod(&pod(&going));
+        index.delete_group(PodGroupKind::Runai, "ns", "gang");
+        let hour = jiff::SignedDuration::from_hours(1);
+        let overlong = index.overlong(at(3_800), hour);
+        assert_eq!(overlong.len(), 1, "{group_first}");
+        index.apply_pod(&pod(&going));
+        assert_eq!(index.overlong(at(3_800), hour), overlong, "{group_first}: it is seen again");
+        assert_eq!(index.overlong(at(99), hour), [], "{group_first}: not before its ceiling");
+    }
+}

@@ -1,0 +1,33 @@
+//! The evidence about the run of a bound pod.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Serialize};
+
+use crate::keys;
+
+/// The value of annotation [`keys::EVIDENCE_ANNOTATION`], as JSON: what ends the run of a bound pod earlier than the other
+/// objects of the cluster say.
+///
+/// A reader takes it for a claim that can only end a run earlier. So a user gains nothing by writing one. The API server
+/// lets no user change that of a bound pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Evidence {
+    /// The queues that the pod's `PodGroup`s named, by API group.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub queues: BTreeMap<String, String>,
+    /// The least ceiling that the workload has noted itself since the pod was bound, as people write durations. None: it has
+    /// noted none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_duration: Option<String>,
+}
+
+impl Evidence {
+    /// Reads the evidence of a pod. The default: the pod has none that can be read.
+    pub fn of(pod: &ObjectMeta) -> Self {
+        let text = pod.annotations.as_ref().and_then(|all| all.get(keys::EVIDENCE_ANNOTATION));
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+}
