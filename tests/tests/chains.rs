@@ -267,6 +267,40 @@ async fn of_a_pod_that_a_pod_owns_only_the_expired_one_is_deleted() {
     assert_changes(world, &namespace, &["delete pods/executor"]).await;
 }
 
+/// Waits for a pod whose name begins so.
+async fn pod_named(namespace: &Namespace, prefix: &str) -> DynamicObject {
+    let name = eventually("a pod", DEADLINE, async || {
+        Ok(namespace.pod_names().await.into_iter().find(|name| name.starts_with(prefix)))
+    });
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name.await.unwrap()}});
+    namespace.find(&serde_json::from_value(pod).unwrap()).await
+}
+
+#[tokio::test]
+async fn the_job_of_a_pod_that_owns_the_expired_one_is_suspended() {
+    let (world, namespace) = scene("driven").await;
+    let job = workload("Job", namespace.name(), "driver", &json!({}), &Value::Null);
+    let job = namespace.create(&distinct(job, "driver")).await;
+    let driver = pod_named(&namespace, "driver").await;
+    namespace.pod_of(&driver, "executor", "driven").await;
+    namespace.await_pause_of(&job, SUSPEND, &json!(true)).await;
+    assert_changes(world, &namespace, &["patch jobs/driver"]).await;
+}
+
+#[tokio::test]
+async fn a_leader_worker_set_is_paused_though_only_its_workers_are_in_a_queue() {
+    let (world, namespace) = scene("workers").await;
+    let group = namespace.chain(&[("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")]).await.remove(0);
+    let set = |name: &str, labels: &Value| {
+        distinct(workload("StatefulSet", namespace.name(), name, labels, &Value::Null), name)
+    };
+    namespace.create(&owned(set("leader", &json!({})), &[controller(&group)])).await;
+    let leader = pod_named(&namespace, "leader").await;
+    namespace.create(&owned(set("worker", &in_queue("workers")), &[controller(&leader)])).await;
+    namespace.await_pause_of(&group, REPLICAS, &json!(0)).await;
+    assert_changes(world, &namespace, &["patch leaderworkersets/leaderworkerset"]).await;
+}
+
 #[tokio::test]
 async fn a_horizontal_autoscaler_leaves_a_pause_alone() {
     let (world, namespace) = scene("autoscaled").await;

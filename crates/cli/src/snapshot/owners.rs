@@ -121,6 +121,7 @@ pub fn found(metadata: &ObjectMeta) -> OwnerLookup {
         // a manifest, which has no version yet, may leave its namespace out
         cluster_scoped: metadata.namespace.is_none() && metadata.resource_version.is_some(),
         selects: true,
+        labels: BTreeMap::new(),
         controller: projection::controller(metadata).cloned(),
     })
 }
@@ -200,6 +201,7 @@ mod tests {
                 deleting: false,
                 cluster_scoped: false,
                 selects: true,
+                labels: BTreeMap::new(),
                 controller,
             }),
             paused: None,

@@ -32,6 +32,7 @@ impl ObjectClient {
                 controller: projection::controller(&found.metadata).cloned(),
                 deleting: found.metadata.deletion_timestamp.is_some(),
                 uid: found.metadata.uid.unwrap_or_default(),
+                labels: found.metadata.labels.unwrap_or_default(),
             })),
             Err(ApiError::NotFound) => Ok(OwnerLookup::Absent),
             Err(ApiError::Forbidden(why)) if self.is_meant(owner, &why) => Ok(OwnerLookup::Forbidden),
