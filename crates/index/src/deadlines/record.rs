@@ -61,7 +61,7 @@ impl ManagedPod {
             own: None,
             created: pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond(),
             started: None,
-            readiness: PodReadiness::of(pod),
+            readiness: PodReadiness::of(pod, None),
             family: Family::Runai,
             expiry: Expiry::default(),
             notice: None,
@@ -80,7 +80,7 @@ impl ManagedPod {
         self.tensorstack = shared(pod.label(keys::TENSORSTACK_QUEUE_LABEL));
         self.runai = shared(kueue_queues.queue_of(pod));
         self.started = pod.scheduled_at().and_then(|time| milliseconds(time.0));
-        self.readiness = PodReadiness::of(pod);
+        self.readiness = PodReadiness::of(pod, Some(self.readiness));
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.claims_exemption = claimed(pod).is_some();
         self.own = own
