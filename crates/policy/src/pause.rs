@@ -23,7 +23,7 @@ pub use crate::naming::PausedObject;
 use crate::{expiry::Family, naming::group_of, owners::PauseRule};
 pub use journal::{EVENT_REPAIR, MOST_ACTS, acts_on, has_journal, is_recent, with_act};
 use owner::INACTIVE;
-pub use owner::{Announcement, OwnerObject, is_inactive, record_on, requeue_state_on};
+pub use owner::{Announcement, OwnerObject, is_inactive, is_own, record_on, requeue_state_on};
 pub use plan::{Pause, PauseCandidate, PausePlan, ResumeCondition};
 pub use reasons::{DEACTIVATED, MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLOAD_INACTIVE};
 pub use returns::{Return, ReturnPatch};
@@ -48,6 +48,7 @@ pub fn record(
         at,
         queue: queue.into(),
         queue_group: Some(family.group().into()),
+        uid: object.at("metadata.uid").as_str().map(str::to_owned),
         ceiling,
         field: rule.field.clone(),
         value: rule.value.clone(),

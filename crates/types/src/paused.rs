@@ -20,6 +20,10 @@ pub struct PausedRecord {
     /// The API group of that queue: those of both groups may share a name. None in records of versions without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_group: Option<String>,
+    /// The uid of the object that was paused: controllers copy annotations to other objects. None in records of versions
+    /// without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
     /// The ceiling that was exceeded. None: the pause has another reason, or the record is of a version without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<ExceededCeiling>,
@@ -105,6 +109,7 @@ mod tests {
             at: "2026-01-02T03:04:05Z".parse().unwrap(),
             queue: "demo".into(),
             queue_group: Some("scheduling.run.ai".into()),
+            uid: Some("u".into()),
             ceiling: None,
             field: "spec.replicas".into(),
             value: 0.into(),
@@ -115,7 +120,7 @@ mod tests {
             unannounced: false,
             noticed: None,
         };
-        let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","queueGroup":"scheduling.run.ai","field":"spec.replicas","value":0,"previousValue":2}"#;
+        let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","queueGroup":"scheduling.run.ai","uid":"u","field":"spec.replicas","value":0,"previousValue":2}"#;
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
         assert_eq!(serde_json::from_str::<PausedRecord>(text).unwrap(), record);
     }
@@ -141,6 +146,7 @@ mod tests {
         let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","field":"spec.replicas","previousValue":2}"#;
         let record: PausedRecord = serde_json::from_str(text).unwrap();
         assert_eq!((record.value, record.reversals, record.queue_group), (Value::Null, 0, None));
+        assert_eq!(record.uid, None);
         assert_eq!((record.full_reversals, record.reversed_by, record.ceiling), (0, None, None));
         assert!(!record.unannounced && record.noticed.is_none());
     }

@@ -45,7 +45,7 @@ impl CeilingIndex {
     }
 
     pub(super) fn has_pods(&self, paused: &Paused) -> bool {
-        self.pods_of(&paused.namespace, paused.root).next().is_some()
+        self.pods_under(&paused.namespace, paused.root).next().is_some()
     }
 
     /// The workload of a pod that takes room, before the pod changes; none if no other waits for that room.

@@ -116,7 +116,7 @@ impl Counting<'_> {
     }
 
     fn paused(&mut self, index: &CeilingIndex) {
-        for paused in index.objects.paused.roots(&index.objects.owners) {
+        for paused in index.objects.paused.topmost(&index.objects.owners) {
             // where the record doesn't say, a queue of both families may be either
             let elsewhere = || index.tensorstack().limits(&paused.queue).map(|_| Family::Tensorstack);
             if paused.family.or_else(elsewhere) == Some(Family::Tensorstack) || index.has_pods(paused) {

@@ -38,7 +38,7 @@ pub use crate::names::{
 };
 use crate::world::{
     ConfigObj, Controller, ExtensionObj, GroupObj, MILLI, OwnerKind, OwnerObj, PodObj, RunaiObj,
-    TensorstackObj, Wait, go, points, timestamp, units,
+    TensorstackObj, Wait, Whose, go, points, timestamp, units,
 };
 
 fn time(millis: i64) -> Time {
@@ -203,7 +203,11 @@ pub fn owner(of: &OwnerObj) -> ObjectMeta {
         };
         let record = json!({
             "reason": reason, "at": time(record.at).0, "queue": runai_name(record.queue), "queueGroup": group,
-            "field": "spec.replicas", "value": 0, "previousValue": 1,
+            "field": "spec.replicas", "value": 0, "previousValue": 1, "uid": match record.whose {
+                Whose::Bearer => Some(uid_text(of.uid)),
+                Whose::Other => Some("another".to_owned()),
+                Whose::Unsaid => None,
+            },
         });
         record.to_string()
     });

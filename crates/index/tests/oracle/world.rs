@@ -115,6 +115,18 @@ pub struct RecordObj {
     pub deactivated: bool,
     /// For pods that weren't ready in time.
     pub unready: bool,
+    pub whose: Whose,
+}
+
+/// The object whose pause a record is of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Whose {
+    /// The object that bears it.
+    Bearer,
+    /// Another object, from which it was copied.
+    Other,
+    /// As versions wrote it that noted no uid.
+    Unsaid,
 }
 
 object! {
