@@ -301,6 +301,49 @@ async fn a_leader_worker_set_is_paused_though_only_its_workers_are_in_a_queue() 
     assert_changes(world, &namespace, &["patch leaderworkersets/leaderworkerset"]).await;
 }
 
+/// A StatefulSet of one pod that has its claims deleted when it is scaled down.
+fn with_claims(namespace: &Namespace, name: &str, labels: &Value) -> Value {
+    let mut set = distinct(workload("StatefulSet", namespace.name(), name, labels, &Value::Null), name);
+    set["spec"]["replicas"] = json!(1);
+    set["spec"]["persistentVolumeClaimRetentionPolicy"] =
+        json!({"whenScaled": "Delete", "whenDeleted": "Delete"});
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    set["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": claim}]);
+    set
+}
+
+#[tokio::test]
+async fn a_paused_stateful_set_keeps_its_claims_and_has_its_policy_back_once_it_runs() {
+    const POLICY: &str = "spec.persistentVolumeClaimRetentionPolicy.whenScaled";
+    let (_, namespace) = scene("claims").await;
+    namespace.apply(&queue("claims", "1d")).await;
+    let kept = namespace.create(&with_claims(&namespace, "kept", &in_queue("claims"))).await;
+    let control = namespace.create(&with_claims(&namespace, "control", &json!({}))).await;
+    let claim = async |name: &str| {
+        let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}});
+        namespace.try_find(&serde_json::from_value(claim).unwrap()).await
+    };
+    for name in ["kept", "control"] {
+        pod_named(&namespace, name).await;
+    }
+    let before = claim("data-kept-0").await.unwrap();
+    namespace.apply(&queue("claims", "1s")).await;
+    namespace.await_pause_of(&kept, REPLICAS, &json!(0)).await;
+    assert_eq!(namespace.field(&kept, POLICY).await, "Retain");
+    namespace.await_pods(&["control-0"]).await;
+    namespace.patch(&control, &json!({"spec": {"replicas": 0}})).await;
+    let gone = async || Ok(claim("data-control-0").await.is_none().then_some(()));
+    eventually("the claim of the other to be deleted", DEADLINE, gone).await.unwrap();
+
+    namespace.apply(&queue("claims", "1d")).await;
+    namespace.patch(&kept, &json!({"spec": {"replicas": 1}})).await;
+    let is_back = async || Ok((namespace.field(&kept, POLICY).await == "Delete").then_some(()));
+    eventually("the policy to be set back", DEADLINE, is_back).await.unwrap();
+    assert_eq!(namespace.field(&kept, REPLICAS).await, json!(1));
+    let after = claim("data-kept-0").await.unwrap();
+    assert_eq!((after.uid(), after.metadata.deletion_timestamp), (before.uid(), None));
+}
+
 #[tokio::test]
 async fn a_horizontal_autoscaler_leaves_a_pause_alone() {
     let (world, namespace) = scene("autoscaled").await;

@@ -27,6 +27,8 @@ pub use owner::{DueReturn, Holder, Paused, Turn};
 #[derive(Debug, Default)]
 pub struct PausedOwners {
     by_uid: HashMap<Uid, Paused>,
+    /// Those among them whose pause holds other fields.
+    holding: BTreeSet<Uid>,
     /// The Workloads of Kueue's among them, after the root owner of their pods.
     workloads: BTreeSet<(Uid, Uid)>,
     /// The order in which they are due to come back.
@@ -57,6 +59,7 @@ impl PausedOwners {
             queue: names.shared(&record.queue),
             family: record.queue_group.as_deref().and_then(Family::of),
             was_unready: pause::is_for_readiness(&record),
+            holds: !record.held.is_empty(),
             returns,
             count: state.count,
             priority: state.priority.unwrap_or(0),
@@ -74,6 +77,7 @@ impl PausedOwners {
         self.delete(uid);
         self.workloads.extend((root != uid).then_some((root, uid)));
         self.order.extend(paused.due().map(|at| (at, uid)));
+        self.holding.extend(paused.holds.then_some(uid));
         self.by_uid.insert(uid, paused);
     }
 
@@ -83,6 +87,7 @@ impl PausedOwners {
 
     pub fn delete(&mut self, uid: Uid) {
         let Some(paused) = self.by_uid.remove(&uid) else { return };
+        self.holding.remove(&uid);
         if paused.root != uid {
             self.workloads.remove(&(paused.root, uid));
         }
@@ -104,6 +109,11 @@ impl PausedOwners {
     fn is_topmost(&self, paused: &Paused, owners: &OwnerRecords) -> bool {
         let is_own = pause::is_own(paused.says_whose, || owners.root(paused.controller).is_some());
         is_own && !owners.ancestors(paused.controller).any(|above| self.has(above.uid))
+    }
+
+    /// Owners whose pause holds other fields.
+    pub fn holding(&self) -> impl Iterator<Item = &Paused> {
+        self.holding.iter().filter_map(|uid| self.by_uid.get(uid))
     }
 
     /// Returns the next time after `after` at which one of them is due to come back.

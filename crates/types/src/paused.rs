@@ -34,6 +34,9 @@ pub struct PausedRecord {
     pub value: Value,
     /// The value of the field before the pause; null if it was absent.
     pub previous_value: Value,
+    /// Other fields that the pause has set, and that are set back once the object runs again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<HeldField>,
     /// The number of times that a user or controller has set the field back since the record was first made. `kubectl
     /// tenure resume` doesn't count: it removes the record.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -51,6 +54,18 @@ pub struct PausedRecord {
     /// The last notice of the run, whose event may not have been written, in records of versions that kept no journal.
     #[serde(default, skip_serializing)]
     pub noticed: Option<EarlierNotice>,
+}
+
+/// A field that a pause sets beside the one that pauses: else the pause would destroy what a resume needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldField {
+    /// The path of the field, with dots.
+    pub field: String,
+    /// The value that the field was set to.
+    pub value: String,
+    /// The value of the field before the pause.
+    pub previous_value: String,
 }
 
 /// A ceiling that was exceeded.
@@ -114,6 +129,7 @@ mod tests {
             field: "spec.replicas".into(),
             value: 0.into(),
             previous_value: 2.into(),
+            held: Vec::new(),
             reversals: 0,
             full_reversals: 0,
             reversed_by: None,
@@ -138,6 +154,14 @@ mod tests {
         let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"leaf","ceiling":{"maxDuration":"2h 30m","queue":"root"},"field":"spec.replicas","value":0,"previousValue":2}"#;
         let record: PausedRecord = serde_json::from_str(text).unwrap();
         assert_eq!(record.ceiling.as_ref().and_then(|ceiling| ceiling.queue.as_deref()), Some("root"));
+        assert_eq!(serde_json::to_string(&record).unwrap(), text);
+    }
+
+    #[test]
+    fn a_record_says_which_other_fields_are_to_be_set_back() {
+        let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","field":"spec.replicas","value":0,"previousValue":2,"held":[{"field":"spec.a","value":"Retain","previousValue":"Delete"}]}"#;
+        let record: PausedRecord = serde_json::from_str(text).unwrap();
+        assert_eq!(record.held.len(), 1);
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
     }
 

@@ -159,6 +159,7 @@ fn paused(uid: u32, tensorstack: bool, priority: i32) -> Event {
         deactivated: false,
         unready: false,
         whose: Whose::Bearer,
+        holds: false,
     };
     let (record, returns, priority) = (Some(record), Some(10_000), Some(priority));
     Event::Owner(OwnerObj { uid, record, returns, priority, ..OwnerObj::default() })

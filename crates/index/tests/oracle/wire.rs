@@ -208,6 +208,7 @@ pub fn owner(of: &OwnerObj) -> ObjectMeta {
                 Whose::Other => Some("another".to_owned()),
                 Whose::Unsaid => None,
             },
+            "held": record.holds.then(|| json!({"field": "a", "value": "b", "previousValue": "c"})).as_slice(),
         });
         record.to_string()
     });

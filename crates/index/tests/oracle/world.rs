@@ -116,6 +116,8 @@ pub struct RecordObj {
     /// For pods that weren't ready in time.
     pub unready: bool,
     pub whose: Whose,
+    /// The pause holds another field.
+    pub holds: bool,
 }
 
 /// The object whose pause a record is of.

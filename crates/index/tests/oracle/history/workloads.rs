@@ -182,6 +182,7 @@ impl History {
             tensorstack: random.maybe(70, |random| random.percent(30)),
             deactivated: random.percent(20),
             unready: random.percent(60),
+            holds: random.percent(20),
             whose: random.of(&[Whose::Bearer, Whose::Bearer, Whose::Other, Whose::Unsaid]),
         });
         owner.returns = random.maybe(70, |random| random.of(&MILLIS)).map(|wait| self.now + wait);

@@ -213,7 +213,21 @@ impl Naive {
             self.returns.get_mut(&returning.uid).expect("it is paused").early = None;
         }
         let may_come = due.into_iter().filter(|(_, may, is_in_vain)| *may && !is_in_vain);
-        may_come.map(|(returning, ..)| returning).collect()
+        let mut due: Vec<Returning> = may_come.map(|(returning, ..)| returning).collect();
+        let holding = self.returns.keys().map(|uid| &self.owners[uid]).filter(|owner| self.runs_again(owner));
+        let again: Vec<_> =
+            holding.filter_map(|owner| Some(self.returning_of(owner, owner.back()?))).collect();
+        due.extend(
+            again.into_iter().filter(|of| !due.iter().any(|known| known.uid == of.uid)).collect::<Vec<_>>(),
+        );
+        due
+    }
+
+    /// True if an owner whose pause holds another field has pods that are younger than that.
+    fn runs_again(&self, owner: &OwnerObj) -> bool {
+        let below = |pod: &PodObj| self.chain(pod.controller).any(|(_, above)| above == owner.uid);
+        let is_younger = |pod: &PodObj| owner.record.is_some_and(|of| of.holds && pod.created > of.at);
+        self.kept().any(|pod| pod.namespace == owner.namespace && below(pod) && is_younger(pod))
     }
 
     pub(super) fn returning_of(&self, owner: &OwnerObj, back: Back) -> Returning {
