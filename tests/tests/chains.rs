@@ -286,6 +286,83 @@ async fn of_a_pod_that_a_pod_owns_only_the_expired_one_is_deleted() {
     assert_changes(world, &namespace, &["delete pods/executor"]).await;
 }
 
+/// Waits for a pod whose name begins so.
+async fn pod_named(namespace: &Namespace, prefix: &str) -> DynamicObject {
+    let name = eventually("a pod", DEADLINE, async || {
+        Ok(namespace.pod_names().await.into_iter().find(|name| name.starts_with(prefix)))
+    });
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name.await.unwrap()}});
+    namespace.find(&serde_json::from_value(pod).unwrap()).await
+}
+
+#[tokio::test]
+async fn the_job_of_a_pod_that_owns_the_expired_one_is_suspended() {
+    let (world, namespace) = scene("driven").await;
+    let job = workload("Job", namespace.name(), "driver", &json!({}), &Value::Null);
+    let job = namespace.create(&distinct(job, "driver")).await;
+    let driver = pod_named(&namespace, "driver").await;
+    namespace.pod_of(&driver, "executor", "driven").await;
+    namespace.await_pause_of(&job, SUSPEND, &json!(true)).await;
+    assert_changes(world, &namespace, &["patch jobs/driver"]).await;
+}
+
+#[tokio::test]
+async fn a_leader_worker_set_is_paused_though_only_its_workers_are_in_a_queue() {
+    let (world, namespace) = scene("workers").await;
+    let group = namespace.chain(&[("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")]).await.remove(0);
+    let set = |name: &str, labels: &Value| {
+        distinct(workload("StatefulSet", namespace.name(), name, labels, &Value::Null), name)
+    };
+    namespace.create(&owned(set("leader", &json!({})), &[controller(&group)])).await;
+    let leader = pod_named(&namespace, "leader").await;
+    namespace.create(&owned(set("worker", &in_queue("workers")), &[controller(&leader)])).await;
+    namespace.await_pause_of(&group, REPLICAS, &json!(0)).await;
+    assert_changes(world, &namespace, &["patch leaderworkersets/leaderworkerset"]).await;
+}
+
+/// A StatefulSet of one pod that has its claims deleted when it is scaled down.
+fn with_claims(namespace: &Namespace, name: &str, labels: &Value) -> Value {
+    let mut set = distinct(workload("StatefulSet", namespace.name(), name, labels, &Value::Null), name);
+    set["spec"]["replicas"] = json!(1);
+    set["spec"]["persistentVolumeClaimRetentionPolicy"] =
+        json!({"whenScaled": "Delete", "whenDeleted": "Delete"});
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    set["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": claim}]);
+    set
+}
+
+#[tokio::test]
+async fn a_paused_stateful_set_keeps_its_claims_and_has_its_policy_back_once_it_runs() {
+    const POLICY: &str = "spec.persistentVolumeClaimRetentionPolicy.whenScaled";
+    let (_, namespace) = scene("claims").await;
+    namespace.apply(&queue("claims", "1d")).await;
+    let kept = namespace.create(&with_claims(&namespace, "kept", &in_queue("claims"))).await;
+    let control = namespace.create(&with_claims(&namespace, "control", &json!({}))).await;
+    let claim = async |name: &str| {
+        let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}});
+        namespace.try_find(&serde_json::from_value(claim).unwrap()).await
+    };
+    for name in ["kept", "control"] {
+        pod_named(&namespace, name).await;
+    }
+    let before = claim("data-kept-0").await.unwrap();
+    namespace.apply(&queue("claims", "1s")).await;
+    namespace.await_pause_of(&kept, REPLICAS, &json!(0)).await;
+    assert_eq!(namespace.field(&kept, POLICY).await, "Retain");
+    namespace.await_pods(&["control-0"]).await;
+    namespace.patch(&control, &json!({"spec": {"replicas": 0}})).await;
+    let gone = async || Ok(claim("data-control-0").await.is_none().then_some(()));
+    eventually("the claim of the other to be deleted", DEADLINE, gone).await.unwrap();
+
+    namespace.apply(&queue("claims", "1d")).await;
+    namespace.patch(&kept, &json!({"spec": {"replicas": 1}})).await;
+    let is_back = async || Ok((namespace.field(&kept, POLICY).await == "Delete").then_some(()));
+    eventually("the policy to be set back", DEADLINE, is_back).await.unwrap();
+    assert_eq!(namespace.field(&kept, REPLICAS).await, json!(1));
+    let after = claim("data-kept-0").await.unwrap();
+    assert_eq!((after.uid(), after.metadata.deletion_timestamp), (before.uid(), None));
+}
+
 #[tokio::test]
 async fn a_horizontal_autoscaler_leaves_a_pause_alone() {
     let (world, namespace) = scene("autoscaled").await;

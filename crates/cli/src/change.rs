@@ -1,5 +1,6 @@
 //! Writes to workloads, one after the other: the common part of `resume`, `activate`, `deactivate` and `requeue`.
 
+mod below;
 mod bulk;
 mod subject;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use crate::{
     cluster::{ClusterReader, ConnectArgs, ResourceKind, explain, is_forbidden, targets},
     print::{Reported, complain, print, tell},
 };
+use below::PausedBelow;
 pub use bulk::BulkArgs;
 pub use subject::{ChangeSubject, ObjectChange, ObjectName, PauseState, shown};
 
@@ -121,16 +123,34 @@ impl<C: Command> Changer<C> {
         Ok((done, refused))
     }
 
+    /// Changes an object. What was paused below it, since it didn't obey its own pause, is resumed with it.
     async fn change(&self, object: ObjectName<'_>) -> Result<()> {
+        // a selection in bulk has what is below as entries of its own
+        let names_all = C::PAUSES || self.in_bulk;
+        let paused = if names_all { PausedBelow::default() } else { self.paused_below(object).await? };
+        let PausedBelow { has_record, below } = paused;
+        if has_record || below.is_empty() || self.workload(object).await?.is_some() {
+            self.change_itself(object).await?;
+        }
+        let resume = |subject: ChangeSubject<'_>| subject.resumed();
+        for (kind, name) in &below {
+            let paused = ObjectName { kind, name, namespace: object.namespace };
+            self.change_one(paused, &format!(", paused below {object},"), resume).await?;
+        }
+        Ok(())
+    }
+
+    async fn change_itself(&self, object: ObjectName<'_>) -> Result<()> {
+        let judge = |subject: ChangeSubject<'_>| self.command.judge(subject);
         if let Some((kind, name, is_alone)) = self.workload(object).await? {
             let paused = ObjectName { kind, name: &name, namespace: object.namespace };
-            self.change_one(paused, &format!(", by which Kueue runs {object},")).await?;
+            self.change_one(paused, &format!(", by which Kueue runs {object},"), judge).await?;
             if is_alone {
                 return Ok(());
             }
         }
         // both were paused if the first pause didn't help
-        self.change_one(object, "").await
+        self.change_one(object, "", judge).await
     }
 
     /// The kind and the name of the Workload of Kueue's that is to be changed in place of an object, and whether the
@@ -152,8 +172,13 @@ impl<C: Command> Changer<C> {
         Ok(workload.map(|workload| (kind, kueue::refer_to(workload).name, !has_record)))
     }
 
-    async fn change_one(&self, object: ObjectName<'_>, of: &str) -> Result<()> {
-        let (change, now) = self.write(object).await?;
+    async fn change_one(
+        &self,
+        object: ObjectName<'_>,
+        of: &str,
+        judge: impl Fn(ChangeSubject<'_>) -> Result<ObjectChange>,
+    ) -> Result<()> {
+        let (change, now) = self.write(object, judge).await?;
         let told = (change.told)(&now)?;
         let place = object.namespaced().filter(|_| self.namespaces);
         let place = place.map_or_else(String::new, |namespace| format!(" in namespace {namespace}"));
@@ -166,14 +191,17 @@ impl<C: Command> Changer<C> {
     }
 
     /// Returns the change that was decided, and the object after it.
-    async fn write(&self, object: ObjectName<'_>) -> Result<(ObjectChange, Value)> {
+    async fn write(
+        &self,
+        object: ObjectName<'_>,
+        judge: impl Fn(ChangeSubject<'_>) -> Result<ObjectChange>,
+    ) -> Result<(ObjectChange, Value)> {
         let api = object.kind.api::<WholeObject>(&self.cluster.client, Some(object.namespace));
         for _ in 0..TRIES {
             let found = api.get(object.name).await.map_err(|error| refused::<C>(object, error))?;
             let metadata = &found.metadata;
             let (found, table, clock) = (OwnerObject(&found.value), &self.table, self.cluster.clock);
-            let change =
-                self.command.judge(ChangeSubject { object, found, metadata, table, clock, verb: C::VERB })?;
+            let change = judge(ChangeSubject { object, found, metadata, table, clock, verb: C::VERB })?;
             match self.patch(&api, object.name, &change).await {
                 Ok(now) => return Ok((change, now.value)),
                 Err(error) if is_stale(&error) => tokio::time::sleep(BETWEEN_TRIES).await,

@@ -139,8 +139,7 @@ async fn answer(
 /// Refuses a workload that Tenure doesn't pause.
 fn check(snapshot: &Snapshot, Named { reference: of, object }: &Named, workload: &str) -> Result<()> {
     let metadata = projection::metadata(object);
-    let above = kueue::above(of, &metadata).filter(|above| snapshot.table.knows(above));
-    if let Some(above) = above {
+    if let Some(above) = kueue::paused_in_place(of, &metadata, &snapshot.table) {
         let (kind, name) = (above.kind.to_lowercase(), &above.name);
         bail!("{workload} is controlled by {kind}/{name}, which is what Tenure pauses: explain that");
     }

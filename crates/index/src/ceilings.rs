@@ -170,12 +170,18 @@ impl CeilingIndex {
 
     /// The pods of a root owner. One of the whole cluster may have some in any namespace.
     fn pods_of(&self, namespace: &str, root: Uid) -> impl Iterator<Item = (Uid, &ManagedPod)> {
-        let Self { objects, reader } = self;
-        let controllers = objects.owners.with_descendants(root).into_iter();
+        let owners = &self.objects.owners;
+        self.pods_under(namespace, root).filter(move |(_, pod)| owners.root(pod.controller) == Some(root))
+    }
+
+    /// The pods of an owner, whether or not others are above it.
+    fn pods_under(&self, namespace: &str, owner: Uid) -> impl Iterator<Item = (Uid, &ManagedPod)> {
+        let Self { objects: Objects { owners, .. }, reader } = self;
+        let controllers = owners.with_descendants(owner).into_iter();
         let pods = controllers.flat_map(|of| reader.deadlines.controlled_by(of));
         pods.filter(move |(_, pod)| {
             (namespace.is_empty() || pod.namespace == namespace)
-                && objects.owners.root(pod.controller) == Some(root)
+                && owners.ancestors(pod.controller).any(|above| above.uid == owner)
         })
     }
 

@@ -1,6 +1,9 @@
 //! Owners of pods and of each other, as far as a ceiling depends on them.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    iter,
+};
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -153,6 +156,12 @@ impl OwnerRecords {
         self.pausable.contains(&controller.kind)
     }
 
+    /// The ancestors of an object, the nearest first, as far as they are known.
+    pub fn ancestors(&self, controller: Option<Controller>) -> impl Iterator<Item = Controller> {
+        let above = |of: &Controller| self.by_uid.get(&of.uid).and_then(|owner| owner.controller);
+        iter::successors(controller, above).take(MAX_DEPTH)
+    }
+
     /// The topmost ancestor that can be paused, as far as it is known.
     pub fn root(&self, controller: Option<Controller>) -> Option<Uid> {
         self.topmost(controller, |_, _| true)
@@ -171,14 +180,12 @@ impl OwnerRecords {
         may_own: impl Fn(KindHash, Option<KindHash>) -> bool,
     ) -> Option<Uid> {
         let (mut root, mut below) = (None, None);
-        let mut next = controller;
-        for _ in 0..MAX_DEPTH {
-            let Some(controller) = next.filter(|controller| may_own(controller.kind, below)) else { break };
-            below = Some(controller.kind);
-            if self.pausable.contains(&controller.kind) {
-                root = Some(controller.uid);
+        for Controller { uid, kind } in self.ancestors(controller) {
+            if !may_own(kind, below) {
+                break;
             }
-            next = self.by_uid.get(&controller.uid).and_then(|owner| owner.controller);
+            below = Some(kind);
+            root = self.pausable.contains(&kind).then_some(uid).or(root);
         }
         root
     }

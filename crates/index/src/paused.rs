@@ -27,6 +27,8 @@ pub use owner::{DueReturn, Holder, Paused, Turn};
 #[derive(Debug, Default)]
 pub struct PausedOwners {
     by_uid: HashMap<Uid, Paused>,
+    /// Those among them whose pause holds other fields.
+    holding: BTreeSet<Uid>,
     /// The Workloads of Kueue's among them, after the root owner of their pods.
     workloads: BTreeSet<(Uid, Uid)>,
     /// The order in which they are due to come back.
@@ -57,6 +59,7 @@ impl PausedOwners {
             queue: names.shared(&record.queue),
             family: record.queue_group.as_deref().and_then(Family::of),
             was_unready: pause::is_for_readiness(&record),
+            holds: !record.held.is_empty(),
             returns,
             count: state.count,
             priority: state.priority.unwrap_or(0),
@@ -65,6 +68,7 @@ impl PausedOwners {
             name: text(metadata.name.as_deref()),
             namespace: names.shared(metadata.namespace.as_deref().unwrap_or_default()),
             controller,
+            says_whose: record.uid.is_some(),
             root,
             source,
             uid: text(metadata.uid.as_deref()),
@@ -73,6 +77,7 @@ impl PausedOwners {
         self.delete(uid);
         self.workloads.extend((root != uid).then_some((root, uid)));
         self.order.extend(paused.due().map(|at| (at, uid)));
+        self.holding.extend(paused.holds.then_some(uid));
         self.by_uid.insert(uid, paused);
     }
 
@@ -82,6 +87,7 @@ impl PausedOwners {
 
     pub fn delete(&mut self, uid: Uid) {
         let Some(paused) = self.by_uid.remove(&uid) else { return };
+        self.holding.remove(&uid);
         if paused.root != uid {
             self.workloads.remove(&(paused.root, uid));
         }
@@ -95,16 +101,26 @@ impl PausedOwners {
         self.by_uid.iter().filter(move |(_, paused)| paused.source == source).map(|(uid, _)| *uid)
     }
 
-    /// Owners that were paused themselves: annotations of a Deployment are copied to its `ReplicaSet`s.
-    pub fn roots(&self, owners: &OwnerRecords) -> impl Iterator<Item = &Paused> {
-        self.by_uid.values().filter(move |paused| paused.is_root(owners))
+    /// Owners that were paused themselves, and none above them. What is paused below another comes back after that.
+    pub fn topmost(&self, owners: &OwnerRecords) -> impl Iterator<Item = &Paused> {
+        self.by_uid.values().filter(move |paused| self.is_topmost(paused, owners))
+    }
+
+    fn is_topmost(&self, paused: &Paused, owners: &OwnerRecords) -> bool {
+        let is_own = pause::is_own(paused.says_whose, || owners.root(paused.controller).is_some());
+        is_own && !owners.ancestors(paused.controller).any(|above| self.has(above.uid))
+    }
+
+    /// Owners whose pause holds other fields.
+    pub fn holding(&self) -> impl Iterator<Item = &Paused> {
+        self.holding.iter().filter_map(|uid| self.by_uid.get(uid))
     }
 
     /// Returns the next time after `after` at which one of them is due to come back.
     pub fn next_return(&self, owners: &OwnerRecords, after: Timestamp) -> Option<Timestamp> {
-        let is_root = |uid| self.by_uid.get(uid).is_some_and(|paused| paused.is_root(owners));
+        let is_topmost = |uid| self.by_uid.get(uid).is_some_and(|paused| self.is_topmost(paused, owners));
         let mut later = self.order.range((Excluded((after, Uid::MAX)), Unbounded));
-        later.find(|(_, uid)| is_root(uid)).map(|(at, _)| *at)
+        later.find(|(_, uid)| is_topmost(uid)).map(|(at, _)| *at)
     }
 
     /// True if none is known to be paused, which is cheap to ask.
@@ -126,8 +142,9 @@ impl PausedOwners {
         (family, queue): (Family, &'p str),
     ) -> impl Iterator<Item = (Uid, &'p Paused)> {
         let of_queue = move |paused: &Paused| paused.rules_of() == family && paused.queue == queue;
-        let waits =
-            move |paused: &Paused| paused.is_root(owners) && paused.waits(self.asked) && of_queue(paused);
+        let waits = move |paused: &Paused| {
+            self.is_topmost(paused, owners) && paused.waits(self.asked) && of_queue(paused)
+        };
         self.by_uid.iter().filter(move |(_, paused)| waits(paused)).map(|(uid, paused)| (*uid, paused))
     }
 
@@ -149,9 +166,8 @@ impl PausedOwners {
         let reached = self.order.iter().take_while(|(at, _)| *at <= now).map(|(_, uid)| *uid);
         let (mut due, mut in_vain) = (Vec::new(), Vec::new());
         for uid in reached {
-            let Some(paused) = self.by_uid.get(&uid).filter(|paused| paused.is_root(owners)) else {
-                continue;
-            };
+            let paused = self.by_uid.get(&uid).filter(|paused| self.is_topmost(paused, owners));
+            let Some(paused) = paused else { continue };
             let is_early = paused.returns.at().is_some_and(|at| at > now);
             if is_early && paused.early.as_ref().is_some_and(|early| is_back(&early.left)) {
                 in_vain.push(uid);
@@ -201,12 +217,14 @@ mod tests {
         }
 
         fn apply(&mut self, uid: &str, annotations: &Value, controller: Option<(&str, &str)>) {
-            let metadata = serde_json::from_value(json!({"uid": uid, "annotations": annotations})).unwrap();
-            let controller = controller.map(|(kind, uid)| {
+            let owner = controller.map(|(kind, uid)| {
                 let (api_version, kind, uid) = ("apps/v1".into(), kind.into(), uid.into());
-                let owner = OwnerReference { api_version, kind, uid, ..OwnerReference::default() };
-                Controller::read(&owner, &self.kinds)
+                OwnerReference { api_version, kind, uid, controller: Some(true), ..OwnerReference::default() }
             });
+            let metadata =
+                json!({"uid": uid, "annotations": annotations, "ownerReferences": owner.as_slice()});
+            let metadata = serde_json::from_value(metadata).unwrap();
+            let controller = owner.map(|owner| Controller::read(&owner, &self.kinds));
             let uid = Uid::of(uid);
             self.paused.apply(uid, 7, &metadata, (controller, uid), &mut self.names);
         }
@@ -221,7 +239,7 @@ mod tests {
 
         /// The queue and family of each, and true if it comes back.
         fn roots(&self) -> Vec<(String, Option<Family>, bool)> {
-            let roots = self.paused.roots(&self.owners);
+            let roots = self.paused.topmost(&self.owners);
             let mut roots: Vec<_> = roots
                 .map(|paused| (paused.queue.to_string(), paused.family, paused.returns.at().is_some()))
                 .collect();
@@ -230,6 +248,13 @@ mod tests {
         }
     }
 
+    fn record_of(uid: &str, queue: &str) -> String {
+        let mut record: Value = serde_json::from_str(&record(queue, None)).unwrap();
+        record["uid"] = json!(uid);
+        record.to_string()
+    }
+
+    /// As versions wrote it that noted no uid.
     fn record(queue: &str, group: Option<&str>) -> String {
         let record = json!({
             "reason": "MaxDurationExceeded", "at": "2026-01-02T03:04:05Z", "queue": queue, "queueGroup": group,
@@ -261,14 +286,36 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_a_record_further_down_does_not_count() {
+    fn a_record_of_an_earlier_version_further_down_counts_as_a_copy() {
         let mut world = World::new();
         let noted = json!({"tenure.dev/paused": record("a", None)});
-        world.apply("deployment", &noted, None);
         world.apply("set", &noted, Some(("Deployment", "deployment")));
-        assert_eq!(world.roots().len(), 1);
+        assert_eq!(world.roots().len(), 0);
         world.apply("controlled by what can't be paused", &noted, Some(("Thing", "thing")));
-        assert_eq!(world.roots().len(), 2);
+        assert_eq!(world.roots().len(), 1);
+    }
+
+    #[test]
+    fn a_copy_of_a_record_does_not_count() {
+        let mut world = World::new();
+        let noted = json!({"tenure.dev/paused": record_of("deployment", "a")});
+        world.apply("set", &noted, Some(("Deployment", "deployment")));
+        world.apply("thing", &noted, Some(("Thing", "above")));
+        assert_eq!(world.roots(), []);
+        world.apply("made again from a backup", &noted, None);
+        assert_eq!(world.roots().len(), 1);
+    }
+
+    #[test]
+    fn what_was_paused_below_another_counts_once_that_has_come_back() {
+        let mut world = World::new();
+        let noted = |uid: &str, queue: &str| json!({"tenure.dev/paused": record_of(uid, queue)});
+        let queues = |world: &World| world.roots().into_iter().map(|(of, ..)| of).collect::<Vec<_>>();
+        world.apply("above", &noted("above", "a"), None);
+        world.apply("below", &noted("below", "b"), Some(("RayJob", "above")));
+        assert_eq!(queues(&world), ["a"]);
+        world.apply("above", &json!({}), None);
+        assert_eq!(queues(&world), ["b"]);
     }
 
     #[test]

@@ -66,8 +66,9 @@ impl Gangs {
     }
 
     pub fn apply_pod(&mut self, uid: Uid, pod: &projection::Pod, names: &mut Names) {
-        let mut member = Member::read(pod, |text| names.shared(text)).map(Box::new);
         let known = self.members.get(&uid);
+        let before = known.map(AsRef::as_ref);
+        let mut member = Member::read(pod, before, |text| names.shared(text)).map(Box::new);
         if known == member.as_ref() {
             for of in known.filter(|known| known.is_active()).iter().flat_map(|known| &*known.of) {
                 if let Some(gang) = self.by_key.get_mut(&of.group) {

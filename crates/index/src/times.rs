@@ -86,8 +86,9 @@ impl PodReadiness {
     const NOT_YET: i64 = i64::MIN;
     const READY: i64 = i64::MAX;
 
-    pub fn of(pod: &projection::Pod) -> Self {
-        Self(match Readiness::of(pod) {
+    /// Reads the readiness of a pod, after what was seen of it before.
+    pub fn of(pod: &projection::Pod, before: Option<Self>) -> Self {
+        Self(match before.map_or(Readiness::NotYet, Self::get).after(pod) {
             Readiness::NotYet => Self::NOT_YET,
             Readiness::Ready => Self::READY,
             Readiness::Lost(at) => at.as_millisecond(),

@@ -1,9 +1,10 @@
 //! The way from a pod up to its topmost owner that can be paused.
 //!
 //! A tenant writes owner references. So a reference counts only where a controller of that kind would own such an object,
-//! and where the owner says so itself: it exists, has that uid, is in the same namespace, and selects the pod.
+//! and where the owner says so itself: it exists, has that uid, is in the same namespace, and selects the pod below it. That
+//! is the pod of the climb, or one on the way: the leader pod of a `LeaderWorkerSet` owns the workers' `StatefulSet`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
@@ -31,8 +32,10 @@ pub struct FoundOwner {
     pub state: OwnerState,
     /// True if it is an object of the whole cluster.
     pub cluster_scoped: bool,
-    /// False if it has a selector, and the pod doesn't match it.
+    /// False if it has a selector, and the nearest pod below doesn't match it: see [`Climb::pod_labels`].
     pub selects: bool,
+    /// Its labels, which count if it is a pod.
+    pub labels: BTreeMap<String, String>,
     /// Its own controller.
     pub controller: Option<OwnerReference>,
 }
@@ -72,6 +75,8 @@ pub struct Climb<'t> {
     next: Option<OwnerReference>,
     /// The last owner found.
     below: Option<OwnerReference>,
+    /// The labels of the last pod among the owners found.
+    pod_labels: Option<BTreeMap<String, String>>,
     /// The owners that can be paused, the topmost last.
     pausable: Vec<OwnerReference>,
     /// The topmost owner that could be paused, had it not ended.
@@ -84,6 +89,8 @@ pub struct Climb<'t> {
 const MAX_DEPTH: usize = 16;
 
 const NODE: (&str, &str) = ("", "Node");
+
+const POD: (&str, &str) = ("", "Pod");
 
 /// A kind whose controller owns pods through objects of [`REPLICA_SET`] alone.
 pub const DEPLOYMENT: (&str, &str) = ("apps", "Deployment");
@@ -114,7 +121,8 @@ impl<'t> Climb<'t> {
         table: &'t OwnerTable,
     ) -> Self {
         let (below, pausable, seen) = (below.cloned(), Vec::new(), HashSet::new());
-        let mut climb = Self { table, next: None, below, pausable, ended: None, stop: None, seen };
+        let mut climb =
+            Self { table, next: None, below, pod_labels: None, pausable, ended: None, stop: None, seen };
         climb.ascend(controller.cloned());
         climb
     }
@@ -122,6 +130,11 @@ impl<'t> Climb<'t> {
     /// The owner to look up next.
     pub const fn next(&self) -> Option<&OwnerReference> {
         self.next.as_ref()
+    }
+
+    /// The labels that the selector of [`Climb::next`] is for. None: those of the pod that the climb started from.
+    pub const fn pod_labels(&self) -> Option<&BTreeMap<String, String>> {
+        self.pod_labels.as_ref()
     }
 
     /// Takes in the result for [`Climb::next`].
@@ -137,7 +150,7 @@ impl<'t> Climb<'t> {
     }
 
     fn find(&mut self, owner: OwnerReference, found: FoundOwner) {
-        let FoundOwner { uid, state, cluster_scoped, selects, controller } = found;
+        let FoundOwner { uid, state, cluster_scoped, selects, labels, controller } = found;
         if uid != owner.uid {
             return;
         }
@@ -149,7 +162,8 @@ impl<'t> Climb<'t> {
             return;
         }
         let is_pausable = self.table.knows(&owner);
-        if state == OwnerState::Deleting {
+        // a pod that ends is below the same owners still
+        if state == OwnerState::Deleting && !is(&owner, POD) {
             self.stop = is_pausable.then_some(Action::AwaitDeletion(owner));
             return;
         }
@@ -159,6 +173,9 @@ impl<'t> Climb<'t> {
             OwnerState::Ended if is_pausable => self.ended = Some(owner.clone()),
             _ if is_pausable => self.pausable.push(owner.clone()),
             _ => {}
+        }
+        if is(&owner, POD) {
+            self.pod_labels = Some(labels);
         }
         self.below = Some(owner);
         self.ascend(controller);
@@ -201,7 +218,7 @@ pub fn controller(pod: &Pod) -> Option<&OwnerReference> {
 }
 
 /// True if the controller of this kind could own `below`, or the pod if that is none.
-fn may_own(owner: &OwnerReference, below: Option<&OwnerReference>) -> bool {
+pub fn may_own(owner: &OwnerReference, below: Option<&OwnerReference>) -> bool {
     if kueue::is_workload(owner) {
         return false;
     }
@@ -209,8 +226,8 @@ fn may_own(owner: &OwnerReference, below: Option<&OwnerReference>) -> bool {
         return below.is_some_and(|below| is(below, REPLICA_SET));
     }
     let makes_pods = POD_CONTROLLERS.into_iter().any(|kind| is(owner, kind));
-    // a StatefulSet, a ReplicaSet or a Job above another object is no controller of it
-    !makes_pods || below.is_none()
+    // a StatefulSet, a ReplicaSet or a Job above another object is no controller of it; an exemption is of own pods alone
+    !makes_pods || below.is_none_or(|below| is(below, POD) && !exempts(owner))
 }
 
 #[cfg(test)]
@@ -240,6 +257,7 @@ mod tests {
             state: OwnerState::Live,
             cluster_scoped: false,
             selects: true,
+            labels: BTreeMap::from([("of".to_owned(), owner.uid.clone())]),
             controller: controller.cloned(),
         }
     }
@@ -391,6 +409,38 @@ mod tests {
         assert_eq!(climb(&[&set, &deployment, &job], top), Action::Pause(deployment));
         let job_set = owner("jobset.x-k8s.io/v1alpha2", "JobSet");
         assert_eq!(climb(&[&job, &job_set], top), Action::Pause(job_set));
+    }
+
+    #[test]
+    fn through_a_pod_its_owner_owns_what_the_pod_owns() {
+        let (workers, leader) = (owner("apps/v1", "StatefulSet"), owner("v1", "Pod"));
+        let leaders = OwnerReference { uid: "leaders".into(), ..owner("apps/v1", "StatefulSet") };
+        let group = owner("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet");
+        let chain = [&workers, &leader, &leaders, &group];
+        assert_eq!(climb(&chain, top), Action::Pause(group.clone()));
+        assert_eq!(
+            climb(&[&leader, &owner("batch/v1", "Job")], top),
+            Action::Pause(owner("batch/v1", "Job"))
+        );
+        let (table, mut labels) = (OwnerTable::default(), Vec::new());
+        let mut climb = Climb::from(Some(&workers), &table);
+        for (place, of) in chain.iter().enumerate() {
+            labels.push(climb.pod_labels().and_then(|labels| labels.get("of").cloned()));
+            let controller = chain.get(place + 1).copied();
+            // the leader may be ending
+            let answer = FoundOwner { deleting: *of == &leader, ..as_found(of, controller) };
+            climb.answer(OwnerLookup::Found(answer));
+        }
+        let of_leader = Some("Pod-uid".to_owned());
+        assert_eq!(labels, [None, None, of_leader.clone(), of_leader], "the selectors are for these");
+        assert_eq!(climb.pausable(), [workers, leaders, group]);
+    }
+
+    #[test]
+    fn no_pod_exempts_what_it_owns() {
+        let (pod, daemons) = (owner("v1", "Pod"), owner("apps/v1", "DaemonSet"));
+        assert_eq!(climb(&[&pod, &daemons], top), Action::DeletePod);
+        assert_eq!(climb(&[&pod, &owner("v1", "Node")], top), Action::DeletePod);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tenure_types::{
 use crate::{
     naming::{self, PausedObject},
     owners::OwnerTable,
-    pause::OwnerObject,
+    pause::{self, OwnerObject},
 };
 
 pub use queues::{KueueQueue, Queues};
@@ -129,6 +129,18 @@ pub fn is_owned_by_any(workload: OwnerObject<'_>, pods: &[String]) -> bool {
 /// The controller of an owner, of whose annotations it may bear copies. None of a Workload, whose job is below it.
 pub fn above<'m>(owner: &OwnerReference, metadata: &'m ObjectMeta) -> Option<&'m OwnerReference> {
     projection::controller(metadata).filter(|_| !is_workload(owner))
+}
+
+/// Returns the owner above an object that is paused in its place. None: no owner above can be paused, or the object was
+/// paused itself.
+pub fn paused_in_place<'m>(
+    object: &OwnerReference,
+    metadata: &'m ObjectMeta,
+    table: &OwnerTable,
+) -> Option<&'m OwnerReference> {
+    let above = above(object, metadata).filter(|above| table.knows(above))?;
+    let says_whose = pause::record_on(metadata).is_some_and(|record| record.uid.is_some());
+    (!pause::is_own(says_whose, || true)).then_some(above)
 }
 
 /// The job or the pod of a Workload, which people know it by. None for a group of pods.

@@ -1,5 +1,6 @@
 //! The patch that pauses an owner, and the check that it took effect.
 
+mod held;
 mod journal;
 mod owner;
 mod plan;
@@ -21,9 +22,10 @@ use tenure_types::{
 
 pub use crate::naming::PausedObject;
 use crate::{expiry::Family, naming::group_of, owners::PauseRule};
+pub use held::release;
 pub use journal::{EVENT_REPAIR, MOST_ACTS, acts_on, has_journal, is_recent, with_act};
 use owner::INACTIVE;
-pub use owner::{Announcement, OwnerObject, is_inactive, record_on, requeue_state_on};
+pub use owner::{Announcement, OwnerObject, is_inactive, is_own, record_on, requeue_state_on};
 pub use plan::{Pause, PauseCandidate, PausePlan, ResumeCondition};
 pub use reasons::{DEACTIVATED, MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLOAD_INACTIVE};
 pub use returns::{Return, ReturnPatch};
@@ -48,10 +50,12 @@ pub fn record(
         at,
         queue: queue.into(),
         queue_group: Some(family.row().group.into()),
+        uid: object.at("metadata.uid").as_str().map(str::to_owned),
         ceiling,
         field: rule.field.clone(),
         value: rule.value.clone(),
         previous_value: object.field(rule).clone(),
+        held: held::to_hold(object),
         reversals: reversals.count,
         full_reversals: reversals.full,
         reversed_by: reversals.by,
@@ -79,7 +83,8 @@ pub fn patch(
         (keys::REQUEUE_STATE_ANNOTATION, state),
         (keys::ACTIVE_ANNOTATION, (*until == ResumeCondition::Activated).then(|| INACTIVE.into())),
     ];
-    let mut patch = nested(&rule.field, rule.value.clone());
+    let held = record.held.iter().map(|held| (held.field.clone(), held.value.clone()));
+    let mut patch = held::set(nested(&rule.field, rule.value.clone()), held);
     patch.insert("metadata".into(), preconditioned(owner, &map(annotations)));
     Value::Object(patch)
 }
@@ -98,12 +103,15 @@ pub fn resume(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
     with_fields(owner, record, nested(&record.field, record.previous_value.clone()))
 }
 
-/// Returns the merge patch that removes the record, and leaves the field as a user or controller has set it since.
+/// Returns the merge patch that removes the record, and leaves the field as a user or controller has set it since. Held
+/// fields are set back.
 fn forget(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
     with_fields(owner, record, Map::new())
 }
 
-fn with_fields(owner: OwnerObject<'_>, record: &PausedRecord, mut patch: Map<String, Value>) -> Value {
+fn with_fields(owner: OwnerObject<'_>, record: &PausedRecord, patch: Map<String, Value>) -> Value {
+    let held = held::to_restore(owner, record).into_iter().map(|held| (held.field, held.previous_value));
+    let mut patch = held::set(patch, held);
     let starts_over = is_deactivation(record) || owner.is_inactive();
     let annotations = [
         (keys::PAUSED_ANNOTATION, Some(Value::Null)),
@@ -226,7 +234,8 @@ pub fn nested(path: &str, value: Value) -> Map<String, Value> {
 /// True if the object that the server returned shows the pause and its record. A structural schema prunes fields that
 /// it doesn't know, and the server still answers 200.
 pub fn took(returned: OwnerObject<'_>, rule: &PauseRule, record: &PausedRecord) -> bool {
-    returned.is_paused(rule) && returned.record().as_ref() == Some(record)
+    let is_held = record.held.iter().all(|held| returned.at(&held.field) == held.value.as_str());
+    returned.is_paused(rule) && is_held && returned.record().as_ref() == Some(record)
 }
 
 #[cfg(test)]

@@ -31,18 +31,39 @@ impl Readiness {
     /// Reads the readiness that a pod shows. A kubelet sets the condition `Ready` before its init containers have
     /// ended, which is when it sets `Initialized`: a `Ready` that has changed later was true in between.
     pub fn of(pod: &Pod) -> Self {
-        let find = |type_: &str| pod.status.conditions.iter().find(|of| of.type_ == type_);
-        let Some(ready) = find("Ready") else { return Self::NotYet };
+        let Some(ready) = condition(pod, "Ready") else { return Self::NotYet };
         if ready.status == "True" {
             return Self::Ready;
         }
-        let since = |of: &PodCondition| of.last_transition_time.as_ref().map(|time| time.0);
-        let initialized = find("Initialized").filter(|of| of.status == "True").and_then(since);
+        let initialized = condition(pod, "Initialized").filter(|of| of.status == "True").and_then(since);
         match since(ready).zip(initialized) {
             Some((lost, initialized)) if lost > initialized => Self::Lost(lost),
             _ => Self::NotYet,
         }
     }
+
+    /// Reads the readiness of a pod that was seen before. One that was ready is never again a pod that has not been: when
+    /// its node reboots, its init containers end another time, after its `Ready` was lost.
+    #[must_use]
+    pub fn after(self, pod: &Pod) -> Self {
+        let created = || pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        match (self, Self::of(pod)) {
+            (Self::Lost(at), Self::NotYet) => Self::Lost(at),
+            (Self::Ready, Self::NotYet) => {
+                let lost = condition(pod, "Ready").and_then(since).or_else(created);
+                lost.map_or(Self::NotYet, Self::Lost)
+            }
+            (_, shown) => shown,
+        }
+    }
+}
+
+fn condition<'p>(pod: &'p Pod, type_: &str) -> Option<&'p PodCondition> {
+    pod.status.conditions.iter().find(|of| of.type_ == type_)
+}
+
+fn since(of: &PodCondition) -> Option<Timestamp> {
+    of.last_transition_time.as_ref().map(|time| time.0)
 }
 
 /// Returns the time from a pod's scheduling until it was ready; none if it isn't ready.

@@ -20,6 +20,10 @@ pub struct PausedRecord {
     /// The API group of that queue: those of both groups may share a name. None in records of versions without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_group: Option<String>,
+    /// The uid of the object that was paused: controllers copy annotations to other objects. None in records of versions
+    /// without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
     /// The ceiling that was exceeded. None: the pause has another reason, or the record is of a version without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<ExceededCeiling>,
@@ -30,6 +34,9 @@ pub struct PausedRecord {
     pub value: Value,
     /// The value of the field before the pause; null if it was absent.
     pub previous_value: Value,
+    /// Other fields that the pause has set, and that are set back once the object runs again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<HeldField>,
     /// The number of times that a user or controller has set the field back since the record was first made. `kubectl
     /// tenure resume` doesn't count: it removes the record.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -47,6 +54,18 @@ pub struct PausedRecord {
     /// The last notice of the run, whose event may not have been written, in records of versions that kept no journal.
     #[serde(default, skip_serializing)]
     pub noticed: Option<EarlierNotice>,
+}
+
+/// A field that a pause sets beside the one that pauses: else the pause would destroy what a resume needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldField {
+    /// The path of the field, with dots.
+    pub field: String,
+    /// The value that the field was set to.
+    pub value: String,
+    /// The value of the field before the pause.
+    pub previous_value: String,
 }
 
 /// A ceiling that was exceeded.
@@ -105,17 +124,19 @@ mod tests {
             at: "2026-01-02T03:04:05Z".parse().unwrap(),
             queue: "demo".into(),
             queue_group: Some("scheduling.run.ai".into()),
+            uid: Some("u".into()),
             ceiling: None,
             field: "spec.replicas".into(),
             value: 0.into(),
             previous_value: 2.into(),
+            held: Vec::new(),
             reversals: 0,
             full_reversals: 0,
             reversed_by: None,
             unannounced: false,
             noticed: None,
         };
-        let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","queueGroup":"scheduling.run.ai","field":"spec.replicas","value":0,"previousValue":2}"#;
+        let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","queueGroup":"scheduling.run.ai","uid":"u","field":"spec.replicas","value":0,"previousValue":2}"#;
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
         assert_eq!(serde_json::from_str::<PausedRecord>(text).unwrap(), record);
     }
@@ -137,10 +158,19 @@ mod tests {
     }
 
     #[test]
+    fn a_record_says_which_other_fields_are_to_be_set_back() {
+        let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","field":"spec.replicas","value":0,"previousValue":2,"held":[{"field":"spec.a","value":"Retain","previousValue":"Delete"}]}"#;
+        let record: PausedRecord = serde_json::from_str(text).unwrap();
+        assert_eq!(record.held.len(), 1);
+        assert_eq!(serde_json::to_string(&record).unwrap(), text);
+    }
+
+    #[test]
     fn records_without_the_newer_fields_can_be_read() {
         let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","field":"spec.replicas","previousValue":2}"#;
         let record: PausedRecord = serde_json::from_str(text).unwrap();
         assert_eq!((record.value, record.reversals, record.queue_group), (Value::Null, 0, None));
+        assert_eq!(record.uid, None);
         assert_eq!((record.full_reversals, record.reversed_by, record.ceiling), (0, None, None));
         assert!(!record.unannounced && record.noticed.is_none());
     }

@@ -1,6 +1,7 @@
 //! Workloads that don't get ready make room, and come back.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
+mod below;
 mod changed;
 mod decisions;
 mod dry;

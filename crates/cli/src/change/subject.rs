@@ -132,8 +132,7 @@ impl<'o> ChangeSubject<'o> {
     /// `ReplicaSet`s.
     pub fn not_copied(self) -> Result<()> {
         let Self { object, table, verb, .. } = self;
-        let above = kueue::above(&object.kind.reference(object.name), self.metadata);
-        let above = above.filter(|above| table.knows(above));
+        let above = kueue::paused_in_place(&object.kind.reference(object.name), self.metadata, table);
         let Some(above) = above else { return Ok(()) };
         let (kind, name) = (above.kind.to_lowercase(), printable(&above.name));
         bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: {verb} that")
@@ -167,6 +166,12 @@ impl<'o> ChangeSubject<'o> {
         }
         let (kinds, name, place) = (self.object.kind.plural(), self.object.name, self.object.flag());
         format!("kubectl patch {kinds} {name}{place} --type merge -p '{patch}'")
+    }
+
+    /// Takes back a pause, by its record.
+    pub fn resumed(self) -> Result<ObjectChange> {
+        let record = self.paused(&[])?;
+        Ok(self.resumption(record, "resumed", None))
     }
 
     /// Takes back the pause that has this record. `word` is the state of the workload then: `resumed`.

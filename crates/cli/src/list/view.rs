@@ -12,6 +12,7 @@ use tenure_policy::{
     expiry::{Exemption, Family, Scope, claimed, exemption},
     kueue,
     naming::of_pod,
+    pause,
     ready::Readiness,
 };
 use tenure_types::projection::Pod;
@@ -151,10 +152,11 @@ impl View {
             workload.add(Run::of(standing, exemption), pod.ready, pod.unit);
         }
         for (owner, metadata) in snapshot.owners.paused() {
-            // a Deployment's annotations live on in its ReplicaSets: only the topmost counts
             let controller = kueue::above(&owner.reference, metadata);
             let top = snapshot.climb_known(&owner.namespace, Some(&owner.reference), controller);
-            if top != ClimbStep::Done(Action::DeletePod) || !snapshot.table.knows(&owner.reference) {
+            let says_whose = pause::record_on(metadata).is_some_and(|record| record.uid.is_some());
+            let is_own = pause::is_own(says_whose, || top != ClimbStep::Done(Action::DeletePod));
+            if !is_own || !snapshot.table.knows(&owner.reference) {
                 continue;
             }
             if kueue::is_workload(&owner.reference) {

@@ -97,6 +97,22 @@ fn a_copy_of_its_controllers_record_is_none_of_its_own() {
 }
 
 #[test]
+fn what_was_paused_below_its_controller_has_a_record_of_its_own() {
+    let below = |uid: &str| {
+        let mut record: Value =
+            serde_json::from_str(&record("spec.suspend", &json!(true), &json!(false))).unwrap();
+        record["uid"] = json!(uid);
+        let mut below = object(&record.to_string(), &json!({"suspend": true}));
+        below["metadata"]["ownerReferences"] = json!([
+            {"apiVersion": "jobset.x-k8s.io/v1", "kind": "JobSet", "name": "set", "uid": "s", "controller": true}
+        ]);
+        below
+    };
+    assert_eq!(judged("job", &below("u"), &[]).unwrap().patch["spec"], json!({"suspend": false}));
+    assert!(judged("job", &below("s"), &[]).unwrap_err().contains("controlled by jobset/set"));
+}
+
+#[test]
 fn what_would_come_back_by_itself_and_what_was_deactivated_is_told() {
     let state = r#"{"count":2,"requeueAt":"2026-01-02T03:09:05Z"}"#;
     let suspended = json!({"suspend": true});

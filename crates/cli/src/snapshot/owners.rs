@@ -124,6 +124,7 @@ pub fn found(metadata: &ObjectMeta) -> OwnerLookup {
         // a manifest, which has no version yet, may leave its namespace out
         cluster_scoped: metadata.namespace.is_none() && metadata.resource_version.is_some(),
         selects: true,
+        labels: BTreeMap::new(),
         controller: projection::controller(metadata).cloned(),
     })
 }
@@ -203,6 +204,7 @@ mod tests {
                 state: OwnerState::Live,
                 cluster_scoped: false,
                 selects: true,
+                labels: BTreeMap::new(),
                 controller,
             }),
             paused: None,

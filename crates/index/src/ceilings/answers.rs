@@ -130,7 +130,7 @@ impl CeilingIndex {
         let waits = |of: &&Paused| !self.has_pods(of);
         let returns = |of: &&Paused| of.returns.comes_back();
         let (returning, staying): (Vec<&Paused>, Vec<&Paused>) =
-            self.objects.paused.roots(&self.objects.owners).partition(returns);
+            self.objects.paused.topmost(&self.objects.owners).partition(returns);
         let is_ahead = |of: &&Paused| of.returns.at().is_some_and(|at| at > now);
         Counts {
             pods: deadlines.iter().len(),

@@ -54,6 +54,8 @@ enum Is {
     Scheduled(i64),
     Ready,
     Lost(i64),
+    /// It lost its readiness then, and its init containers have ended again three seconds later.
+    Rebooted(i64),
 }
 
 /// A pod of a Job in queue `q`, scheduled at 0 unless it says otherwise.
@@ -71,6 +73,11 @@ fn younger(created: i64, uid: &str, job: &str, is: Is) -> projection::Pod {
         Is::Lost(since) => vec![
             condition("PodScheduled", "True", 0),
             condition("Initialized", "True", 1),
+            condition("Ready", "False", since),
+        ],
+        Is::Rebooted(since) => vec![
+            condition("PodScheduled", "True", 0),
+            condition("Initialized", "True", since + 3),
             condition("Ready", "False", since),
         ],
     };
@@ -167,6 +174,17 @@ fn who_was_ready_has_the_time_of_its_recovery() {
 }
 
 #[test]
+fn who_was_ready_has_its_recovery_and_no_start_when_its_node_reboots() {
+    let recovering = json!({"waitForPodsReady": {"timeout": "10s", "recoveryTimeout": "20s"}});
+    for (spec, expected) in [(waiting("10s"), None), (recovering, Some(25))] {
+        let mut index = index(spec);
+        index.apply_pod(&pod("a", "job", Is::Ready));
+        index.apply_pod(&pod("a", "job", Is::Rebooted(5)));
+        assert_eq!(due(&mut index), expected);
+    }
+}
+
+#[test]
 fn a_gang_is_evicted_only_when_fewer_are_ready_than_it_takes() {
     let mut index = index(json!({"waitForPodsReady": {"timeout": "30s", "recoveryTimeout": "5s"}}));
     gang_of_two(&mut index);
@@ -208,7 +226,7 @@ fn what_has_expired_comes_before_what_is_not_ready() {
 
 #[test]
 fn who_was_evicted_in_vain_is_due_again_ever_later_and_afresh_after_it_was_ready() {
-    let mut index = index(waiting("10s"));
+    let mut index = index(json!({"waitForPodsReady": {"timeout": "10s", "recoveryTimeout": "10s"}}));
     index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
     let mut now = at(11);
     for wait in [5, 10, 20, 40, 40] {
@@ -219,13 +237,13 @@ fn who_was_evicted_in_vain_is_due_again_ever_later_and_afresh_after_it_was_ready
         now = next;
     }
     index.apply_pod(&pod("a", "job", Is::Ready));
-    index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
+    index.apply_pod(&pod("a", "job", Is::Lost(30)));
     assert_eq!(evicted(&mut index, now).unwrap().first.attempts, 0);
 }
 
 #[test]
 fn what_outlives_a_pause_is_handed_out_as_such_and_apart_from_what_comes_later_until_it_was_ready() {
-    let mut index = index(waiting("10s"));
+    let mut index = index(json!({"waitForPodsReady": {"timeout": "10s", "recoveryTimeout": "10s"}}));
     index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
     let group = evicted(&mut index, at(11)).unwrap();
     assert!(!group.first.outlives);
@@ -240,7 +258,7 @@ fn what_outlives_a_pause_is_handed_out_as_such_and_apart_from_what_comes_later_u
     outlive.sort();
     assert_eq!(outlive, [("a".to_owned(), true), ("b".to_owned(), false)], "one group each");
     index.apply_pod(&pod("a", "job", Is::Ready));
-    index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
+    index.apply_pod(&pod("a", "job", Is::Lost(30)));
     assert!(!evicted(&mut index, later).unwrap().first.outlives);
 }
 

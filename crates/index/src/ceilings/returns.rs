@@ -25,13 +25,17 @@ impl CeilingIndex {
     }
 
     /// Returns the paused owners that come back at `now`, in no order. Leaves out owners with pods, which would count for their
-    /// next run. Owners that a person has deactivated are among them, for that to be noted.
+    /// next run. Owners that a person has deactivated are among them, for that to be noted, and owners that run again while
+    /// their pause holds other fields, for these to be set back.
     pub fn due_returns(&mut self, now: Timestamp) -> Vec<DueReturn> {
         let mut paused = std::mem::take(&mut self.objects.paused);
         let may = |paused: &Paused| !paused.returns.comes_back() || !self.has_pods(paused);
         let is_back = |left: &Holder| self.is_there(left);
-        let due = paused.due(&self.objects.owners, now, may, is_back);
+        let mut due = paused.due(&self.objects.owners, now, may, is_back);
         self.objects.paused = paused;
+        let again = self.objects.paused.holding().filter(|paused| self.runs_again(paused));
+        let again: Vec<Paused> = again.filter(|paused| !due.contains(paused)).cloned().collect();
+        due.extend(again);
         let with_turn = |mut paused: Paused| {
             let rules = self.rules(paused.rules_of(), &paused.queue).pods_ready;
             let turn = paused.turn(rules.map(|of| of.timestamp).unwrap_or_default());
@@ -45,7 +49,13 @@ impl CeilingIndex {
     }
 
     pub(super) fn has_pods(&self, paused: &Paused) -> bool {
-        self.pods_of(&paused.namespace, paused.root).next().is_some()
+        self.pods_under(&paused.namespace, paused.root).next().is_some()
+    }
+
+    /// True if an owner has pods that were made after its pause.
+    fn runs_again(&self, paused: &Paused) -> bool {
+        let at = paused.at.as_millisecond();
+        self.pods_under(&paused.namespace, paused.root).any(|(_, pod)| pod.created > at)
     }
 
     /// The workload of a pod that takes room, before the pod changes; none if no other waits for that room.

@@ -116,7 +116,7 @@ impl Counting<'_> {
     }
 
     fn paused(&mut self, index: &CeilingIndex) {
-        for paused in index.objects.paused.roots(&index.objects.owners) {
+        for paused in index.objects.paused.topmost(&index.objects.owners) {
             // where the record doesn't say, a queue of both families may be either
             let is_elsewhere = || index.queues(Family::Tensorstack).tree().find(&paused.queue).is_some();
             let is_of_t9k = paused.family.map_or_else(is_elsewhere, |of| of == Family::Tensorstack);

@@ -86,7 +86,7 @@ impl ManagedPod {
             fixed: known.and_then(|known| known.fixed.clone()),
             created: pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond(),
             started: known.and_then(|known| known.started),
-            readiness: PodReadiness::of(pod),
+            readiness: PodReadiness::of(pod, known.map(|known| known.readiness)),
             family: Family::Runai,
             expiry: Expiry::default(),
             notice: None,
@@ -106,7 +106,7 @@ impl ManagedPod {
         self.queues = PerFamily::new(|family| shared(kueue_queues.queue_of(family, pod)));
         self.started = pod.scheduled_at().and_then(|time| milliseconds(time.0));
         let stays_bound = was_bound && self.started.is_some();
-        self.readiness = PodReadiness::of(pod);
+        self.readiness = PodReadiness::of(pod, Some(self.readiness));
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.claims_exemption = claimed(pod).is_some();
         let Evidence { queues, max_duration } = Evidence::of(&pod.metadata);

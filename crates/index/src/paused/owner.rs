@@ -7,11 +7,7 @@ use jiff::Timestamp;
 use tenure_policy::{expiry::Family, pause::Return, requeue::Waiting};
 use tenure_types::runai::v3alpha1::RequeuingTimestamp;
 
-use crate::{
-    Uid,
-    owners::{Controller, OwnerRecords},
-    podgroups::GroupKey,
-};
+use crate::{Uid, owners::Controller, podgroups::GroupKey};
 
 /// A workload that takes, or took, room in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +48,8 @@ pub struct Paused {
     pub family: Option<Family>,
     /// It was paused because its pods didn't get ready.
     pub was_unready: bool,
+    /// True if the pause holds other fields, which are set back once the owner runs again.
+    pub holds: bool,
     /// The way and the time of its return by itself.
     pub returns: Return,
     /// The number of its pauses because its pods didn't get ready.
@@ -67,6 +65,8 @@ pub struct Paused {
     /// Empty if it is of the whole cluster.
     pub namespace: ArcStr,
     pub(super) controller: Option<Controller>,
+    /// True if the record names its object.
+    pub(super) says_whose: bool,
     /// The root owner of its pods: the owner itself, or the object of a Workload of Kueue.
     pub root: Uid,
     /// The watch that has seen it.
@@ -97,11 +97,6 @@ impl Paused {
     pub fn turn(&self, strategy: RequeuingTimestamp) -> Turn {
         let waiting = self.waiting();
         (Reverse(waiting.priority), waiting.timestamp(strategy), waiting.name)
-    }
-
-    /// True if it was paused itself, and doesn't just bear a copy of the record.
-    pub(super) fn is_root(&self, owners: &OwnerRecords) -> bool {
-        owners.root(self.controller).is_none()
     }
 
     /// The time at which it comes back: before its own time, if another workload of its queue has left.

@@ -47,8 +47,12 @@ pub fn memberships(pod: &projection::Pod, mut text: impl FnMut(&str) -> ArcStr) 
 }
 
 impl Member {
-    /// None if it is in no group, or not any more.
-    pub fn read(pod: &projection::Pod, text: impl FnMut(&str) -> ArcStr) -> Option<Self> {
+    /// Reads a pod, after what was seen of it `before`. None if it is in no group, or not any more.
+    pub fn read(
+        pod: &projection::Pod,
+        before: Option<&Self>,
+        text: impl FnMut(&str) -> ArcStr,
+    ) -> Option<Self> {
         let progress = progress(pod);
         let of = if progress == Progress::Gone { Box::default() } else { memberships(pod, text) };
         let created = milliseconds(pod.metadata.creation_timestamp.as_ref()?.0);
@@ -56,7 +60,7 @@ impl Member {
             of: of.into(),
             created,
             scheduled: Scheduled::of(pod),
-            readiness: PodReadiness::of(pod),
+            readiness: PodReadiness::of(pod, before.map(|before| before.readiness)),
         })
     }
 

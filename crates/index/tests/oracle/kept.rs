@@ -8,7 +8,9 @@ use crate::{
     history::history,
     object::List,
     shrink::{first_difference, is_possible},
-    world::{ConfigObj, GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, TensorstackObj, Wait},
+    world::{
+        ConfigObj, GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, TensorstackObj, Wait, Whose,
+    },
 };
 
 fn agrees(events: &[Event]) {
@@ -150,8 +152,15 @@ fn a_run_of_which_a_relist_shows_no_member_is_another() {
 
 /// Paused in a queue of either family, and back after 10 seconds.
 fn paused(uid: u32, tensorstack: bool, priority: i32) -> Event {
-    let record =
-        RecordObj { at: 0, queue: 1, tensorstack: Some(tensorstack), deactivated: false, unready: false };
+    let record = RecordObj {
+        at: 0,
+        queue: 1,
+        tensorstack: Some(tensorstack),
+        deactivated: false,
+        unready: false,
+        whose: Whose::Bearer,
+        holds: false,
+    };
     let (record, returns, priority) = (Some(record), Some(10_000), Some(priority));
     Event::Owner(OwnerObj { uid, record, returns, priority, ..OwnerObj::default() })
 }

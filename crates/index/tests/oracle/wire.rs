@@ -39,7 +39,7 @@ pub use crate::names::{
 };
 use crate::world::{
     ConfigObj, Controller, ENDLESS, EvidenceObj, ExtensionObj, GroupObj, MILLI, OwnerKind, OwnerObj, PodObj,
-    RunaiObj, TensorstackObj, Wait, go, points, timestamp, units,
+    RunaiObj, TensorstackObj, Wait, Whose, go, points, timestamp, units,
 };
 
 fn time(millis: i64) -> Time {
@@ -223,7 +223,12 @@ pub fn owner(of: &OwnerObj) -> ObjectMeta {
         };
         let record = json!({
             "reason": reason, "at": time(record.at).0, "queue": runai_name(record.queue), "queueGroup": group,
-            "field": "spec.replicas", "value": 0, "previousValue": 1,
+            "field": "spec.replicas", "value": 0, "previousValue": 1, "uid": match record.whose {
+                Whose::Bearer => Some(uid_text(of.uid)),
+                Whose::Other => Some("another".to_owned()),
+                Whose::Unsaid => None,
+            },
+            "held": record.holds.then(|| json!({"field": "a", "value": "b", "previousValue": "c"})).as_slice(),
         });
         record.to_string()
     });

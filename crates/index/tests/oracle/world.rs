@@ -129,6 +129,20 @@ pub struct RecordObj {
     pub deactivated: bool,
     /// For pods that weren't ready in time.
     pub unready: bool,
+    pub whose: Whose,
+    /// The pause holds another field.
+    pub holds: bool,
+}
+
+/// The object whose pause a record is of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Whose {
+    /// The object that bears it.
+    Bearer,
+    /// Another object, from which it was copied.
+    Other,
+    /// As versions wrote it that noted no uid.
+    Unsaid,
 }
 
 object! {

@@ -149,6 +149,7 @@ impl Pauser {
         let mut climb = Climb::from(climb::controller(pod), table);
         while let Some(owner) = climb.next() {
             let tries = if table.knows(owner) { TRIES } else { READING_TRIES };
+            let labels = climb.pod_labels().unwrap_or(labels);
             let answer = match self.handles.objects.look_up(&due.namespace, owner, labels).await {
                 Ok(answer) => answer,
                 // the pod could be read just now: it is this owner that can't be

@@ -39,6 +39,7 @@ impl ObjectClient {
                     _ => OwnerState::Live,
                 },
                 uid: found.metadata.uid.unwrap_or_default(),
+                labels: found.metadata.labels.unwrap_or_default(),
             })),
             Err(ApiError::NotFound) => Ok(OwnerLookup::Absent),
             Err(ApiError::Forbidden(why)) if self.is_meant(owner, &why) => Ok(OwnerLookup::Forbidden),

@@ -74,12 +74,17 @@ impl Requeuer {
         let found = lease.watch(self.handles.objects.live(namespace, owner)).await?;
         let Some(found) = found else { return Ok(Attempt::NotNow) };
         let Some(record) = pause::record_on(&found.metadata) else { return Ok(Attempt::NotNow) };
+        let object = OwnerObject(&found.value);
+        if let Some(patch) = pause::release(object, &record) {
+            return self.release(namespace, owner, &patch, lease).await;
+        }
         let back = Return::of(&record, &found.metadata);
         // who has set another time since means that
         let is_same = record.at == paused.at && back == paused.returns;
         let (now, at) = (self.handles.now(), if is_same { paused.due() } else { back.at() });
         if at.is_none_or(|at| at > now) {
-            return Ok(Attempt::NotNow);
+            // a record that holds fields of an owner with younger pods, which is paused, is a tenant's
+            return Ok(if paused.holds { Attempt::NotOurs } else { Attempt::NotNow });
         }
         let is_early = back.at().is_some_and(|at| at > now);
         // else a user who may write annotations could have the keeper set any field
@@ -90,7 +95,6 @@ impl Requeuer {
             return Ok(Attempt::NotOurs);
         }
         let known = known(owner, &found.metadata);
-        let object = OwnerObject(&found.value);
         let patch = back.patch(object, &record);
         self.limit.until_ready().await;
         // by the clock that the last answer has set, and by watches that have not failed since
@@ -117,6 +121,24 @@ impl Requeuer {
             Ok(()) if matches!(patch, ReturnPatch::Forget(_)) => Ok(Attempt::NotNow),
             Ok(()) => Ok(Attempt::Done(told)),
         }
+    }
+
+    /// Sets back what a pause holds on an owner that runs again. Its record stays.
+    async fn release(
+        &self,
+        namespace: &str,
+        owner: &OwnerReference,
+        patch: &Value,
+        lease: &Lease<Returning>,
+    ) -> Result<Attempt, ApiError> {
+        self.limit.until_ready().await;
+        if self.handles.gate.is_open() {
+            let is_done = |found: &WholeObject| {
+                OwnerObject(&found.value).record().is_some_and(|record| record.held.is_empty())
+            };
+            lease.watch(self.handles.objects.write(namespace, owner, patch, is_done)).await?;
+        }
+        Ok(Attempt::NotNow)
     }
 
     async fn write(

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tenure_types::{
     keys,
     paused::{PausedRecord, RequeueState},
+    projection,
 };
 
 use crate::owners::{EndedWhen, PausableKinds, PauseRule};
@@ -71,9 +72,12 @@ impl<'o> OwnerObject<'o> {
         conditions.any(|of| of["status"] == "True" && is_of(of))
     }
 
-    /// Returns the record of Tenure's pause; none if there is none that can be read.
+    /// Returns the record of Tenure's pause, as [`record_on`] does.
     pub fn record(self) -> Option<PausedRecord> {
-        read(self.annotation(keys::PAUSED_ANNOTATION)?)
+        let owners = self.at("metadata.ownerReferences").as_array();
+        let has_controller = owners.into_iter().flatten().any(|of| of["controller"] == true);
+        let record = read(self.annotation(keys::PAUSED_ANNOTATION)?)?;
+        without_copy(record, self.at("metadata.uid").as_str(), has_controller)
     }
 
     /// Returns the number of its returns, and the time of the next one; the default if there is none that can be read.
@@ -91,9 +95,23 @@ impl<'o> OwnerObject<'o> {
     }
 }
 
-/// Returns the record of a pause on an object; none if there is none that can be read.
+/// Returns the record of an object's pause. None: there is none that can be read, or it was copied from another object. A
+/// record of a version that noted no uid may still be a copy: see [`is_own`].
 pub fn record_on(metadata: &ObjectMeta) -> Option<PausedRecord> {
-    noted(metadata, keys::PAUSED_ANNOTATION)
+    let has_controller = projection::controller(metadata).is_some();
+    without_copy(noted(metadata, keys::PAUSED_ANNOTATION)?, metadata.uid.as_deref(), has_controller)
+}
+
+/// Controllers alone copy annotations: an object without one that has another uid was made again, from a backup.
+fn without_copy(record: PausedRecord, uid: Option<&str>, has_controller: bool) -> Option<PausedRecord> {
+    let is_other = record.uid.as_deref().is_some_and(|of| Some(of) != uid);
+    Some(record).filter(|_| !(is_other && has_controller))
+}
+
+/// True if the record on an object is of the object's own pause. One that doesn't say whose it is counts as a copy on an
+/// object that `is_below` an owner that can be paused: a Deployment's annotations are copied to its `ReplicaSet`s.
+pub fn is_own(says_whose: bool, is_below: impl FnOnce() -> bool) -> bool {
+    says_whose || !is_below()
 }
 
 /// Returns the number of an object's returns, and the time of the next one; the default if they can't be read.

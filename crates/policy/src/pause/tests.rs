@@ -43,7 +43,7 @@ fn the_patch_pauses_records_and_is_preconditioned() {
         (Family::Tensorstack, "demo"),
         "2026-01-02T03:04:05Z".parse().unwrap(),
     );
-    let annotation = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","queueGroup":"scheduler.tensorstack.dev","field":"spec.replicas","value":0,"previousValue":2}"#;
+    let annotation = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","queueGroup":"scheduler.tensorstack.dev","uid":"u","field":"spec.replicas","value":0,"previousValue":2}"#;
     let mut expected: Value = json!({
         "metadata": {"uid": "u", "resourceVersion": "7", "annotations": {
             "tenure.dev/expires-at": null, "tenure.dev/notice-given-at": null,

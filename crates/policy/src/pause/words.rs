@@ -8,7 +8,7 @@ use serde_json::Value;
 use tenure_types::{
     journal::AtEnd,
     keys,
-    paused::{ExceededCeiling, FieldManager, PausedRecord, RequeueState},
+    paused::{ExceededCeiling, FieldManager, HeldField, PausedRecord, RequeueState},
 };
 
 use super::{
@@ -201,8 +201,19 @@ pub fn in_words(record: &PausedRecord, state: &RequeueState, known: &PausedObjec
         None => format!("It stays paused until you resume it, with a full ceiling again: {resume}"),
     };
     let late = if record.unannounced { NO_NOTICE } else { "" };
-    let ended = || format!("{}. {then}{late}", ended(&record.queue, record.ceiling.as_ref()));
+    let held = held(record);
+    let ended = || format!("{}. {then}{late}{held}", ended(&record.queue, record.ceiling.as_ref()));
     (record.reason == MAX_DURATION_EXCEEDED).then(ended)
+}
+
+/// The sentence about fields that are held meanwhile.
+fn held(record: &PausedRecord) -> String {
+    let of = |HeldField { field, value, previous_value }: &HeldField| {
+        format!(
+            ". So that nothing is lost, {field} is {value} in place of {previous_value} until it runs again"
+        )
+    };
+    record.held.iter().map(of).collect()
 }
 
 /// The message of the event that says in plain words that a pod was deleted for its ceiling.

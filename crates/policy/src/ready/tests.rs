@@ -45,6 +45,19 @@ fn a_pod_was_ready_if_it_ceased_to_be_after_it_was_initialized() {
 }
 
 #[test]
+fn a_pod_that_was_ready_is_not_forgotten_to_have_been_when_its_init_containers_run_again() {
+    use Readiness::{Lost, NotYet, Ready};
+    let rebooted = pod(&[("Ready", "False", 30), ("Initialized", "True", 33)]);
+    assert_eq!(Readiness::of(&rebooted), NotYet, "by its conditions alone");
+    assert_eq!(Ready.after(&rebooted), Lost(at(30)));
+    assert_eq!(Lost(at(20)).after(&rebooted), Lost(at(20)));
+    assert_eq!(NotYet.after(&rebooted), NotYet);
+    let lost = pod(&[("Ready", "False", 40), ("Initialized", "True", 33)]);
+    assert_eq!((Ready.after(&lost), Lost(at(20)).after(&lost)), (Lost(at(40)), Lost(at(40))));
+    assert_eq!(Lost(at(20)).after(&pod(&[("Ready", "True", 50)])), Ready);
+}
+
+#[test]
 fn the_time_to_ready_is_from_the_scheduling_and_never_negative() {
     let of = |conditions: &[Condition<'_>]| took(&pod(conditions)).map(|took| took.as_secs());
     assert_eq!(of(&[("PodScheduled", "True", 2), ("Ready", "True", 9)]), Some(7));

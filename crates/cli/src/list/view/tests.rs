@@ -302,6 +302,25 @@ fn what_was_paused_is_listed_without_pods_and_its_copies_are_not() {
 }
 
 #[test]
+fn what_was_paused_below_its_owner_is_listed_beside_it() {
+    let of = |uid: &str| {
+        let mut annotations = record(at(60));
+        let text = annotations["tenure.dev/paused"].as_str().unwrap();
+        let mut record: Value = serde_json::from_str(text).unwrap();
+        record["uid"] = json!(uid);
+        annotations["tenure.dev/paused"] = json!(record.to_string());
+        annotations
+    };
+    for (uid, expected) in [("rs", vec!["deployment/d", "replicaset/rs"]), ("d", vec!["deployment/d"])] {
+        let mut view = view();
+        owner(&mut view, "Deployment", "d", &json!([]), &of("d"));
+        owner(&mut view, "ReplicaSet", "rs", &controller("Deployment", "d"), &of(uid));
+        let rows = view.rows(at(70));
+        assert_eq!(rows.iter().map(|row| row.workload.as_str()).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
 fn what_was_paused_by_its_workload_of_kueues_is_listed_as_the_job_that_it_is() {
     let mut view = view();
     tensorstack(&mut view, "q", "1m");

@@ -91,10 +91,12 @@ impl History {
                 pod.initialized = pod.initialized.or(Some(pod.scheduled.unwrap_or(time)));
                 pod.ready = Some((true, time));
             }
-            10..=13 => {
+            10..=12 => {
                 pod.initialized = pod.initialized.or(Some(time));
                 pod.ready = Some((false, time));
             }
+            // its node reboots, and its init containers run again
+            13 => (pod.initialized, pod.ready) = (Some(time), Some((false, time))),
             14 => {
                 pod.terminating = true;
                 pod.grace = self.random.of(&[0, 5, 30, 5_000, ENDLESS]);

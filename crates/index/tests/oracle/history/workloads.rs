@@ -6,7 +6,7 @@ use super::{History, MILLIS, SPANS};
 use crate::{
     event::Event,
     object::List,
-    world::{ExtensionObj, GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, Wait},
+    world::{ExtensionObj, GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, Wait, Whose},
 };
 
 impl History {
@@ -182,6 +182,8 @@ impl History {
             tensorstack: random.maybe(70, |random| random.percent(30)),
             deactivated: random.percent(20),
             unready: random.percent(60),
+            holds: random.percent(20),
+            whose: random.of(&[Whose::Bearer, Whose::Bearer, Whose::Other, Whose::Unsaid]),
         });
         owner.returns = random.maybe(70, |random| random.of(&MILLIS)).map(|wait| self.now + wait);
         owner.priority = random.maybe(60, |random| random.of(&[0, 0, 5]));

@@ -11,7 +11,7 @@ use tenure_policy::{
 use tenure_types::podgroup::PodGroupKind;
 
 use super::{
-    Naive,
+    Naive, after,
     groups::{Lacking, LackingRun},
     lost,
     queues::Limits,
@@ -35,6 +35,8 @@ pub enum Task {
 /// The acts on a pod so far, kept as long as the pod is.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
+    /// As it was seen.
+    pub readiness: Readiness,
     alone: bool,
     attempts: u8,
     failed: u8,
@@ -196,14 +198,14 @@ fn ready_until(wait: Wait, lacking: Lacking) -> Option<(Millis, Cause)> {
 }
 
 /// A pod that is its whole workload.
-fn lacking_alone(pod: &PodObj) -> Option<Lacking> {
-    if readiness(pod) == Readiness::Ready {
+fn lacking_alone(pod: &PodObj, readiness: Readiness) -> Option<Lacking> {
+    if readiness == Readiness::Ready {
         return None;
     }
     let created = pod.created * MILLI;
     let run = pod.scheduled().map(|started| {
-        let since = lost(pod).unwrap_or(created).max(started);
-        LackingRun { started, since, first_since: since, was_ready: lost(pod).is_some() }
+        let since = lost(readiness).unwrap_or(created).max(started);
+        LackingRun { started, since, first_since: since, was_ready: lost(readiness).is_some() }
     });
     Some(Lacking { created, run })
 }
@@ -243,6 +245,7 @@ impl Naive {
         }
         if let Some(pod) = pod.filter(|pod| Self::is_kept(pod, bound)) {
             let record = self.records.entry(uid).or_insert(Record {
+                readiness: Readiness::NotYet,
                 alone: false,
                 attempts: 0,
                 failed: 0,
@@ -259,6 +262,7 @@ impl Naive {
                 bound,
             });
             record.bound = bound;
+            record.readiness = after(record.readiness, pod);
             if before.is_some_and(|before| before.map(|(_, uid)| uid) != pod.controller.map(|(_, uid)| uid)) {
                 record.revive();
             }
@@ -303,7 +307,8 @@ impl Naive {
         });
         let configured = self.config.notice.map(|micros| micros * 1_000);
         let notice = decides.and_then(|limits| limits.notice).unwrap_or(configured);
-        let lacking = if gang.is_some() { gang.and_then(|gang| gang.lacking) } else { lacking_alone(pod) };
+        let seen = || self.records.get(&pod.uid).map_or_else(|| readiness(pod), |record| record.readiness);
+        let lacking = gang.map_or_else(|| lacking_alone(pod, seen()), |gang| gang.lacking);
         let is_grouped = gang.is_some();
         Some(Standing { start, started, is_grouped, tensorstack, runai, own, expires, notice, lacking })
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_policy::{ready::Readiness, start};
 use tenure_types::podgroup::PodGroupKind;
 
-use super::{Naive, lost, readiness, stamps::Stamp};
+use super::{Naive, lost, stamps::Stamp};
 use crate::wire::FORMATION;
 use crate::world::{GroupKey, GroupObj, MILLI, Nanos, PodObj, SECOND, nanos, timestamp};
 
@@ -123,13 +123,13 @@ fn shown_start(group: &GroupObj, members: &[&PodObj]) -> Option<Nanos> {
 
 /// Of a minimum: whether as many are ready, whether as many are or were, and since when too few of those are that
 /// there are.
-fn count(pods: &[&PodObj], minimum: u32, started: Nanos) -> (bool, bool, Option<Nanos>) {
+fn count(pods: &[(&PodObj, Readiness)], minimum: u32, started: Nanos) -> (bool, bool, Option<Nanos>) {
     let minimum = minimum as usize;
-    let ready = pods.iter().filter(|pod| readiness(pod) == Readiness::Ready).count();
-    let had = ready + pods.iter().filter(|pod| lost(pod).is_some()).count();
-    let others = pods.iter().filter(|pod| readiness(pod) != Readiness::Ready);
+    let ready = pods.iter().filter(|(_, of)| *of == Readiness::Ready).count();
+    let had = ready + pods.iter().filter(|(_, of)| lost(*of).is_some()).count();
+    let others = pods.iter().filter(|(_, of)| *of != Readiness::Ready);
     let mut since: Vec<Nanos> =
-        others.map(|pod| lost(pod).unwrap_or(pod.created * MILLI).max(started)).collect();
+        others.map(|(pod, of)| lost(*of).unwrap_or(pod.created * MILLI).max(started)).collect();
     since.sort_unstable();
     let onset = if ready >= minimum {
         None
@@ -146,15 +146,20 @@ impl Memory {
     }
 
     /// Takes what is shown at this moment.
-    fn lacking(&mut self, group: &GroupObj, members: &[&PodObj], start: Option<Nanos>) -> Option<Lacking> {
-        let is_active = members.iter().any(|pod| pod.is_active());
+    fn lacking(
+        &mut self,
+        group: &GroupObj,
+        members: &[(&PodObj, Readiness)],
+        start: Option<Nanos>,
+    ) -> Option<Lacking> {
+        let is_active = members.iter().any(|(pod, _)| pod.is_active());
         let started = self.scheduled.into_iter().chain(start).min();
         let (mut enough, mut had, mut since) = (true, true, None::<Nanos>);
         for (of, minimum) in minimums(group) {
             let pods: Vec<_> = members
                 .iter()
                 .copied()
-                .filter(|pod| of.is_none_or(|of| subgroup(group.kind, pod) == of))
+                .filter(|(pod, _)| of.is_none_or(|of| subgroup(group.kind, pod) == of))
                 .collect();
             let (is_enough, has_had, onset) = count(&pods, minimum, started.unwrap_or(Nanos::MIN));
             (enough, had) = (enough && is_enough, had && has_had);
@@ -166,7 +171,7 @@ impl Memory {
                 self.since = None;
             }
         }
-        let is_scheduled = members.iter().any(|pod| pod.scheduled().is_some());
+        let is_scheduled = members.iter().any(|(pod, _)| pod.scheduled().is_some());
         let Some(started) = started.filter(|_| is_active && is_scheduled) else {
             // one of which nothing is known to have been scheduled takes no room
             since?;
@@ -325,7 +330,9 @@ impl Naive {
         let active: Vec<_> = members.iter().copied().filter(|pod| pod.is_active()).collect();
         run.shown = run.shown.into_iter().chain(shown_start(group, &active)).min();
         let start = run.of(group).start().map(nanos);
-        let lacking = run.readiness.lacking(group, &members, start);
+        let seen = |pod: &PodObj| self.seen_members.get(&pod.uid).copied().unwrap_or(Readiness::NotYet);
+        let seen: Vec<_> = members.iter().map(|pod| (*pod, seen(pod))).collect();
+        let lacking = run.readiness.lacking(group, &seen, start);
         let members = members.iter().map(|pod| pod.uid).collect();
         self.gangs.insert(key, GangNow { start, lacking, members });
         self.runs.insert(key, run);

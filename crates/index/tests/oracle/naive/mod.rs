@@ -42,6 +42,8 @@ pub struct Naive {
     terminating: BTreeMap<u32, dues::Bound>,
     /// The facts that each group's run has shown.
     runs: BTreeMap<GroupKey, groups::Run>,
+    /// The readiness that each live member of a group has shown.
+    seen_members: BTreeMap<u32, Readiness>,
     returns: BTreeMap<u32, owners::Called>,
     /// The time of the last question who comes back.
     asked: Option<Nanos>,
@@ -119,8 +121,8 @@ impl Naive {
     }
 
     fn apply_pod(&mut self, pod: &PodObj) -> bool {
-        let not_yet = |pod: &PodObj| readiness(pod) == Readiness::NotYet;
-        let was_new = self.records.contains_key(&pod.uid) && self.pods.get(&pod.uid).is_some_and(not_yet);
+        let not_yet = |record: &dues::Record| record.readiness == Readiness::NotYet;
+        let was_new = self.records.get(&pod.uid).is_some_and(not_yet);
         let occupant = self.occupant(pod.uid);
         self.replace_pod(pod.uid, Some(pod.clone()));
         if let Some(occupant) = occupant {
@@ -131,6 +133,13 @@ impl Naive {
 
     fn replace_pod(&mut self, uid: u32, pod: Option<PodObj>) {
         self.keep_record(uid, pod.as_ref());
+        match pod.as_ref().filter(|pod| pod.is_live() && pod.keys().next().is_some()) {
+            Some(pod) => {
+                let seen = self.seen_members.entry(uid).or_insert(Readiness::NotYet);
+                *seen = after(*seen, pod);
+            }
+            None => _ = self.seen_members.remove(&uid),
+        }
         let before = match pod {
             Some(pod) => self.pods.insert(uid, pod),
             None => self.pods.remove(&uid),
@@ -158,7 +167,22 @@ pub fn readiness(pod: &PodObj) -> Readiness {
     }
 }
 
+/// The readiness of a pod that was seen before: one that was ready is never again one that has not been.
+fn after(before: Readiness, pod: &PodObj) -> Readiness {
+    match (before, readiness(pod)) {
+        (Readiness::NotYet, shown) | (_, shown @ (Readiness::Ready | Readiness::Lost(_))) => shown,
+        (Readiness::Lost(at), Readiness::NotYet) => Readiness::Lost(at),
+        (Readiness::Ready, Readiness::NotYet) => {
+            let at = pod.ready.map_or(pod.created, |(_, at)| at);
+            Readiness::Lost(crate::world::timestamp(at * MILLI))
+        }
+    }
+}
+
 /// When a pod that was ready ceased to be.
-pub fn lost(pod: &PodObj) -> Option<Nanos> {
-    matches!(readiness(pod), Readiness::Lost(_)).then(|| pod.ready.map_or(0, |(_, at)| at * MILLI))
+fn lost(of: Readiness) -> Option<Nanos> {
+    match of {
+        Readiness::Lost(at) => Some(crate::world::nanos(at)),
+        Readiness::Ready | Readiness::NotYet => None,
+    }
 }

@@ -5,7 +5,7 @@ use tenure_policy::expiry::Family;
 use super::{Naive, capacity::Holder};
 use crate::{
     wire,
-    world::{Controller, MILLI, Nanos, OwnerKind, OwnerObj, PodObj},
+    world::{Controller, MILLI, Nanos, OwnerKind, OwnerObj, PodObj, Whose},
 };
 
 /// The call of a paused owner before its time, kept as long as it bears the record.
@@ -95,9 +95,13 @@ impl Naive {
 
     /// The topmost ancestor that can be paused, as far as it is known.
     pub fn root(&self, controller: Controller) -> Option<u32> {
+        self.chain(controller).filter(|(kind, _)| self.is_pausable(*kind)).last().map(|(_, uid)| uid)
+    }
+
+    /// The ancestors that are known, the nearest first.
+    fn chain(&self, controller: Controller) -> impl Iterator<Item = (OwnerKind, u32)> {
         let above = |of: &(OwnerKind, u32)| self.owners.get(&of.1).and_then(|owner| owner.controller);
-        let chain = std::iter::successors(controller, above).take(DEPTH);
-        chain.filter(|(kind, _)| self.is_pausable(*kind)).last().map(|(_, uid)| uid)
+        std::iter::successors(controller, above).take(DEPTH)
     }
 
     /// The same, as far as each is of a kind whose controller makes what it is said to own.
@@ -127,7 +131,7 @@ impl Naive {
 
     pub(super) fn put_owner(&mut self, owner: &OwnerObj) {
         let before = self.owners.insert(owner.uid, owner.clone());
-        let Some(record) = owner.record else {
+        let Some(record) = owner.record.filter(|_| self.bears(owner.uid)) else {
             self.returns.remove(&owner.uid);
             return;
         };
@@ -147,18 +151,37 @@ impl Naive {
         }
     }
 
-    /// Owners that were paused themselves: records are copied to what they own.
+    /// Owners that were paused themselves, and none above them: records are copied to what they own.
     pub(super) fn paused(&self) -> impl Iterator<Item = (&OwnerObj, Back, &Called)> {
         let paused = self.returns.iter().map(|(uid, waits)| (&self.owners[uid], waits));
+        let is_held = |owner: &OwnerObj| self.chain(owner.controller).any(|(_, above)| self.bears(above));
         paused
-            .filter(|(owner, _)| self.root(owner.controller).is_none())
+            .filter(move |(owner, _)| {
+                let whose = owner.record.map(|of| of.whose);
+                let is_copy = whose == Some(Whose::Unsaid) && self.root(owner.controller).is_some();
+                self.bears(owner.uid) && !is_copy && !is_held(owner)
+            })
             .filter_map(|(owner, waits)| Some((owner, owner.back()?, waits)))
+    }
+
+    /// True if an owner bears a record that isn't seen to be another's.
+    fn bears(&self, uid: u32) -> bool {
+        let owner = self.owners.get(&uid);
+        owner.is_some_and(|owner| {
+            owner.record.is_some_and(|of| of.whose != Whose::Other || owner.controller.is_none())
+        })
     }
 
     /// Its pods that are kept.
     pub fn pods_of(&self, owner: &OwnerObj) -> impl Iterator<Item = &PodObj> {
         let (namespace, uid) = (owner.namespace, owner.uid);
         self.kept().filter(move |pod| pod.namespace == namespace && self.root(pod.controller) == Some(uid))
+    }
+
+    /// True if it has pods that are kept, whether or not it is their root owner.
+    pub(super) fn has_pods(&self, owner: &OwnerObj) -> bool {
+        let is_below = |pod: &PodObj| self.chain(pod.controller).any(|(_, above)| above == owner.uid);
+        self.kept().any(|pod| pod.namespace == owner.namespace && is_below(pod))
     }
 
     /// The next time at which one comes back that isn't due yet.
@@ -168,9 +191,8 @@ impl Naive {
     }
 
     pub fn returning(&self) -> usize {
-        let waits = |owner: &OwnerObj, back: Back| {
-            back.at().is_some_and(|at| at > self.now) || self.pods_of(owner).next().is_none()
-        };
+        let waits =
+            |owner: &OwnerObj, back: Back| back.at().is_some_and(|at| at > self.now) || !self.has_pods(owner);
         self.paused().filter(|(owner, back, _)| back.comes_back() && waits(owner, *back)).count()
     }
 
@@ -180,7 +202,7 @@ impl Naive {
         self.asked = Some(now);
         let due = self.paused().filter(|(_, back, called)| called.due(*back).is_some_and(|at| at <= now));
         let due = due.map(|(owner, back, called)| {
-            let may = !back.comes_back() || self.pods_of(owner).next().is_none();
+            let may = !back.comes_back() || !self.has_pods(owner);
             let returning = self.returning_of(owner, back);
             let is_in_vain =
                 returning.is_early && called.early.as_ref().is_some_and(|of| self.is_there(&of.1));
@@ -191,7 +213,21 @@ impl Naive {
             self.returns.get_mut(&returning.uid).expect("it is paused").early = None;
         }
         let may_come = due.into_iter().filter(|(_, may, is_in_vain)| *may && !is_in_vain);
-        may_come.map(|(returning, ..)| returning).collect()
+        let mut due: Vec<Returning> = may_come.map(|(returning, ..)| returning).collect();
+        let holding = self.returns.keys().map(|uid| &self.owners[uid]).filter(|owner| self.runs_again(owner));
+        let again: Vec<_> =
+            holding.filter_map(|owner| Some(self.returning_of(owner, owner.back()?))).collect();
+        due.extend(
+            again.into_iter().filter(|of| !due.iter().any(|known| known.uid == of.uid)).collect::<Vec<_>>(),
+        );
+        due
+    }
+
+    /// True if an owner whose pause holds another field has pods that are younger than that.
+    fn runs_again(&self, owner: &OwnerObj) -> bool {
+        let below = |pod: &PodObj| self.chain(pod.controller).any(|(_, above)| above == owner.uid);
+        let is_younger = |pod: &PodObj| owner.record.is_some_and(|of| of.holds && pod.created > of.at);
+        self.kept().any(|pod| pod.namespace == owner.namespace && below(pod) && is_younger(pod))
     }
 
     pub(super) fn returning_of(&self, owner: &OwnerObj, back: Back) -> Returning {

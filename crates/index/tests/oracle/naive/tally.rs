@@ -116,7 +116,7 @@ impl Naive {
     }
 
     fn count_paused(&self, tally: &mut Tally) {
-        for (owner, back, _) in self.paused().filter(|(owner, ..)| self.pods_of(owner).next().is_none()) {
+        for (owner, back, _) in self.paused().filter(|(owner, ..)| !self.has_pods(owner)) {
             let Some(record) = owner.record else { continue };
             let is_runai = record
                 .tensorstack

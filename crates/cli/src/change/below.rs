@@ -1,0 +1,117 @@
+//! The objects that were paused below an owner, which didn't obey its own pause.
+
+use std::{collections::HashMap, iter};
+
+use anyhow::Result;
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use tenure_policy::{climb, pause};
+use tenure_types::projection::{self, Owner};
+
+use super::{Changer, Command, ObjectName, refused};
+use crate::cluster::{AT_ONCE, ResourceKind, cannot_list, is_forbidden};
+
+/// More ancestors than any real chain has.
+const MAX_DEPTH: usize = 16;
+
+/// The pauses of an owner and of what it owns.
+#[derive(Debug, Default)]
+pub struct PausedBelow<'k> {
+    /// True if the owner itself has the record of a pause.
+    pub has_record: bool,
+    /// Kinds and names of the paused objects below it, the nearest first.
+    pub below: Vec<(&'k ResourceKind, String)>,
+}
+
+impl<C: Command> Changer<C> {
+    /// Returns the pauses of an owner and of what it owns. Leaves out kinds that the user may not list.
+    pub(super) async fn paused_below(&self, object: ObjectName<'_>) -> Result<PausedBelow<'_>> {
+        let top = object.kind.reference(object.name);
+        let kinds =
+            self.table.ancestors().filter_map(|(group, kind, _)| self.cluster.kinds.find(group, kind));
+        let kinds: Vec<_> = kinds.filter(|kind| climb::may_own(&top, Some(&kind.reference("")))).collect();
+        let is_above = object.namespaced().is_some() && self.table.knows(&top) && !kinds.is_empty();
+        if !is_above {
+            return Ok(PausedBelow { has_record: true, below: Vec::new() });
+        }
+        let api = object.kind.api::<Owner>(&self.cluster.client, Some(object.namespace));
+        let found = api.get(object.name).await.map_err(|error| refused::<C>(object, error))?;
+        let lists = kinds.into_iter().map(async |kind| {
+            let listed = self.cluster.metadata(kind, Some(object.namespace)).try_concat().await;
+            match listed {
+                Err(error) if is_forbidden(&error) => Ok((kind, Vec::new())),
+                listed => Ok((kind, listed.map_err(|error| cannot_list(kind, error))?)),
+            }
+        });
+        let lists: Vec<Result<_>> = stream::iter(lists).buffered(AT_ONCE).collect().await;
+        let lists = lists.into_iter().collect::<Result<Vec<_>>>()?;
+        let uid = found.metadata.uid.as_deref().unwrap_or_default();
+        let has_record = pause::record_on(&found.metadata).is_some();
+        Ok(PausedBelow { has_record, below: paused_below(uid, &lists) })
+    }
+}
+
+fn paused_below<'k>(
+    uid: &str,
+    lists: &[(&'k ResourceKind, Vec<ObjectMeta>)],
+) -> Vec<(&'k ResourceKind, String)> {
+    let listed = || lists.iter().flat_map(|(kind, all)| all.iter().map(move |metadata| (*kind, metadata)));
+    let by_uid: HashMap<_, _> = listed().filter_map(|(_, of)| Some((of.uid.as_deref()?, of))).collect();
+    let above = |of: &&OwnerReference| projection::controller(by_uid.get(of.uid.as_str())?);
+    let depth = |metadata| {
+        let mut chain = iter::successors(projection::controller(metadata), above).take(MAX_DEPTH);
+        chain.position(|above| above.uid == uid)
+    };
+    // a record that says whose it is: others are copies
+    let is_paused = |of: &ObjectMeta| pause::record_on(of).is_some_and(|record| record.uid.is_some());
+    let paused = listed().filter(|(_, metadata)| is_paused(metadata));
+    let below = paused.filter_map(|(kind, of)| Some((depth(of)?, kind, of.name.clone()?)));
+    let mut below: Vec<_> = below.collect();
+    below.sort_by_key(|(depth, ..)| *depth);
+    below.into_iter().map(|(_, kind, name)| (kind, name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{change::testing, cluster::ResourceKinds};
+
+    fn metadata(name: &str, above: &Value, of: Option<&str>) -> ObjectMeta {
+        let record = of.map(|uid| {
+            let text = testing::record("MaxDurationExceeded", "spec.suspend", &json!(true), &json!(false));
+            let mut record: Value = serde_json::from_str(&text).unwrap();
+            record["uid"] = json!(uid);
+            json!({"tenure.dev/paused": record.to_string()})
+        });
+        let owners = above.as_str().map(|uid| {
+            json!([{
+                "apiVersion": "example.com/v1", "kind": "Any", "name": uid, "uid": uid, "controller": true,
+            }])
+        });
+        let metadata = json!({"name": name, "uid": name, "ownerReferences": owners, "annotations": record});
+        serde_json::from_value(metadata).unwrap()
+    }
+
+    #[test]
+    fn what_was_paused_below_is_found_at_any_depth_and_copies_are_not() {
+        let resource = |plural: &str, kind: &str| json!({"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced"});
+        let group = json!({"metadata": {"name": "batch"}, "versions": [
+            {"version": "v1", "resources": [resource("jobs", "Job"), resource("sets", "Set")]},
+        ]});
+        let kinds = ResourceKinds::read([serde_json::from_value(group).unwrap()].into_iter());
+        let [job, set] = ["Job", "Set"].map(|kind| kinds.find("batch", kind).unwrap());
+        let jobs = vec![
+            metadata("deep", &json!("set"), Some("deep")),
+            metadata("copy", &json!("set"), Some("set")),
+            metadata("running", &json!("set"), None),
+            metadata("elsewhere", &json!("another"), Some("elsewhere")),
+            metadata("topmost", &Value::Null, Some("topmost")),
+        ];
+        let lists = [(job, jobs), (set, vec![metadata("set", &json!("top"), Some("set"))])];
+        let found = paused_below("top", &lists);
+        let found: Vec<_> = found.iter().map(|(kind, name)| (kind.plural(), name.as_str())).collect();
+        assert_eq!(found, [("sets.batch".to_owned(), "set"), ("jobs.batch".to_owned(), "deep")]);
+    }
+}

@@ -1,0 +1,76 @@
+//! Fields that a pause holds at another value, so that it destroys nothing that a resume needs.
+
+use serde_json::{Map, Value, json};
+use tenure_types::{
+    keys,
+    paused::{HeldField, PausedRecord},
+};
+
+use super::{nested, owner::OwnerObject};
+use crate::naming::group_of;
+
+/// Group, kind, field, the value by which a pause would destroy something, and the value while it is paused.
+type HeldRow = (&'static str, &'static str, &'static str, &'static str, &'static str);
+
+/// A StatefulSet that is scaled to 0 deletes the claims of its pods where this says so.
+const ROWS: [HeldRow; 1] =
+    [("apps", "StatefulSet", "spec.persistentVolumeClaimRetentionPolicy.whenScaled", "Delete", "Retain")];
+
+fn rows(owner: OwnerObject<'_>) -> impl Iterator<Item = HeldRow> {
+    let text = |path| owner.at(path).as_str().unwrap_or_default();
+    let (group, kind) = (group_of(text("apiVersion")), text("kind"));
+    ROWS.into_iter().filter(move |(of_group, of_kind, ..)| (*of_group, *of_kind) == (group, kind))
+}
+
+fn of_row((_, _, field, harmful, safe): HeldRow) -> HeldField {
+    HeldField { field: field.into(), value: safe.into(), previous_value: harmful.into() }
+}
+
+/// Returns the fields that a pause of an owner holds, with those that an earlier pause still holds.
+pub(super) fn to_hold(owner: OwnerObject<'_>) -> Vec<HeldField> {
+    let still = owner.record().map(|record| to_restore(owner, &record)).unwrap_or_default();
+    let harmful = rows(owner).filter(|(_, _, field, harmful, _)| owner.at(field) == harmful);
+    harmful.map(of_row).chain(still).collect()
+}
+
+/// Returns the fields that are to be set back: those of a row that hold the value of the pause. Users may write records.
+pub(super) fn to_restore(owner: OwnerObject<'_>, record: &PausedRecord) -> Vec<HeldField> {
+    let rows = rows(owner).filter(|(_, _, field, _, safe)| owner.at(field) == safe);
+    rows.map(of_row).filter(|held| record.held.contains(held)).collect()
+}
+
+/// Adds fields to a merge patch.
+pub(super) fn set(
+    mut patch: Map<String, Value>,
+    fields: impl IntoIterator<Item = (String, String)>,
+) -> Map<String, Value> {
+    for (field, value) in fields {
+        merge(&mut patch, nested(&field, value.into()));
+    }
+    patch
+}
+
+fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(Value::Object(into)), Value::Object(from)) => merge(into, from),
+            (_, value) => _ = into.insert(key, value),
+        }
+    }
+}
+
+/// Returns the merge patch that sets held fields back on an owner that runs again, though nothing has resumed it. The rest
+/// of the record stays. None: the owner is paused, or no field is held.
+pub fn release(owner: OwnerObject<'_>, record: &PausedRecord) -> Option<Value> {
+    if record.held.is_empty() || super::is_ours(owner, record) {
+        return None;
+    }
+    let fields = to_restore(owner, record).into_iter().map(|held| (held.field, held.previous_value));
+    let record = PausedRecord { held: Vec::new(), ..record.clone() };
+    let annotations = json!({keys::PAUSED_ANNOTATION: json!(record).to_string()});
+    let metadata = super::preconditioned(owner, &annotations);
+    Some(Value::Object(set(Map::from_iter([("metadata".to_owned(), metadata)]), fields)))
+}
+
+#[cfg(test)]
+mod tests;
