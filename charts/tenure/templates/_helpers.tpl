@@ -487,7 +487,15 @@ is built in.
 {{- /* The values of the tenancy as JSON. An upgrade that reuses the values of an older chart has none. */}}
 {{- define "tenure.tenancy" -}}
 {{- $tenancy := .Values.tenancy | default dict }}
-{{- dict "trustedWriters" ($tenancy.trustedWriters | default list) "requireQueue" ($tenancy.requireQueue | default dict) | toJson }}
+{{- dict "trustedWriters" ($tenancy.trustedWriters | default list) "requireQueue" ($tenancy.requireQueue | default dict) "ownerReferences" ($tenancy.ownerReferences | default "Deny") | toJson }}
+{{- end }}
+
+{{- /* A requirement of a namespace selector: neither kube-system nor the release's own. */}}
+{{- define "tenure.tenancy.notOurs" -}}
+- key: kubernetes.io/metadata.name
+  operator: NotIn
+  values:
+    {{- list "kube-system" (include "tenure.namespace" .) | uniq | toYaml | nindent 4 }}
 {{- end }}
 
 {{- /* A CEL expression for the message about a changed field that must stay. Takes its optional path within the object. */}}

@@ -11,6 +11,7 @@
 mod bound;
 mod owners;
 mod pod_groups;
+mod references;
 mod required;
 mod rights;
 

@@ -1,0 +1,72 @@
+{{- /*
+The kinds between a pod and an owner that is paused, with these owners. fields: by which each of the kinds is paused, if it is. A test
+compares all with the keeper's table and with what it may read.
+*/}}
+{{- define "tenure.owners.builtIn" -}}
+- {group: "", kinds: [Pod, ReplicationController]}
+- {group: apps, kinds: [DaemonSet]}
+- {group: apps, kinds: [Deployment, ReplicaSet, StatefulSet], fields: [spec.replicas]}
+- {group: argoproj.io, kinds: [Rollout]}
+- {group: batch, kinds: [CronJob]}
+- {group: batch, kinds: [Job], fields: [spec.suspend]}
+- {group: batch.tensorstack.dev, kinds: [BeamJob, CronWorkflowRun, WorkflowRun]}
+- group: batch.tensorstack.dev
+  kinds:
+    - ColossalAIJob
+    - DeepSpeedJob
+    - GenericJob
+    - MPIJob
+    - PyTorchTrainingJob
+    - TensorFlowTrainingJob
+    - XGBoostTrainingJob
+  fields: [spec.runMode.pause.enabled]
+- {group: jobset.x-k8s.io, kinds: [JobSet], fields: [spec.suspend]}
+- group: kubeflow.org
+  kinds: [JAXJob, MPIJob, PaddleJob, PyTorchJob, TFJob, XGBoostJob]
+  fields: [spec.runPolicy.suspend]
+- {group: kueue.x-k8s.io, kinds: [Workload], fields: [spec.active]}
+- {group: leaderworkerset.x-k8s.io, kinds: [LeaderWorkerSet], fields: [spec.replicas]}
+- {group: ray.io, kinds: [RayCluster, RayJob], fields: [spec.suspend]}
+- {group: ray.io, kinds: [RayService]}
+- {group: serving.knative.dev, kinds: [Configuration, Revision, Service]}
+- {group: serving.kserve.io, kinds: [InferenceService]}
+- {group: sparkoperator.k8s.io, kinds: [ScheduledSparkApplication]}
+- {group: sparkoperator.k8s.io, kinds: [SparkApplication], fields: [spec.suspend]}
+- {group: tensorstack.dev, kinds: [AutoTuneExperiment, Explorer]}
+- {group: tensorstack.dev, kinds: [MLService], fields: [spec.runMode]}
+- {group: tensorstack.dev, kinds: [Notebook, TensorBoard, Tensorboard], fields: [spec.runMode, spec.suspend]}
+- {group: tensorstack.dev, kinds: [SimpleMLService], fields: [spec.replicas]}
+- {group: trainer.kubeflow.org, kinds: [TrainJob], fields: [spec.suspend]}
+- {group: workload.codeflare.dev, kinds: [AppWrapper], fields: [spec.suspend]}
+{{- end }}
+
+{{- /*
+The resource of each of these kinds and of those of keeper.owners, as JSON: an object whose keys are GROUP/KIND. The resource of a
+built-in kind is its name in small letters with an s.
+*/}}
+{{- define "tenure.owners.resources" -}}
+{{- $resources := dict }}
+{{- range $row := include "tenure.owners.builtIn" . | fromYamlArray }}
+{{-   range .kinds }}
+{{-     $_ := set $resources (printf "%s/%s" $row.group .) (printf "%ss" (lower .)) }}
+{{-   end }}
+{{- end }}
+{{- range .Values.keeper.owners }}
+{{-   $_ := set $resources (printf "%s/%s" .group .kind) .resource }}
+{{- end }}
+{{- toJson $resources }}
+{{- end }}
+
+{{- /* The same resources by group, each with its status, as JSON: a list of apiGroups and resources. */}}
+{{- define "tenure.owners.rules" -}}
+{{- $groups := dict }}
+{{- range $kind, $resource := include "tenure.owners.resources" . | fromJson }}
+{{-   $group := splitList "/" $kind | first }}
+{{-   $_ := set $groups $group (concat (get $groups $group | default list) (list $resource (printf "%s/status" $resource)) | uniq) }}
+{{- end }}
+{{- $rules := list }}
+{{- range $group, $resources := $groups }}
+{{-   $rules = append $rules (dict "apiGroups" (list $group) "resources" (sortAlpha $resources)) }}
+{{- end }}
+{{- toJson $rules }}
+{{- end }}
