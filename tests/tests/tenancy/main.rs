@@ -8,6 +8,7 @@
     reason = "a failed helper is a failed test"
 )]
 
+mod accounts;
 mod bound;
 mod owners;
 mod pod_groups;

@@ -52,47 +52,35 @@ async fn in_both(test: impl AsyncFn(&'static World)) {
 
 /// A namespace as seen by a user with these rights in it, when they are known and the policy is enforced.
 async fn seen_by(world: &World, name: &str, user: &str, rules: &[Rule<'_>]) -> Namespace {
-    let rules = rules.iter().map(
-        |(group, resources, verbs)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs}),
-    );
-    let role = user.replace(':', "-");
-    let of = "rbac.authorization.k8s.io";
-    world
-        .apply(&json!({
-            "apiVersion": format!("{of}/v1"), "kind": "Role", "metadata": {"name": role, "namespace": name},
-            "rules": rules.collect::<Vec<_>>(),
-        }))
-        .await;
-    world
-        .apply(&json!({
-            "apiVersion": format!("{of}/v1"), "kind": "RoleBinding", "metadata": {"name": role, "namespace": name},
-            "roleRef": {"apiGroup": of, "kind": "Role", "name": role},
-            "subjects": [{"apiGroup": of, "kind": "User", "name": user}],
-        }))
-        .await;
+    allow(world, name, user, rules).await;
     let kubeconfig = world.cluster.user_kubeconfig(user, None).unwrap();
     let seen = Namespace::seen_by(world.cluster.client_of(&kubeconfig).await.unwrap(), name);
     Box::pin(await_policy(world, name)).await;
     seen
 }
 
-/// Waits until the API server enforces the policy, and knows the right of a user without others to make pods.
-async fn await_policy(world: &World, name: &str) {
-    let kubeconfig = world.cluster.user_kubeconfig("probe", None).unwrap();
+async fn allow(world: &World, namespace: &str, user: &str, rules: &[Rule<'_>]) {
+    let rules = rules.iter().map(
+        |(group, resources, verbs)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs}),
+    );
+    let metadata = json!({"name": user.replace(':', "-"), "namespace": namespace});
     let of = "rbac.authorization.k8s.io";
+    let version = format!("{of}/v1");
+    let rules: Vec<Value> = rules.collect();
+    world.apply(&json!({"apiVersion": version, "kind": "Role", "metadata": metadata, "rules": rules})).await;
     world
         .apply(&json!({
-            "apiVersion": format!("{of}/v1"), "kind": "Role", "metadata": {"name": "probe", "namespace": name},
-            "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}],
+            "apiVersion": version, "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": of, "kind": "Role", "name": metadata["name"]},
+            "subjects": [{"apiGroup": of, "kind": "User", "name": user}],
         }))
         .await;
-    world
-        .apply(&json!({
-            "apiVersion": format!("{of}/v1"), "kind": "RoleBinding", "metadata": {"name": "probe", "namespace": name},
-            "roleRef": {"apiGroup": of, "kind": "Role", "name": "probe"},
-            "subjects": [{"apiGroup": of, "kind": "User", "name": "probe"}],
-        }))
-        .await;
+}
+
+/// Waits until the API server enforces the policy, and knows the last right that it was told of.
+async fn await_policy(world: &World, name: &str) {
+    allow(world, name, "probe", &[("", &["pods"], ALL)]).await;
+    let kubeconfig = world.cluster.user_kubeconfig("probe", None).unwrap();
     let pod = owned(pod(name, "probe"), &[claim("batch/v1", "Job", "theirs", "u")]).to_string();
     eventually("the policy to be enforced", DEADLINE, async || {
         let create = ["create", "--dry-run=server", "-f", "-"];
@@ -192,7 +180,7 @@ async fn reference_that_is_added_or_changed_later_is_asked_about_and_one_that_st
             &json!({"schedulingGates": [{"name": "example.com/wait"}]}),
         );
         let set = user.create(&distinct(set, "set")).await;
-        assert_refused(user.try_patch(&set, &owners(&[deployment.clone()])).await, "between");
+        assert_refused(user.try_patch(&set, &owners(std::slice::from_ref(&deployment))).await, "between");
         let by_status = user.try_patch_subresource(&set, "status", &owners(&[deployment])).await;
         assert_refused(by_status, "by the status");
     })

@@ -70,3 +70,30 @@ built-in kind is its name in small letters with an s.
 {{- end }}
 {{- toJson $rules }}
 {{- end }}
+
+{{- /* The resources that are paused, each with the fields by which they are, as JSON: a list of group, resources and fields. */}}
+{{- define "tenure.owners.paused" -}}
+{{- $hasKueue := (include "tenure.kueue" . | fromJson).enabled }}
+{{- $own := dict }}
+{{- range .Values.keeper.owners }}
+{{-   $key := list .group .resource | toJson }}
+{{-   $_ := set $own $key (append (get $own $key | default list) (splitList "." .path)) }}
+{{- end }}
+{{- $rows := list }}
+{{- range include "tenure.owners.builtIn" . | fromYamlArray }}
+{{-   if and .fields (or $hasKueue (ne .group "kueue.x-k8s.io")) }}
+{{-     $fields := list }}
+{{-     range .fields }}{{- $fields = append $fields (splitList "." .) }}{{- end }}
+{{-     $resources := list }}
+{{-     range $kind := .kinds }}
+{{-       $resources = append $resources (printf "%ss" (lower $kind)) }}
+{{-     end }}
+{{-     $rows = append $rows (dict "group" .group "resources" ($resources | uniq) "fields" $fields) }}
+{{-   end }}
+{{- end }}
+{{- range $key, $fields := $own }}
+{{-   $of := fromJsonArray $key }}
+{{-   $rows = append $rows (dict "group" (first $of) "resources" (list (last $of)) "fields" $fields) }}
+{{- end }}
+{{- toJson $rows }}
+{{- end }}
