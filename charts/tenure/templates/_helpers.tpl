@@ -430,27 +430,15 @@ expression for the pod.
 {{- end }}
 
 {{- /*
-Kinds of files/owners.yaml, the table that is built in, as a list of apiGroups and resources. Takes the root, and whether to list
-the kinds of Kubernetes itself or the others. Kueue's are never among them.
+The kinds that are paused and that Kubernetes itself doesn't have, as rules without verbs. Kueue's aren't among them.
 */}}
-{{- define "tenure.tableKinds" -}}
-{{- $native := index . 1 }}
-{{- range (index . 0).Files.Get "files/owners.yaml" | fromYamlArray }}
-{{- if and (eq $native (has .group (list "apps" "batch"))) (ne .group "kueue.x-k8s.io") }}
+{{- define "tenure.builtInKinds" -}}
+{{- range .Files.Get "files/owners.yaml" | fromYamlArray }}
+{{- if not (has .group (list "apps" "batch" "kueue.x-k8s.io")) }}
 - apiGroups: [{{ .group | quote }}]
   resources: {{ values .kinds | uniq | sortAlpha | toJson }}
 {{- end }}
 {{- end }}
-{{- end }}
-
-{{- /* The kinds that are paused and that Kubernetes itself has. */}}
-{{- define "tenure.nativeKinds" -}}
-{{- include "tenure.tableKinds" (list . true) }}
-{{- end }}
-
-{{- /* The kinds that are paused and that Kubernetes itself doesn't have. */}}
-{{- define "tenure.builtInKinds" -}}
-{{- include "tenure.tableKinds" (list . false) }}
 {{- end }}
 
 {{- /* The Workloads of jobs and pods that Kueue would start again, as the same; empty without Kueue. */}}
@@ -479,7 +467,15 @@ the kinds of Kubernetes itself or the others. Kueue's are never among them.
 {{- /* The values of the tenancy as JSON. An upgrade that reuses the values of an older chart has none. */}}
 {{- define "tenure.tenancy" -}}
 {{- $tenancy := .Values.tenancy | default dict }}
-{{- dict "trustedWriters" ($tenancy.trustedWriters | default list) "requireQueue" ($tenancy.requireQueue | default dict) | toJson }}
+{{- dict "trustedWriters" ($tenancy.trustedWriters | default list) "requireQueue" ($tenancy.requireQueue | default dict) "ownerReferences" ($tenancy.ownerReferences | default "Deny") | toJson }}
+{{- end }}
+
+{{- /* A requirement of a namespace selector: neither kube-system nor the release's own. */}}
+{{- define "tenure.tenancy.notOurs" -}}
+- key: kubernetes.io/metadata.name
+  operator: NotIn
+  values:
+    {{- list "kube-system" (include "tenure.namespace" .) | uniq | toYaml | nindent 4 }}
 {{- end }}
 
 {{- /* A CEL expression for the message about a changed field that must stay. Takes its optional path within the object. */}}

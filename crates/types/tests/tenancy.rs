@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fs};
 use tenure_types::podgroup::{PodField, PodGroupKind};
 
 fn chart() -> String {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../charts/tenure/templates/tenancy.yaml");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../charts/tenure/templates/tenancy/queues.yaml");
     fs::read_to_string(file).unwrap()
 }
 

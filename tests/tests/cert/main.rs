@@ -7,6 +7,7 @@
     reason = "a failed helper is a failed test"
 )]
 
+mod account;
 mod added;
 mod balancer;
 mod handshakes;

@@ -1,9 +1,17 @@
 //! The admission policies that restrict tenants' writes.
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
+
 use serde_json::{Value, json};
+use tenure_policy::owners::OwnerTable;
 
 use crate::{
-    assert_accepted, find, helm, kinds, parse, render, shared,
+    CHART, assert_accepted, find, helm, kinds, name_of, parse, render,
+    rights::rights,
+    shared,
     values::{assert_refused, config},
 };
 
@@ -23,7 +31,10 @@ async fn trusted_writers_are_exempt_from_the_policies_and_known_to_the_webhook()
     let rendered = helm(shared().await, "template", "test", &values, &[]).await.success().unwrap();
     let objects = parse(&rendered);
     let expected = r#"!(request.userInfo.username in ["system:serviceaccount:a:b","O'Hara \"x\" \\ \u003c\u0026\u003e"])"#;
-    for policy in ["bound-pods", "podgroup-queues"] {
+    let with_manager = expected.replace("])", r#","system:kube-controller-manager"])"#);
+    for (policy, expected) in
+        [("bound-pods", expected), ("podgroup-queues", expected), ("owner-references", &with_manager)]
+    {
         let policy = find(&objects, POLICY, &format!("test-tenure-{policy}"));
         let conditions = policy["spec"]["matchConditions"].as_array().unwrap();
         assert!(conditions.iter().any(|condition| condition["expression"] == expected), "{conditions:?}");
@@ -39,7 +50,7 @@ async fn policies_are_bound_everywhere_and_refuse_what_they_can_not_judge() {
         [json!({}), json!({"tenancy": null}), tenancy(&json!({"requireQueue": null, "trustedWriters": null}))]
     {
         let objects = render("test", &values).await;
-        assert_eq!((kinds(&objects).get(POLICY), kinds(&objects).get(BINDING)), (Some(&4), Some(&4)));
+        assert_eq!((kinds(&objects).get(POLICY), kinds(&objects).get(BINDING)), (Some(&7), Some(&7)));
         for name in ["test-tenure-bound-pods", "test-tenure-podgroup-queues"] {
             let binding = find(&objects, BINDING, name);
             assert_eq!(binding["spec"], json!({"policyName": name, "validationActions": ["Deny"]}));
@@ -79,6 +90,78 @@ async fn queues_are_required_in_selected_namespaces_but_never_of_the_system_and_
 }
 
 #[tokio::test]
+async fn owners_may_be_named_by_all_or_with_a_warning() {
+    let of = |value: &str| tenancy(&json!({"ownerReferences": value}));
+    let name = "test-tenure-owner-references";
+    let elsewhere = json!([{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "tenure-system"]}]);
+    for (value, actions) in [("Deny", json!(["Deny"])), ("Audit", json!(["Warn", "Audit"]))] {
+        let objects = render("test", &of(value)).await;
+        let spec = &find(&objects, BINDING, name)["spec"];
+        assert_eq!(spec["validationActions"], actions);
+        assert_eq!(spec["matchResources"]["namespaceSelector"]["matchExpressions"], elsewhere);
+        assert_eq!(find(&objects, POLICY, name)["spec"]["failurePolicy"], "Fail");
+    }
+    let off = render("test", &of("Off")).await;
+    assert!(!off.iter().any(|object| name_of(object) == name));
+}
+
+/// The resource of each kind in the policy on references to owners, by `GROUP/KIND`.
+async fn resources_of_owners(values: &Value) -> BTreeMap<String, String> {
+    let objects = render("test", values).await;
+    let policy = find(&objects, POLICY, "test-tenure-owner-references");
+    let variables = policy.pointer("/spec/variables").and_then(Value::as_array).unwrap();
+    let resource = variables.iter().find(|variable| variable["name"] == "resource").unwrap();
+    let (map, _) = resource["expression"].as_str().unwrap().split_once("[?").unwrap();
+    serde_json::from_str(map).unwrap()
+}
+
+#[tokio::test]
+async fn the_policy_on_owners_knows_each_kind_that_the_keeper_pauses_or_climbs_over() {
+    let own = json!({"keeper": {"owners": [
+        {"group": "example.com", "kind": "Gateway", "resource": "gatewaies", "path": "spec.suspend", "value": true},
+    ]}});
+    let known = resources_of_owners(&own).await;
+    assert_eq!(known["example.com/Gateway"], "gatewaies");
+    for (group, kind, _) in OwnerTable::default().ancestors() {
+        assert_eq!(known[&format!("{group}/{kind}")], format!("{}s", kind.to_lowercase()));
+    }
+    let readable: BTreeSet<String> = known
+        .iter()
+        .map(|(kind, resource)| format!("keeper get {resource}.{}", kind.rsplit_once('/').unwrap().0))
+        .collect();
+    let are_no_owners = ["events.events.k8s.io", "nodes.", "priorityclasses.scheduling.k8s.io"];
+    for right in rights().into_iter().filter(|right| right.starts_with("keeper get ")) {
+        assert!(readable.contains(&right) || are_no_owners.iter().any(|no| right.ends_with(no)), "{right}");
+    }
+}
+
+/// The accounts' policies allow the keeper these fields.
+#[test]
+fn the_chart_knows_the_fields_by_which_each_kind_is_paused() {
+    let table = fs::read_to_string(format!("{CHART}/templates/tenancy/_kinds.tpl")).unwrap();
+    let (_, table) = table.split_once("{{- define \"tenure.owners.builtIn\" -}}").unwrap();
+    let (table, _) = table.split_once("{{- end }}").unwrap();
+    let rows: Vec<Value> = serde_saphyr::from_str(table).unwrap();
+    let texts = |value: &Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().map(|text| text.as_str().unwrap().to_owned()).collect()
+    };
+    let mut paused = Vec::new();
+    for row in rows {
+        let group = row["group"].as_str().unwrap();
+        for kind in texts(&row["kinds"]) {
+            let owner = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "name": "", "uid": ""});
+            let (table, owner) = (OwnerTable::default(), serde_json::from_value(owner).unwrap());
+            let fields: Vec<_> = table.rules(&owner).map(|rule| rule.field.clone()).collect();
+            assert_eq!(texts(&row["fields"]), fields, "{group} {kind}");
+            paused.push((group.to_owned(), kind));
+        }
+    }
+    for (group, kind, _) in OwnerTable::default().ancestors() {
+        assert!(paused.contains(&(group.to_owned(), kind.to_owned())), "{group} {kind}");
+    }
+}
+
+#[tokio::test]
 async fn value_of_the_tenancy_that_cannot_be_meant_is_refused_by_its_name() {
     let selector = |selector: Value| tenancy(&json!({"requireQueue": selector}));
     assert_refused(&[
@@ -92,6 +175,7 @@ async fn value_of_the_tenancy_that_cannot_be_meant_is_refused_by_its_name() {
             tenancy(&json!({"trustedWriters": ["a", "a"]})),
             "'/tenancy/trustedWriters': items at 0 and 1 are equal",
         ),
+        (tenancy(&json!({"ownerReferences": "Warn"})), "'/tenancy/ownerReferences': value must be one of"),
         (selector(json!({"team": "a"})), "'/tenancy/requireQueue': additional properties 'team' not allowed"),
         (selector(json!({"matchLabels": {"team": true}})), "'/tenancy/requireQueue/matchLabels/team'"),
         (

@@ -8,9 +8,11 @@
     reason = "a failed helper is a failed test"
 )]
 
+mod accounts;
 mod bound;
 mod owners;
 mod pod_groups;
+mod references;
 mod required;
 mod rights;
 

@@ -20,7 +20,7 @@ fn in_short() -> Value {
 }
 
 /// A reference to a controller, whether or not there is one.
-fn claim(api_version: &str, kind: &str, name: &str, uid: &str) -> OwnerReference {
+pub fn claim(api_version: &str, kind: &str, name: &str, uid: &str) -> OwnerReference {
     OwnerReference {
         api_version: api_version.into(),
         kind: kind.into(),
