@@ -17,7 +17,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use failure::{Failure, Trouble};
-use restored::look_back;
+use initial::Reading;
+use restored::{PATIENCE, look_back};
 
 use super::{Store, TIMEOUT_SECONDS};
 use crate::{freshness::WatchFreshness, log::with_causes, pages::PageSize, readiness::Awaited};
@@ -30,9 +31,6 @@ const FIRST_CONFIRMATION_SECONDS: u32 = 1;
 
 /// The same where there is news all the time: the API server sends a bookmark two seconds before the end of a watch.
 const NEXT_CONFIRMATION_SECONDS: u32 = 3;
-
-/// The time that an answer may take beyond the length of a watch.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The time for which a kind that was served is doubted once the API server doesn't have it: its definition may be replaced, or
 /// one of several API servers may be behind. Nothing is forgotten meanwhile, and nothing may rest on it.
@@ -67,8 +65,7 @@ pub struct Follower<K, S: Store<K>> {
     need: Need,
     listed: HashSet<S::Key>,
     pages: PageSize,
-    /// True if the next list is to be read in pages.
-    in_pages: bool,
+    reading: Reading,
     /// The failures since the watch last worked.
     tries: u32,
     trouble: Trouble,
@@ -98,7 +95,7 @@ where
             need,
             listed: HashSet::new(),
             pages: PageSize::default(),
-            in_pages: false,
+            reading: Reading::Streamed,
             tries: 0,
             trouble: Trouble::None,
             failures: 0,

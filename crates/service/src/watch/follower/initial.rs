@@ -9,17 +9,27 @@ use kube::{
     core::WatchEvent,
 };
 use serde::de::DeserializeOwned;
-use tenure_types::store::ObjectKey;
+use tenure_types::store::{ObjectKey, Store};
 use tokio::time::{Instant, timeout};
 
-use super::{Follower, PATIENCE, failure::Failure, restored::ask_for_version};
-use crate::watch::Store;
+use super::{
+    Follower,
+    failure::Failure,
+    restored::{PATIENCE, ask_for_version},
+};
 
 /// The annotation of the bookmark that ends a streamed list.
 const LIST_END: &str = "k8s.io/initial-events-end";
 
 /// The longest time in seconds for a streamed list.
 const LIST_SECONDS: u32 = 600;
+
+/// The way in which the next list is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    Streamed,
+    InPages,
+}
 
 impl<K, S> Follower<K, S>
 where
@@ -48,18 +58,20 @@ where
 
     /// Reads all objects. After a streamed list that failed, the next is read in pages, which every API server has.
     async fn read(&mut self) -> Result<String, Failure> {
-        if !self.in_pages {
+        if self.reading == Reading::Streamed {
             match self.stream().await {
                 Err(failure) if failure.refuses_streams() => {}
                 Err(failure) => {
-                    self.in_pages = !failure.is_unanswered();
+                    if !failure.is_unanswered() {
+                        self.reading = Reading::InPages;
+                    }
                     return Err(failure);
                 }
                 version => return version,
             }
         }
         let version = self.read_pages().await;
-        self.in_pages = version.is_err();
+        self.reading = if version.is_ok() { Reading::Streamed } else { Reading::InPages };
         version
     }
 
