@@ -43,6 +43,11 @@ impl Keeper {
         self.process.pid()
     }
 
+    /// The base URL of its admin port.
+    pub fn admin_url(&self) -> &str {
+        &self.admin
+    }
+
     /// Returns its present metrics.
     pub async fn metrics(&self) -> Metrics {
         Metrics::of(&self.admin).await

@@ -3,6 +3,8 @@
 
 #[path = "extender_callers/flood.rs"]
 mod flood;
+#[path = "extender_callers/ports.rs"]
+mod ports;
 
 use http::StatusCode;
 use kube::ResourceExt;

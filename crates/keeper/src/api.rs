@@ -142,6 +142,7 @@ impl ObjectClient {
         let (mut granted, mut page, mut pages) = (Vec::new(), ListParams::default(), PageSize::default());
         loop {
             page.limit = Some(pages.objects());
+            let _turn = pages.turn().await;
             let (mut is_too_large, list) = (false, api.list(&page));
             let list = async { list.await.inspect_err(|error| is_too_large = pages.shrink_after(error)) };
             let list = match call(list).await {

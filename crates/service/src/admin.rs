@@ -12,10 +12,12 @@ use axum::{
 };
 use clap::Args;
 use prometheus_client::{encoding::text::encode, metrics::info::Info, registry::Registry};
-use tokio::net::TcpListener;
 use tracing::info;
 
-use crate::{address::ListenAddress, readiness::ProcessReadiness};
+use crate::{address::ListenAddress, listener::Bounds, readiness::ProcessReadiness};
+
+/// The most connections: those of kubelets and of Prometheus are few.
+const CONNECTIONS: usize = 1024;
 
 /// Returns a registry with the version of Tenure. The metrics of a program are a part of it, below a prefix of their own.
 pub fn registry(version: &'static str) -> Registry {
@@ -43,9 +45,13 @@ impl AdminArgs {
     ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
         let Self { admin_listen } = self;
         let context = || format!("--admin-listen {admin_listen}");
-        let listener = admin_listen.bind().await.and_then(TcpListener::from_std).with_context(context)?;
+        let listener = admin_listen.bind().await.with_context(context)?;
         info!(address = %listener.local_addr()?, "Serving probes and metrics");
-        Ok(async { Ok(axum::serve(listener, router(readiness, registry)).await?) })
+        let mut server = axum_server::from_tcp(listener)?.acceptor(Bounds::new(CONNECTIONS)).http1_only();
+        Bounds::of_server(&mut server);
+        // large, and it would be in every future around it
+        let future = Box::pin(server.serve(router(readiness, registry).into_make_service()));
+        Ok(async { Ok(future.await?) })
     }
 }
 
@@ -80,8 +86,13 @@ async fn metrics(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
 mod tests {
     use axum::{body::Body, http::Request};
     use clap::Parser;
+    use futures::future::join_all;
     use http_body_util::BodyExt;
     use prometheus_client::metrics::counter::Counter;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::{TcpListener, TcpSocket, TcpStream},
+    };
     use tower::ServiceExt;
 
     use super::*;
@@ -113,6 +124,48 @@ mod tests {
         assert_eq!(admin(&["--metrics-addr=[::1]:9"]).unwrap().admin_listen.to_string(), "[::1]:9");
         let refusal = admin(&["--metrics-addr", "8080"]).unwrap_err().to_string();
         assert!(refusal.contains("'8080'") && refusal.contains("--admin-listen"), "{refusal}");
+    }
+
+    #[tokio::test]
+    async fn connections_with_endless_headers_are_closed_and_probes_are_answered() {
+        let (readiness, port) = (ProcessReadiness::default(), free_port());
+        let served = admin(&["--admin-listen", &format!("127.0.0.1:{port}")]).unwrap();
+        let served = tokio::spawn(served.serve(readiness, Registry::default()).await.unwrap());
+        let endless = |number: u8| async move {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(([127, 0, 0, 2 + number % 8], 0).into()).unwrap();
+            let mut stream = socket.connect(([127, 0, 0, 1], port).into()).await.unwrap();
+            let _ = stream.write_all(b"GET /live HTTP/1.1\r\n").await;
+            let mut bytes = 0;
+            while stream.write_all(&[b"a: ".as_slice(), &[b'b'; 1_000], b"\r\n"].concat()).await.is_ok() {
+                bytes += 1_000;
+                tokio::task::yield_now().await;
+            }
+            bytes
+        };
+        let bytes = join_all((0..=255).cycle().take(1_000).map(endless)).await;
+        assert!(bytes.iter().all(|bytes| *bytes < 10_000_000), "{:?}", bytes.iter().max());
+        let mut silent = Vec::new();
+        for _ in 0..200 {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
+            silent.push(socket.connect(([127, 0, 0, 1], port).into()).await.unwrap());
+        }
+        let closed = silent
+            .iter_mut()
+            .skip(64)
+            .map(async |stream| stream.read(&mut [0]).await.is_ok_and(|read| read > 0));
+        assert!(join_all(closed).await.iter().all(|answered| !answered));
+        let mut probe = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        probe.write_all(b"GET /live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        probe.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        served.abort();
+    }
+
+    fn free_port() -> u16 {
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
     }
 
     #[tokio::test]

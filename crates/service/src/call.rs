@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use http::{
+    HeaderMap, Response, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
 use kube::{core::Status, error::DiscoveryError};
 use tenure_types::wait::Wait;
 use thiserror::Error;
@@ -15,6 +19,45 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The time for which [`persist`] tries.
 const PATIENCE: Duration = Duration::from_mins(1);
 const RETRY: Wait = Wait { first: Duration::from_millis(100), last: Duration::from_secs(5) };
+
+/// The longest wait that the API server may ask for. It asks for 32 seconds at most.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(1);
+
+/// The API server takes no more calls for a while. kube keeps no header of an answer, and this one has a text as its body: a
+/// 429 about an object is a `Status`, which has the time in it.
+#[derive(Clone, Copy, Debug, Error)]
+#[error("too many requests: the API server asks to try again after {retry_after:?}")]
+pub(crate) struct Throttled {
+    retry_after: Duration,
+}
+
+impl Throttled {
+    /// Reads an answer. None: it says something else.
+    pub(crate) fn of<B>(response: &Response<B>) -> Option<Self> {
+        let header = |headers: &HeaderMap, name| Some(headers.get(name)?.to_str().ok()?.to_owned());
+        let is_status = header(response.headers(), CONTENT_TYPE).is_some_and(|kind| kind.contains("json"));
+        if response.status() != StatusCode::TOO_MANY_REQUESTS || is_status {
+            return None;
+        }
+        let seconds = header(response.headers(), RETRY_AFTER)?.parse().ok()?;
+        Some(Self { retry_after: Duration::from_secs(seconds) })
+    }
+}
+
+/// Returns the time that the API server asks to wait before another try; zero if it asks for none.
+pub(crate) fn retry_after(error: &kube::Error) -> Duration {
+    let asked = match error {
+        kube::Error::Api(status) if status.code == 429 => {
+            let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+            Duration::from_secs(seconds.into())
+        }
+        kube::Error::Service(cause) => {
+            cause.downcast_ref().map_or(Duration::ZERO, |throttled: &Throttled| throttled.retry_after)
+        }
+        _ => Duration::ZERO,
+    };
+    asked.min(LONGEST_RETRY_AFTER)
+}
 
 /// The cause of a failed call to the API server, by the action that it needs.
 #[derive(Debug, Error)]
@@ -90,7 +133,16 @@ impl ApiError {
     /// True if the API server takes no more calls for a while.
     pub fn is_throttled(&self) -> bool {
         let Self::Other(error) = self else { return false };
-        matches!(&**error, kube::Error::Api(status) if status.code == 429)
+        match &**error {
+            kube::Error::Api(status) => status.code == 429,
+            kube::Error::Service(cause) => cause.is::<Throttled>(),
+            _ => false,
+        }
+    }
+
+    /// Returns the time that the API server asks to wait before another try; zero if it asks for none.
+    fn retry_after(&self) -> Duration {
+        if let Self::Other(error) = self { retry_after(error) } else { Duration::ZERO }
     }
 
     /// True if the API server has not decided anything, as far as is known.
@@ -123,7 +175,7 @@ pub async fn persist<T>(attempt: impl AsyncFn() -> Result<T, ApiError>) -> Resul
                 if (error.is_open() || matches!(error, ApiError::Forbidden(_)))
                     && Instant::now() < patience =>
             {
-                tokio::time::sleep(RETRY.after(failures)).await;
+                tokio::time::sleep(error.retry_after() + RETRY.jittered(failures)).await;
             }
             result => return result,
         }

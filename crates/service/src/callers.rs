@@ -57,7 +57,12 @@ impl ClientCa {
     /// Verifies, by the extensions of a request, that its client has shown a certificate for clients that one of these
     /// authorities has signed, and that is valid now. An error says why not.
     pub fn verify(&self, request: &Extensions) -> Result<(), String> {
-        let chain = request.get::<ClientChain>().and_then(|client| client.0.as_deref()).unwrap_or_default();
+        self.verify_chain(request.get().unwrap_or(&ClientChain(None)))
+    }
+
+    /// The same by the chain that the client has shown.
+    pub(crate) fn verify_chain(&self, ClientChain(chain): &ClientChain) -> Result<(), String> {
+        let chain = chain.as_deref().unwrap_or_default();
         let (own, intermediates) = chain.split_first().ok_or("the client has shown no certificate")?;
         let verifier = Arc::clone(&self.loaded.read().verifier);
         let result = verifier.verify_client_cert(own, intermediates, UnixTime::now());

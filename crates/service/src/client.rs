@@ -21,7 +21,7 @@ use kube::{
 };
 use tower::{BoxError, Layer, Service, layer::layer_fn};
 
-use crate::{clock::ServerClock, leadership::Leadership, pages::most_bytes, watch};
+use crate::{call::Throttled, clock::ServerClock, leadership::Leadership, pages::most_bytes, watch};
 
 /// The timeout for each part of an answer: on a connection that died unnoticed, kube would wait without end. A watch
 /// without news ends earlier by itself.
@@ -61,7 +61,8 @@ impl ClientArgs {
     }
 }
 
-/// A layer of a client: only the leader writes, the clock hears each answer, and pages with too many bytes fail.
+/// A layer of a client: only the leader writes, the clock hears each answer, a 429 keeps its `Retry-After`, and pages
+/// with too many bytes fail.
 pub(crate) fn api_layer<S>(
     lead: Leadership,
     clock: ServerClock,
@@ -99,6 +100,9 @@ where
         async move {
             let response = if is_read { answer.await? } else { lead.write(answer).await? };
             clock.hear(sent, response.headers());
+            if let Some(throttled) = Throttled::of(&response) {
+                return Err(throttled.into());
+            }
             Ok(response.map(|body| Limited::new(body, most)))
         }
         .boxed()

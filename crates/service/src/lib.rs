@@ -15,6 +15,7 @@ pub mod gate;
 pub mod groups;
 pub mod leadership;
 pub mod limit;
+mod listener;
 pub mod log;
 pub mod metrics;
 pub mod pages;

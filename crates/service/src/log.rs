@@ -2,13 +2,14 @@
 
 mod logfmt;
 
-use std::error::Error;
+use std::{error::Error, num::NonZeroU32, sync::LazyLock};
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
+use crate::limit::{WriteLimit, write_limit};
 use logfmt::Logfmt;
 
 /// The level and the format of logs.
@@ -61,6 +62,16 @@ impl LogArgs {
     }
 }
 
+/// The lines of log that callers of a port may cause in a second, and at once.
+const LINES: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
+const LINES_AT_ONCE: NonZeroU32 = NonZeroU32::MIN.saturating_add(199);
+
+/// True if one more line about a call may be written: any caller could fill the log otherwise. All are counted by metrics.
+pub fn of_callers() -> bool {
+    static LIMIT: LazyLock<WriteLimit> = LazyLock::new(|| write_limit(LINES, LINES_AT_ONCE));
+    LIMIT.check().is_ok()
+}
+
 /// Returns the levels by crate. kube logs each failed try, while Tenure logs the result: kube is shown at level debug only.
 fn filter(level: LogLevel) -> Targets {
     let (least, kube) = match level {
@@ -98,6 +109,12 @@ mod tests {
 
     use super::*;
     use crate::call::ApiError;
+
+    #[test]
+    fn callers_cause_a_bounded_number_of_lines() {
+        let lines = (0..10_000).filter(|_| of_callers()).count();
+        assert!((200..1_000).contains(&lines), "{lines}");
+    }
 
     #[derive(Parser)]
     struct Program {

@@ -3,15 +3,17 @@
 use http::{Method, Request};
 use http_body_util::LengthLimitError;
 use kube::client::Body;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// The most objects of a page. Few have more than 20 KiB.
 const LARGEST: u32 = 500;
 
-/// The objects of a page that may have any size. Each has 1.5 MiB at most in etcd, and some more as JSON.
-const SMALLEST: u32 = 16;
+/// The most bytes of a page of several objects. The client takes about two and a half times as much memory for it. A single
+/// object has 1.5 MiB at most in etcd, and up to six times as many as JSON.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
 
-/// The most bytes of a larger page. The client takes about two and a half times as much memory for it.
-const MOST_BYTES: usize = 32 * 1024 * 1024;
+/// The turn of a list whose pages have been too large: a process reads one such page at a time, of all lists.
+static LARGE: Semaphore = Semaphore::const_new(1);
 
 /// The size of the pages of a list: large at first, and smaller once one had too many bytes.
 #[derive(Clone, Copy, Debug)]
@@ -33,16 +35,22 @@ impl PageSize {
     pub fn shrink_after(&mut self, error: &kube::Error) -> bool {
         let is_too_large = matches!(error, kube::Error::Service(cause) if cause.is::<LengthLimitError>());
         if is_too_large {
-            self.0 = (self.0 / 4).max(SMALLEST);
+            self.0 = (self.0 / 4).max(1);
         }
         is_too_large
     }
+
+    /// Waits for the turn of a page. None: its size is no reason to wait.
+    pub async fn turn(self) -> Option<SemaphorePermit<'static>> {
+        // an error would mean that the semaphore was closed, which never happens
+        if self.0 < LARGEST { LARGE.acquire().await.ok() } else { None }
+    }
 }
 
-/// Returns the most bytes that the answer to a request may have. Only lists of many objects are limited.
+/// Returns the most bytes that the answer to a request may have. Only lists of several objects are limited.
 pub(crate) fn most_bytes(request: &Request<Body>) -> usize {
     let mut parameters = request.uri().query().unwrap_or_default().split('&');
     let limit = parameters.find_map(|parameter| parameter.strip_prefix("limit=")?.parse::<u32>().ok());
-    let is_limited = request.method() == Method::GET && limit.is_some_and(|limit| limit > SMALLEST);
+    let is_limited = request.method() == Method::GET && limit.is_some_and(|limit| limit > 1);
     if is_limited { MOST_BYTES } else { usize::MAX }
 }

@@ -1,9 +1,8 @@
 //! Serving HTTPS, with a certificate that may change and a shutdown that drains.
 
 mod certificate;
-mod linger;
 
-use std::{io, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use axum::{
@@ -18,35 +17,32 @@ use futures::{
     FutureExt,
     future::{BoxFuture, join_all},
 };
-use hyper_util::rt::TokioTimer;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::server::{NoClientAuth, danger::ClientCertVerifier};
 use tokio::net::TcpStream;
-use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tower::Layer;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::{
     address::ListenAddress,
     callers::{AnyClient, ClientCa, ClientChain},
+    listener::{Bounds, Connection, no_place},
     readiness::ProcessReadiness,
     validity::CertificateEnds,
 };
 use certificate::{Origin, ServedCertificate};
-use linger::Lingering;
 
 pub use certificate::MadeCertificate;
 
 /// The timeout for the handshake of a client.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The timeout for a client's next byte, in any state of the connection. API servers keep idle connections for 90 s,
-/// and a server that closes one first makes a request fail.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(130);
+/// The most connections. An API server opens one for each call under way when the authority changes.
+const CONNECTIONS: usize = 4096;
 
-/// The timeout for a client to read any byte of an answer, whose memory and turn a dead client must not hold for longer.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+/// The connections of a peer during their handshakes, as a multiple of those that it may keep: clients with a certificate of a
+/// configured authority don't count among these.
+const HANDSHAKES: usize = 2;
 
 /// The shortest time between two checks of what may change.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
@@ -104,7 +100,6 @@ impl TlsArgs {
         readiness: ProcessReadiness,
         shutdown: CancellationToken,
     ) -> anyhow::Result<()> {
-        raise_open_files();
         let Self { listen, tls_cert_file, tls_key_file, tls_reload_interval, drain_delay } = self;
         let clients: Arc<dyn ClientCertVerifier> =
             if authorities.is_empty() { Arc::new(NoClientAuth) } else { AnyClient::new() };
@@ -122,9 +117,11 @@ impl TlsArgs {
         info!(address = %listener.local_addr()?, "Serving HTTPS");
 
         let handle = Handle::new();
-        let acceptor = Identify(RustlsAcceptor::new(config.clone()).handshake_timeout(HANDSHAKE_TIMEOUT));
+        let (bounds, tls) = (Bounds::new(CONNECTIONS), RustlsAcceptor::new(config.clone()));
+        let tls = tls.handshake_timeout(HANDSHAKE_TIMEOUT);
+        let acceptor = Identify { bounds, tls, authorities: authorities.iter().cloned().collect() };
         let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
-        server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT);
+        Bounds::of_server(&mut server);
         let drain = async {
             shutdown.cancelled().await;
             readiness.drain();
@@ -138,15 +135,6 @@ impl TlsArgs {
             () = reload_all(&authorities, &ends, tls_reload_interval) => Ok(()),
             () = drain => Ok(()),
         }
-    }
-}
-
-/// Raises the number of files that may be open as far as this process may. Container runtimes leave it at 1,024, and
-/// each connection is a file.
-fn raise_open_files() {
-    let bound = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: bound.maximum, ..bound }) {
-        warn!(%error, now = bound.current, "Failed to raise the number of files that may be open");
     }
 }
 
@@ -167,12 +155,13 @@ async fn reload_all(authorities: &[ClientCa], ends: &CertificateEnds, interval: 
     std::future::pending::<()>().await;
 }
 
-type Connection = Lingering<Pin<Box<TimeoutStream<TcpStream>>>>;
-
-/// Accepts connections, and gives their requests the certificate chain that the client has shown. Without `TCP_NODELAY`
-/// the first answer often waits 40 ms for an acknowledgement, and without a timeout a silent client is kept without end.
+/// Accepts connections over TLS, and gives their requests the certificate chain that the client has shown.
 #[derive(Clone, Debug)]
-struct Identify(RustlsAcceptor);
+struct Identify {
+    bounds: Bounds,
+    tls: RustlsAcceptor,
+    authorities: Arc<[ClientCa]>,
+}
 
 impl<S: Send + 'static> Accept<TcpStream, S> for Identify {
     type Stream = <RustlsAcceptor as Accept<Connection, S>>::Stream;
@@ -180,15 +169,13 @@ impl<S: Send + 'static> Accept<TcpStream, S> for Identify {
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let tls = self.0.clone();
+        let Self { bounds, tls, authorities } = self.clone();
         let accepted = async move {
-            stream.set_nodelay(true)?;
-            let mut stream = TimeoutStream::new(stream);
-            stream.set_read_timeout(Some(IDLE_TIMEOUT));
-            stream.set_write_timeout(Some(WRITE_TIMEOUT));
-            let (stream, service) = tls.accept(Lingering::new(Box::pin(stream)), service).await?;
+            let (stream, place) = bounds.take(stream, HANDSHAKES)?;
+            let (stream, service) = tls.accept(stream, service).await?;
             let chain = ClientChain(stream.get_ref().1.peer_certificates().map(Into::into));
-            Ok((stream, Extension(chain).layer(service)))
+            let is_known = authorities.iter().any(|authority| authority.verify_chain(&chain).is_ok());
+            if place.keep(is_known) { Ok((stream, Extension(chain).layer(service))) } else { Err(no_place()) }
         };
         accepted.boxed()
     }
@@ -229,14 +216,5 @@ mod tests {
         }
         let refusal = parse(&["--listen", "::9443"]).unwrap_err();
         assert!(refusal.contains("--listen") && refusal.contains("in brackets"), "{refusal}");
-    }
-
-    #[test]
-    fn a_process_may_have_as_many_files_open_as_it_can_be_allowed() {
-        let maximum = getrlimit(Resource::Nofile).maximum;
-        let low = Rlimit { current: Some(256), maximum };
-        setrlimit(Resource::Nofile, low).unwrap();
-        raise_open_files();
-        assert_eq!(getrlimit(Resource::Nofile).current, maximum);
     }
 }

@@ -26,7 +26,6 @@ use tokio::{
 pub use lease::Lease;
 pub use limits::{Limits, PROMPT, Spread, Work};
 pub use run::Run;
-pub use share::jittered;
 
 use state::State;
 

@@ -1,6 +1,9 @@
 //! Growing waits between tries.
 
-use std::time::Duration;
+use std::{
+    hash::{BuildHasher, RandomState},
+    time::Duration,
+};
 
 /// The waits after failures. Each is twice as long as the one before, from the first to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +19,25 @@ impl Wait {
     pub fn after(self, failures: u32) -> Duration {
         self.first.saturating_mul(1 << failures.min(16)).min(self.last)
     }
+
+    /// Returns the same wait with jitter.
+    pub fn jittered(self, failures: u32) -> Duration {
+        jittered(self.after(failures))
+    }
+}
+
+/// Returns a time between half of this one and the whole: what fails together isn't tried again together.
+pub fn jittered(wait: Duration) -> Duration {
+    let half = wait / 2;
+    let range = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX).max(1);
+    // each hasher has a random seed
+    half + Duration::from_nanos(RandomState::new().hash_one(()) % range)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -29,5 +47,12 @@ mod tests {
         assert_eq!(waits, [5, 10, 20, 40, 40, 40, 40]);
         let endless = Wait { last: Duration::MAX, ..wait };
         assert_eq!(endless.after(u32::MAX), Duration::from_secs(5 << 16));
+    }
+    #[test]
+    fn waits_with_jitter_differ_and_are_at_least_half_of_the_wait() {
+        let wait = Wait { first: Duration::from_secs(5), last: Duration::from_secs(40) };
+        let waits: HashSet<Duration> = (0..20).map(|_| wait.jittered(1)).collect();
+        assert!(waits.len() > 10 && waits.iter().all(|wait| (5..10).contains(&wait.as_secs())), "{waits:?}");
+        assert_eq!(jittered(Duration::ZERO), Duration::ZERO);
     }
 }

@@ -18,7 +18,7 @@ use tenure_policy::{
     guard::{self, GuardVerdict, Operation},
     preemption::Rules,
 };
-use tenure_service::{clock::ServerClock, readiness::ProcessReadiness};
+use tenure_service::{clock::ServerClock, log::of_callers, readiness::ProcessReadiness};
 use tracing::{debug, info};
 
 use crate::{
@@ -113,7 +113,7 @@ impl Guard {
         };
         let is_new = self.told.lock().is_new((namespace, pod, operation, user, hold.rule.name(), hold.until));
         let (rule, until) = (hold.rule.name(), hold.until.map(tracing::field::display));
-        if is_new {
+        if is_new && of_callers() {
             info!(%namespace, name = pod, operation, user, reason, rule, until, "Kept a pod that is protected");
         } else {
             debug!(%namespace, name = pod, operation, user, reason, rule, until, "Kept a pod again");

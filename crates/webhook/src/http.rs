@@ -5,16 +5,9 @@ mod gate;
 
 use std::{sync::Arc, time::Instant};
 
-use axum::{
-    Router,
-    body::Bytes,
-    extract::{State, rejection::BytesRejection},
-    http::HeaderMap,
-    middleware,
-    response::Response,
-    routing::post,
-};
+use axum::{Router, extract::State, http::HeaderMap, middleware, response::Response, routing::post};
 use jiff::Timestamp;
+use tenure_service::log::of_callers;
 use tracing::info;
 
 use crate::{Metrics, Mutator, Validator, convert, large, metrics::ReviewResult, review::Request};
@@ -23,7 +16,7 @@ pub(crate) use envelope::{
     CONVERSION, LONGEST_NAME, announced, answer, is_plain_json, json, read, reject, shown,
 };
 pub use gate::LargeBodies;
-pub(crate) use gate::{LARGE_BYTES, Turn, limited};
+pub(crate) use gate::{LARGE_BYTES, Refusal, Turn, Whole, limited};
 
 /// The webhook's routes.
 pub fn router(validator: Validator, mutator: Mutator, metrics: Metrics, large: &LargeBodies) -> Router {
@@ -39,7 +32,7 @@ pub fn router(validator: Validator, mutator: Mutator, metrics: Metrics, large: &
 async fn validate(
     State(context): State<Arc<(Validator, Mutator, Metrics)>>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Whole { body, turn: _turn }: Whole,
 ) -> Response {
     let started = Instant::now();
     let (validator, _, metrics) = &*context;
@@ -52,7 +45,9 @@ async fn validate(
     if verdict == ReviewResult::Refused {
         let Request { operation, kind, namespace, name, user_info, .. } = &request;
         let (user, reason) = (&user_info.username, response.reason());
-        info!(%operation, %group, kind = %kind.kind, %namespace, %name, %user, reason, "Refused an object");
+        if of_callers() {
+            info!(%operation, %group, kind = %kind.kind, %namespace, %name, %user, reason, "Refused an object");
+        }
     }
     metrics.reviewed(group, verdict, started.elapsed().as_secs_f64());
     json(&response)
@@ -61,7 +56,7 @@ async fn validate(
 async fn mutate(
     State(context): State<Arc<(Validator, Mutator, Metrics)>>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Whole { body, turn: _turn }: Whole,
 ) -> Response {
     let (_, mutator, metrics) = &*context;
     answer(metrics, &headers, &body, |request, started| {

@@ -422,8 +422,9 @@ async fn a_body_that_never_ends_times_out() {
 }
 
 /// A request that announces a body and sends nothing of it.
-fn silent(path: &str, bytes: usize) -> Request<Body> {
-    let mut request = post(Body::from_stream(stream::pending::<Result<Bytes, Infallible>>()));
+fn stalled(path: &str, bytes: usize) -> Request<Body> {
+    let most = stream::iter([Ok::<_, Infallible>(Bytes::from(vec![b' '; bytes - 1]))]);
+    let mut request = post(Body::from_stream(most.chain(stream::pending())));
     *request.uri_mut() = path.parse().unwrap();
     request.headers_mut().insert(CONTENT_LENGTH, bytes.into());
     request
@@ -439,7 +440,7 @@ async fn large_bodies_wait_for_those_of_all_paths_and_others_do_not() {
         .merge(owners_router(None, metrics, &bodies));
     let paths = ["/guard", "/owners", "/validate", "/mutate"];
     let hold = |number: usize| {
-        tokio::spawn(oneshot::answer(webhook.clone(), silent(paths[number % paths.len()], MAX_BODY_BYTES)))
+        tokio::spawn(oneshot::answer(webhook.clone(), stalled(paths[number % paths.len()], MAX_BODY_BYTES)))
     };
     let announced = |body: Vec<u8>| {
         let length = body.len();

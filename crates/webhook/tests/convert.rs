@@ -260,9 +260,10 @@ async fn a_body_above_the_largest_size_is_too_large() {
     assert_eq!(outcome(body).await.unwrap_err().0, StatusCode::PAYLOAD_TOO_LARGE);
 }
 
-/// A request that announces a body and sends nothing of it.
-fn silent(bytes: u32) -> Request<Body> {
-    let mut request = post(Body::from_stream(stream::pending::<Result<Bytes, Infallible>>()));
+/// A request that announces a body, and sends `sent` bytes of it.
+fn stalled(sent: usize, bytes: u32) -> Request<Body> {
+    let most = stream::iter([Ok::<_, Infallible>(Bytes::from(vec![b' '; sent]))]);
+    let mut request = post(Body::from_stream(most.chain(stream::pending())));
     request.headers_mut().insert(CONTENT_LENGTH, bytes.into());
     request
 }
@@ -278,46 +279,68 @@ fn good(bytes: usize) -> Request<Body> {
     request
 }
 
+/// A good request of so many objects of a megabyte.
+fn good_list(objects: usize) -> Request<Body> {
+    let mut large = queue(V3ALPHA1, "a", &json!({}));
+    large["metadata"]["annotations"] = json!({"note": "x".repeat(1_000_000)});
+    post(review(V2, &vec![large; objects]).to_string())
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_that_never_ends_times_out() {
     let begin = tokio::time::Instant::now();
-    let (status, _) = answer_of(webhook(KnownQueues::default()), silent(100)).await.unwrap_err();
+    let (status, _) = answer_of(webhook(KnownQueues::default()), stalled(0, 100)).await.unwrap_err();
     assert_eq!(status, StatusCode::REQUEST_TIMEOUT);
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn large_reviews_wait_for_their_turn_and_others_do_not() {
+async fn callers_that_send_little_of_what_they_announce_keep_none_waiting() {
     let webhook = webhook(KnownQueues::default());
     let begin = tokio::time::Instant::now();
-    let holder = tokio::spawn(answer_of(webhook.clone(), silent(MAX_CONVERSION_BYTES)));
-    // so that the holder has its turn
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    answer_of(webhook.clone(), good(1_000)).await.unwrap();
+    let slow: Vec<_> = (0..60)
+        .map(|_| tokio::spawn(answer_of(webhook.clone(), stalled(100_000, MAX_CONVERSION_BYTES))))
+        .collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    answer_of(webhook.clone(), good(106_000)).await.unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    for slow in slow {
+        assert_eq!(slow.await.unwrap().unwrap_err().0, StatusCode::REQUEST_TIMEOUT);
+    }
     assert!(begin.elapsed() < Duration::from_secs(6), "{:?}", begin.elapsed());
-    assert!(!holder.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_reviews_wait_while_others_take_the_memory_and_small_ones_do_not() {
+    let webhook = webhook(KnownQueues::default());
+    let begin = tokio::time::Instant::now();
+    // the second has the turn of a body for which there is no room
+    let holders: Vec<_> = (0..2)
+        .map(|_| tokio::spawn(answer_of(webhook.clone(), stalled(32 << 20, MAX_CONVERSION_BYTES))))
+        .collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    answer_of(webhook.clone(), good(1_000)).await.unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
     answer_of(webhook.clone(), good(1_000_000)).await.unwrap();
     assert!(begin.elapsed() >= Duration::from_secs(15), "{:?}", begin.elapsed());
-    assert_eq!(holder.await.unwrap().unwrap_err().0, StatusCode::REQUEST_TIMEOUT);
+    for holder in holders {
+        assert_eq!(holder.await.unwrap().unwrap_err().0, StatusCode::REQUEST_TIMEOUT);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_ends_when_the_answer_has_been_sent_whole() {
     let webhook = webhook(KnownQueues::default());
-    // two of them would be too many
-    let bytes = MAX_CONVERSION_BYTES / 3 * 2;
-    let mut announced = good(1_000_000);
-    announced.headers_mut().insert(CONTENT_LENGTH, bytes.into());
-    let unread = tower::ServiceExt::oneshot(webhook.clone(), announced).await.unwrap();
-    assert_eq!(unread.status(), StatusCode::OK);
-    let waits = tokio::time::timeout(Duration::from_secs(5), answer_of(webhook.clone(), silent(bytes))).await;
+    let unread = [(); 2].map(|()| tower::ServiceExt::oneshot(webhook.clone(), good_list(20)));
+    let unread = futures::future::join_all(unread).await;
+    assert!(unread.iter().all(|answer| answer.as_ref().unwrap().status() == StatusCode::OK));
+    let waits = tokio::time::timeout(Duration::from_secs(4), answer_of(webhook.clone(), good_list(20))).await;
     assert!(waits.is_err());
-    let mut body = unread.into_body().into_data_stream();
-    while body.next().await.is_some() {}
-    drop(body);
-    let mut second = good(1_000_000);
-    second.headers_mut().insert(CONTENT_LENGTH, bytes.into());
-    answer_of(webhook, second).await.unwrap();
+    for answer in unread {
+        let mut body = answer.unwrap().into_body().into_data_stream();
+        while body.next().await.is_some() {}
+    }
+    answer_of(webhook, good_list(20)).await.unwrap();
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ fn forgeries() -> Vec<Forgery> {
     ]
 }
 
-fn review(group: &str, kind: &str, resource: &str, operation: &str) -> Vec<u8> {
+pub fn review(group: &str, kind: &str, resource: &str, operation: &str) -> Vec<u8> {
     let object =
         json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": {"maxDuration": "1d"}});
     let version = if group.is_empty() { "v1" } else { "v3alpha1" };

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tenure_service::work::jittered;
 use tenure_types::wait::Wait;
 
 /// An object that other writers keep changing is read at most so often.
@@ -31,7 +30,7 @@ impl Conflicts {
 
     /// Waits until the next try is to be made: at least half of the longest wait, and the rest by chance.
     pub async fn wait(&mut self) {
-        tokio::time::sleep(jittered(RETRY.after(self.retries))).await;
+        tokio::time::sleep(RETRY.jittered(self.retries)).await;
         self.retries = self.retries.saturating_add(1);
     }
 }

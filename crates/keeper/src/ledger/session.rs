@@ -152,6 +152,7 @@ impl<'c> Session<'c> {
             ..ListParams::default()
         };
         let version = loop {
+            let _turn = self.pages.turn().await;
             let ObjectList { metadata, items, .. } = match self.pods.list(&page).await {
                 Err(error) if self.pages.shrink_after(&error) => {
                     page.limit = Some(self.pages.objects());

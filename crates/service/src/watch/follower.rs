@@ -1,24 +1,24 @@
 //! One watch: lists, watches from there on, and asks again after any failure.
 
 mod failure;
+mod initial;
 mod restored;
 
 use std::{collections::HashSet, fmt::Debug, pin::pin, time::Duration};
 
 use futures::StreamExt;
-use kube::{
-    Api, Resource,
-    api::{ListParams, WatchParams},
-    core::WatchEvent,
-    runtime::watcher,
-};
+use kube::{Api, Resource, api::WatchParams, core::WatchEvent, runtime::watcher};
 use serde::de::DeserializeOwned;
-use tenure_types::{store::ObjectKey, wait::Wait};
+use tenure_types::{
+    store::ObjectKey,
+    wait::{Wait, jittered},
+};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use failure::{Failure, Trouble};
-use restored::{ask_for_version, look_back};
+use initial::Reading;
+use restored::{PATIENCE, look_back};
 
 use super::{Store, TIMEOUT_SECONDS};
 use crate::{freshness::WatchFreshness, log::with_causes, pages::PageSize, readiness::Awaited};
@@ -31,9 +31,6 @@ const FIRST_CONFIRMATION_SECONDS: u32 = 1;
 
 /// The same where there is news all the time: the API server sends a bookmark two seconds before the end of a watch.
 const NEXT_CONFIRMATION_SECONDS: u32 = 3;
-
-/// The time that an answer may take beyond the length of a watch.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The time for which a kind that was served is doubted once the API server doesn't have it: its definition may be replaced, or
 /// one of several API servers may be behind. Nothing is forgotten meanwhile, and nothing may rest on it.
@@ -68,6 +65,7 @@ pub struct Follower<K, S: Store<K>> {
     need: Need,
     listed: HashSet<S::Key>,
     pages: PageSize,
+    reading: Reading,
     /// The failures since the watch last worked.
     tries: u32,
     trouble: Trouble,
@@ -97,6 +95,7 @@ where
             need,
             listed: HashSet::new(),
             pages: PageSize::default(),
+            reading: Reading::Streamed,
             tries: 0,
             trouble: Trouble::None,
             failures: 0,
@@ -112,7 +111,7 @@ where
         loop {
             self.follow().await;
             tokio::select! {
-                () = sleep(RETRY.last) => {}
+                () = sleep(jittered(RETRY.last)) => {}
                 () = self.freshness.doubted() => sleep(RETRY.first).await,
             }
         }
@@ -133,45 +132,6 @@ where
                 Err(failure) => failure,
             };
             self.fail(&failure).await;
-        }
-    }
-
-    /// Lists all objects, and returns the version to watch from.
-    async fn list(&mut self) -> Result<String, Failure> {
-        let asked = Instant::now();
-        if self.is_missing {
-            // all acts wait for this answer, and a list may take any time
-            ask_for_version(&self.api).await?;
-        }
-        self.listed.clear();
-        self.store.begin();
-        let mut page = ListParams {
-            label_selector: self.config.label_selector.clone(),
-            field_selector: self.config.field_selector.clone(),
-            limit: Some(self.pages.objects()),
-            ..ListParams::default()
-        };
-        loop {
-            let list = self.api.list(&page).await.map_err(Failure::List)?;
-            self.freshness.heard();
-            for object in list.items {
-                self.listed.insert(S::Key::of_object(object.meta()));
-                self.store.apply(object);
-            }
-            page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
-            if page.continue_token.is_some() {
-                continue;
-            }
-            let version = list.metadata.resource_version.filter(|version| !version.is_empty());
-            let version = version.ok_or(Failure::NoVersion)?;
-            self.store.retain(&std::mem::take(&mut self.listed));
-            self.synced.done();
-            self.failures = 0;
-            (self.is_cut, self.is_missing) = (false, false);
-            (self.was_served, self.gone_since) = (true, None);
-            self.freshness.confirm(asked);
-            self.works();
-            return Ok(version);
         }
     }
 
@@ -254,7 +214,7 @@ where
             self.freshness.doubt();
             self.is_cut = true;
             if asked.elapsed() < RETRY.last {
-                sleep(RETRY.after(self.tries)).await;
+                sleep(RETRY.jittered(self.tries)).await;
             }
         } else if has_news && length < RETRY.last {
             self.freshness.heard();
@@ -304,7 +264,7 @@ where
             warn!(kind = self.synced.what(), error, "Watch failed: trying again");
             self.trouble = Trouble::Other(error);
         }
-        sleep(RETRY.after(self.tries)).await;
+        sleep(failure.retry_after() + RETRY.jittered(self.tries)).await;
         self.tries = self.tries.saturating_add(1);
     }
 }

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -16,10 +16,10 @@ use crate::{client::api_layer, clock::ServerClock, leadership::Leadership, readi
 const OBJECTS: usize = 1_000;
 
 /// The most bytes that were read of a page.
-const MOST_BYTES: usize = 40 * 1024 * 1024;
+const MOST_BYTES: usize = 20 * 1024 * 1024;
 
 /// An API server with many objects of a size, which notes the pages that it is asked for. A watch has no events.
-fn server(pages: Arc<Mutex<Vec<usize>>>, bytes: usize) -> Client {
+fn server(pages: Arc<Mutex<Vec<usize>>>, objects: usize, bytes: usize) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let pages = Arc::clone(&pages);
         async move {
@@ -30,14 +30,17 @@ fn server(pages: Arc<Mutex<Vec<usize>>>, bytes: usize) -> Client {
                     .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
                     .map(str::to_owned)
             };
+            if parameter("sendInitialEvents").is_some() {
+                return Ok(Response::builder().status(400).body(Body::empty()).unwrap());
+            }
             if parameter("watch").is_some() {
                 std::future::pending::<()>().await;
             }
             let number = |name| parameter(name).and_then(|text| text.parse().ok());
             let (limit, from): (usize, usize) =
-                (number("limit").unwrap_or(OBJECTS), number("continue").unwrap_or(0));
+                (number("limit").unwrap_or(objects), number("continue").unwrap_or(0));
             pages.lock().push(limit);
-            let body = page(from, OBJECTS.min(from + limit), bytes).to_string();
+            let body = page(from..objects.min(from + limit), objects, bytes).to_string();
             let response = Response::builder().header("content-type", "application/json");
             Ok::<_, BoxError>(response.body(Body::from(body.into_bytes())).unwrap())
         }
@@ -47,11 +50,11 @@ fn server(pages: Arc<Mutex<Vec<usize>>>, bytes: usize) -> Client {
         .build()
 }
 
-fn page(from: usize, to: usize, bytes: usize) -> Value {
+fn page(numbers: Range<usize>, objects: usize, bytes: usize) -> Value {
     let text = "x".repeat(bytes);
     let object = |number: usize| json!({"metadata": {"name": number.to_string()}, "data": {"text": text}});
-    let items: Vec<Value> = (from..to).map(object).collect();
-    let next = if to < OBJECTS { to.to_string() } else { String::new() };
+    let next = if numbers.end < objects { numbers.end.to_string() } else { String::new() };
+    let items: Vec<Value> = numbers.map(object).collect();
     json!({
         "apiVersion": "v1", "kind": "ConfigMapList",
         "metadata": {"resourceVersion": "1", "continue": next}, "items": items,
@@ -79,14 +82,18 @@ impl Store<ConfigMap> for Names {
 
 /// Lists objects of a size, and returns the sizes of the pages that were asked for.
 async fn list(bytes: usize) -> Vec<usize> {
+    list_of(OBJECTS, bytes).await
+}
+
+async fn list_of(objects: usize, bytes: usize) -> Vec<usize> {
     let (pages, names, readiness) = (Arc::default(), Names::default(), ProcessReadiness::default());
-    let api = Api::all(server(Arc::clone(&pages), bytes));
+    let api = Api::all(server(Arc::clone(&pages), objects, bytes));
     let synced = readiness.awaiting("objects");
     tokio::select! {
         () = follow(api, watcher::Config::default(), synced, names.clone()) => unreachable!(),
         () = readiness.ready() => {}
     }
-    assert_eq!(names.0.lock().len(), OBJECTS);
+    assert_eq!(names.0.lock().len(), objects);
     let pages = pages.lock();
     pages.clone()
 }
@@ -103,4 +110,11 @@ async fn large_objects_are_listed_in_pages_that_fit_into_memory() {
     assert_eq!(pages[..3], [500, 125, 31]);
     let read = pages[2..].iter().copied().max().unwrap();
     assert!(read * bytes <= MOST_BYTES && pages.len() <= 2 + OBJECTS.div_ceil(31), "{pages:?}");
+}
+
+#[tokio::test]
+async fn objects_of_any_size_are_listed_in_pages_that_fit_into_memory() {
+    let bytes = 5_000_000;
+    let pages = list_of(20, bytes).await;
+    assert_eq!(pages[..5], [500, 125, 31, 7, 1]);
 }

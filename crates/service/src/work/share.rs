@@ -1,10 +1,6 @@
 //! The slots that namespaces have taken, their trouble and their failures.
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasher, RandomState},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use tenure_types::wait::Wait;
 use tokio::time::Instant;
@@ -38,7 +34,7 @@ impl Pace {
     /// Counts a failure. Calls that were in flight at the same time fail for the same reason, and count once.
     fn fail(&mut self, wait: Wait, now: Instant) {
         if self.not_before.is_none_or(|at| at <= now) {
-            self.not_before = now.checked_add(jittered(wait.after(self.failures)));
+            self.not_before = now.checked_add(wait.jittered(self.failures));
             self.failures = self.failures.saturating_add(1);
         }
         self.since.get_or_insert(now);
@@ -171,11 +167,4 @@ impl Shares {
         let all = of_namespaces.chain([self.pace.not_before, self.rests_until]);
         all.flatten().filter(move |at| Some(*at) > after)
     }
-}
-
-/// Returns a time between half of this one and the whole: work that fails together isn't tried again together.
-pub fn jittered(wait: Duration) -> Duration {
-    let half = wait / 2;
-    let range = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX).max(1);
-    half + Duration::from_nanos(RandomState::new().hash_one(()) % range)
 }

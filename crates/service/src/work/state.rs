@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{
     limits::{Limits, Spread, Work},
-    share::{Shares, jittered},
+    share::Shares,
 };
 
 /// One turn in so many is for retries, where there are any.
@@ -339,9 +339,9 @@ impl<W: Work> State<W> {
             _ if is_replaced => None,
             End::Again(after) | End::UntilAdded(after) if !is_renewed => Some(after),
             End::Failed(retry) => {
-                let wait = retry.after(entry.failures);
+                let wait = retry.jittered(entry.failures);
                 entry.failures = entry.failures.saturating_add(1);
-                Some(jittered(wait)).filter(|_| limits.spread == Spread::Work)
+                Some(wait).filter(|_| limits.spread == Spread::Work)
             }
             _ => None,
         };

@@ -11,7 +11,7 @@ use std::{
 use axum::{
     Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, FromRequest, Request, State},
+    extract::{Request, State},
     http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
     routing::post,
@@ -23,22 +23,25 @@ use tracing::{error, warn};
 use self::review::{ConversionResult, answer};
 use crate::{
     Metrics,
-    http::{LARGE_BYTES, LargeBodies, Turn, announced, is_plain_json, reject},
+    http::{LARGE_BYTES, LargeBodies, Turn, Whole, is_plain_json, reject},
 };
 
 /// The largest conversion review that is read. An API server sends all objects of a list in one: 10,000 queues of 2 KB
 /// are 20 MB. A review is held twice, as question and answer, and so twice this must fit a pod's memory.
 pub const MAX_CONVERSION_BYTES: u32 = 128 * 1024 * 1024;
 
+/// Bytes of large reviews that are held at the same time, beside one of the largest.
+const IN_FLIGHT: usize = 32 * 1024 * 1024;
+
 /// The time limit for a large review's turn, its body, and its conversion. An API server would wait for longer.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The webhook's route for conversion. Large reviews take turns: one of the largest, or several of an ordinary list.
+/// The webhook's route for conversion. Large reviews take turns: one of the largest, and
+/// several of an ordinary list.
 pub(crate) fn router(metrics: Metrics) -> Router {
-    let turns = LargeBodies::new(MAX_CONVERSION_BYTES as usize, MAX_CONVERSION_BYTES);
+    let turns = LargeBodies::new(IN_FLIGHT, MAX_CONVERSION_BYTES as usize);
     Router::new()
         .route("/convert", post(convert))
-        .layer(DefaultBodyLimit::max(MAX_CONVERSION_BYTES as usize))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, TIMEOUT))
         .with_state(Arc::new((metrics, turns)))
 }
@@ -48,10 +51,10 @@ async fn convert(State(context): State<Arc<(Metrics, LargeBodies)>>, request: Re
     if let Err(message) = is_plain_json(request.headers()) {
         return reject(metrics, StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
     }
-    let turn = turns.take(announced(request.headers())).await;
-    let body = match Bytes::from_request(request, &()).await {
+    let Whole { body, turn } = turns.read(request.into_body()).await;
+    let body = match body {
         Ok(body) => body,
-        Err(rejection) => return reject(metrics, rejection.status(), rejection.body_text()),
+        Err((status, message)) => return reject(metrics, status, message),
     };
     let (started, is_large) = (Instant::now(), body.len() as u64 > LARGE_BYTES);
     // the turn goes with the body, which is converted to the end even if its client is gone
@@ -69,7 +72,7 @@ async fn convert(State(context): State<Arc<(Metrics, LargeBodies)>>, request: Re
 fn respond(
     metrics: &Metrics,
     result: Result<ConversionResult, String>,
-    turn: Option<Turn>,
+    turn: Turn,
     started: Instant,
 ) -> Response {
     let ConversionResult { bytes, version, objects, failure } = match result {
@@ -86,7 +89,7 @@ fn respond(
 /// An answer that gives up its turn when it has been sent.
 struct Held {
     bytes: Vec<u8>,
-    _turn: Option<Turn>,
+    _turn: Turn,
 }
 
 impl AsRef<[u8]> for Held {

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use axum::{
-    Extension, Router,
-    body::Bytes,
-    extract::{State, rejection::BytesRejection},
+    Router,
+    extract::State,
     http::{HeaderMap, StatusCode},
     middleware,
     response::{IntoResponse, Response},
@@ -17,7 +16,7 @@ use tracing::error;
 use super::{Guard, Reviewed};
 use crate::{
     Metrics,
-    http::{LargeBodies, Turn, answer, json, limited},
+    http::{LargeBodies, Whole, answer, json, limited},
     large,
 };
 
@@ -34,9 +33,8 @@ pub fn router(guard: Option<Guard>, metrics: Metrics, bodies: &LargeBodies) -> R
 
 async fn review(
     State(context): State<Arc<(Option<Guard>, Metrics)>>,
-    Extension(turn): Extension<Option<Turn>>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Whole { body, turn }: Whole,
 ) -> Response {
     // the index may be locked for as long as a scheduler is answered
     let reviewed = spawn_blocking(move || {

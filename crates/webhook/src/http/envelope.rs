@@ -4,7 +4,6 @@ use std::{borrow::Cow, time::Instant};
 
 use axum::{
     body::Bytes,
-    extract::rejection::BytesRejection,
     http::{
         HeaderMap, StatusCode,
         header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
@@ -14,6 +13,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
+use super::Refusal;
 use crate::{
     Metrics,
     review::{self, Request},
@@ -95,7 +95,7 @@ pub(crate) fn announced(headers: &HeaderMap) -> Option<u64> {
 pub(crate) fn answer(
     metrics: &Metrics,
     headers: &HeaderMap,
-    body: &Result<Bytes, BytesRejection>,
+    body: &Result<Bytes, Refusal>,
     review: impl FnOnce(&Request<'_>, Instant) -> Response,
 ) -> Response {
     let started = Instant::now();
@@ -108,10 +108,10 @@ pub(crate) fn answer(
 /// Reads a review. An error says why it is none, and with which status to answer that.
 pub(crate) fn read<'b>(
     headers: &HeaderMap,
-    body: &'b Result<Bytes, BytesRejection>,
-) -> Result<Request<'b>, (StatusCode, String)> {
+    body: &'b Result<Bytes, Refusal>,
+) -> Result<Request<'b>, Refusal> {
     is_plain_json(headers).map_err(|message| (StatusCode::UNSUPPORTED_MEDIA_TYPE, message))?;
-    let body = body.as_ref().map_err(|rejection| (rejection.status(), rejection.body_text()))?;
+    let body = body.as_ref().map_err(Clone::clone)?;
     let request = ADMISSION.read(body).and_then(|request: Request<'_>| match &*request.uid {
         "" => Err("the AdmissionReview's request has no uid".to_owned()),
         _ => Ok(request),

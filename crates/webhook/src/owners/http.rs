@@ -2,21 +2,14 @@
 
 use std::{sync::Arc, time::Instant};
 
-use axum::{
-    Router,
-    body::Bytes,
-    extract::{State, rejection::BytesRejection},
-    http::HeaderMap,
-    middleware,
-    response::Response,
-    routing::post,
-};
+use axum::{Router, extract::State, http::HeaderMap, middleware, response::Response, routing::post};
+use tenure_service::log::of_callers;
 use tracing::info;
 
 use super::OwnerAnswers;
 use crate::{
     Metrics,
-    http::{LargeBodies, json, limited, read, reject},
+    http::{LargeBodies, Whole, json, limited, read, reject},
     large,
     metrics::ReviewResult,
     review::{self, Request},
@@ -37,7 +30,7 @@ pub fn router(answers: Option<OwnerAnswers>, metrics: Metrics, bodies: &LargeBod
 async fn review(
     State(context): State<Arc<(Option<OwnerAnswers>, Metrics)>>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Whole { body, turn: _turn }: Whole,
 ) -> Response {
     let started = Instant::now();
     let (answers, metrics) = &*context;
@@ -53,7 +46,9 @@ async fn review(
     if result == ReviewResult::Refused {
         let Request { operation, kind, namespace, name, user_info, dry_run, .. } = &request;
         let (group, kind, user, reason) = (&kind.group, &kind.kind, &user_info.username, response.reason());
-        info!(%operation, %group, %kind, %namespace, %name, %user, dry_run, reason, "Refused an owner");
+        if of_callers() {
+            info!(%operation, %group, %kind, %namespace, %name, %user, dry_run, reason, "Refused an owner");
+        }
     }
     metrics.owner_answered(result, started.elapsed().as_secs_f64());
     json(&response)

@@ -14,6 +14,7 @@ use axum::{
     routing::post,
 };
 use http_body_util::BodyExt;
+use tenure_service::log::of_callers;
 use tokio::task::spawn_blocking;
 use tower_http::timeout::TimeoutLayer;
 use tracing::{error, warn};
@@ -41,7 +42,9 @@ pub fn router(extender: Option<Extender>, metrics: Metrics) -> Router {
     let Some(extender) = extender else {
         let off = async move || {
             // an administrator has configured a scheduler to ask, and will want to know
-            warn!("A scheduler asks, but {OFF}");
+            if of_callers() {
+                warn!("A scheduler asks, but {OFF}");
+            }
             reject(&metrics, StatusCode::NOT_FOUND, OFF.into())
         };
         return Router::new().route("/scheduler/preempt", post(off));

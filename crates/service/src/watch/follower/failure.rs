@@ -1,7 +1,11 @@
 //! The ways in which a watch fails.
 
+use std::time::Duration;
+
 use kube::core::Status;
 use thiserror::Error;
+
+use crate::call::retry_after;
 
 /// The problem that was last logged, so that it isn't logged again each second.
 #[derive(PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub(super) enum Failure {
     Ended(Box<Status>),
     #[error("the API server doesn't answer the watch")]
     Silent,
+    #[error("the API server has cut the list short")]
+    Unfinished,
     #[error("the API server's answer has no resourceVersion")]
     NoVersion,
     #[error(
@@ -49,8 +55,27 @@ impl Failure {
         match self {
             Self::Begin(kube::Error::Api(status)) => [404, 410].contains(&status.code),
             Self::Ended(status) => status.code == 410,
-            Self::List(_) | Self::NoVersion | Self::Restored { .. } => true,
+            Self::List(_) | Self::Unfinished | Self::NoVersion | Self::Restored { .. } => true,
             Self::Begin(_) | Self::Watch(_) | Self::Silent => false,
+        }
+    }
+
+    /// True if the API server refuses to stream a list, for want of the feature or of a cache: pages may work. It has then
+    /// answered at once, unlike one that is short of time.
+    pub(super) fn refuses_streams(&self) -> bool {
+        matches!(self, Self::List(kube::Error::Api(status)) if ![404, 410, 429].contains(&status.code))
+    }
+
+    /// True if the API server couldn't be asked.
+    pub(super) fn is_unanswered(&self) -> bool {
+        matches!(self, Self::List(error) if !matches!(error, kube::Error::Api(_)))
+    }
+
+    /// Returns the time that the API server asks to wait before another try; zero if it asks for none.
+    pub(super) fn retry_after(&self) -> Duration {
+        match self {
+            Self::List(error) | Self::Begin(error) | Self::Watch(error) => retry_after(error),
+            _ => Duration::ZERO,
         }
     }
 }

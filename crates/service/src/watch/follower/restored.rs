@@ -1,11 +1,16 @@
 //! The version of the API server, by which etcd that was restored from a backup is known.
 
+use std::time::Duration;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::{Api, Resource, api::ListParams, core::Request};
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::{PATIENCE, failure::Failure};
+use super::failure::Failure;
+
+/// The time that an answer may take beyond the length of a watch.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A list, of which only the version is read: an object that can't be read must not hide it.
 #[derive(Deserialize)]

@@ -4,13 +4,19 @@ use axum::body::Body;
 use futures::{StreamExt, stream};
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Client, client};
+use kube::{
+    Client,
+    client::{self, ClientBuilder},
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::{freshness::Freshness, readiness::ProcessReadiness};
+use crate::{
+    client::api_layer, clock::ServerClock, freshness::Freshness, leadership::Leadership,
+    readiness::ProcessReadiness,
+};
 
 const BOUND: Duration = Duration::from_secs(90);
 
@@ -22,10 +28,15 @@ enum Answer {
     At(&'static str),
     /// A watch with these events, each after so many milliseconds, that ends after so many more.
     Watch(Vec<(u64, Value)>, u64),
+    /// The same for a list that is to be streamed. All others refuse that.
+    Stream(Vec<(u64, Value)>, u64),
     Status(u16),
+    /// A text with status 429, and its `Retry-After` in seconds.
+    Throttle(u64),
 }
 
-/// An API server that answers one request after the other, the last answer again and again.
+/// An API server that answers one request after the other, the last answer again and again. A request for a streamed list that
+/// it refuses counts for none.
 #[derive(Clone)]
 struct Server {
     answers: Arc<Mutex<VecDeque<Answer>>>,
@@ -69,6 +80,18 @@ fn bookmark() -> Value {
     }})
 }
 
+fn list_end() -> Value {
+    let mut end = bookmark();
+    end["object"]["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+    end
+}
+
+fn status(code: u16) -> Response<Body> {
+    let status = json!({"kind": "Status", "status": "Failure", "code": code, "message": "", "reason": ""});
+    let response = Response::builder().status(code).header("content-type", "application/json");
+    response.body(Body::from(status.to_string())).unwrap()
+}
+
 fn list(version: &str, names: &[&str]) -> Response<Body> {
     let objects: Vec<Value> = names.iter().map(|name| object(name)).collect();
     let list = json!({
@@ -85,27 +108,33 @@ impl Server {
     fn client(&self) -> Client {
         let server = self.clone();
         let service = tower::service_fn(move |request: Request<client::Body>| {
-            let seconds = request.uri().query().and_then(|query| query.split("timeoutSeconds=").nth(1));
-            server.requests.lock().push(seconds.map(|text| text.split('&').next().unwrap().parse().unwrap()));
-            let answer = server.answer();
-            async move { Ok::<_, Infallible>(answer) }
+            let query = request.uri().query().unwrap_or_default();
+            let answer = server.answer(query);
+            async move { Ok::<_, tower::BoxError>(answer) }
         });
-        Client::new(service, "default")
+        let layer = api_layer(Leadership::always(), ServerClock::default());
+        ClientBuilder::new(service, "default").with_layer(&layer).build()
     }
 
-    fn answer(&self) -> Response<Body> {
+    fn answer(&self, query: &str) -> Response<Body> {
         let mut answers = self.answers.lock();
+        if query.contains("sendInitialEvents=true")
+            && !matches!(answers.front(), Some(Answer::Stream(..) | Answer::Throttle(_)))
+        {
+            return status(422);
+        }
+        let seconds = query.split("timeoutSeconds=").nth(1);
+        self.requests.lock().push(seconds.map(|text| text.split('&').next().unwrap().parse().unwrap()));
         let repeats = answers.len() == 1;
         let body = match answers.front().unwrap() {
             Answer::List(names) => list("5", names),
             Answer::At(version) => list(version, &[]),
-            Answer::Status(code) => {
-                let status =
-                    json!({"kind": "Status", "status": "Failure", "code": code, "message": "", "reason": ""});
-                let body = Body::from(status.to_string());
-                Response::builder().status(*code).body(body).unwrap()
+            Answer::Status(code) => status(*code),
+            Answer::Throttle(seconds) => {
+                let response = Response::builder().status(429).header("retry-after", *seconds);
+                response.body(Body::from("too many requests")).unwrap()
             }
-            Answer::Watch(events, end) => {
+            Answer::Watch(events, end) | Answer::Stream(events, end) => {
                 let lines = events.iter().map(|(after, event)| (*after, format!("{event}\n")));
                 let lines: Vec<_> = lines.chain([(*end, String::new())]).collect();
                 let lines = stream::iter(lines).then(|(after, line)| async move {
@@ -310,4 +339,60 @@ async fn a_watch_that_fails_again_and_again_is_never_confirmed() {
     assert_eq!(freshness.stalest(BOUND), None);
     sleep(BOUND).await;
     assert!(freshness.stalest(BOUND).is_some() && freshness.unconfirmed(None, BOUND).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streamed_list_is_complete_and_confirmed_at_its_end() {
+    let server = Server::new(vec![
+        Answer::List(&["a", "b"]),
+        Answer::Status(410),
+        Answer::Stream(
+            vec![(0, added("b")), (500, bookmark()), (500, added("c")), (500, list_end())],
+            600_000,
+        ),
+        Answer::Watch(Vec::new(), 50_000),
+    ]);
+    let (freshness, names, _tasks) = followed(&server).await;
+    sleep(Duration::from_millis(1_600)).await;
+    assert!(freshness.unconfirmed(None, BOUND).is_some(), "the list has no end yet");
+    assert_eq!(*names.0.lock(), ["a", "b", "c"]);
+    sleep(Duration::from_millis(400)).await;
+    assert_eq!(freshness.unconfirmed(None, BOUND), None);
+    assert_eq!(*names.0.lock(), ["b", "c"]);
+    assert_eq!(server.requests(), [None, Some(50), Some(600), Some(50)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_streamed_list_without_an_end_the_next_is_read_in_pages() {
+    for end in [100, 600_000] {
+        let server = Server::new(vec![
+            Answer::Stream(vec![(100, added("a"))], end),
+            Answer::List(&["b"]),
+            Answer::Watch(Vec::new(), 50_000),
+        ]);
+        let (freshness, names, _tasks) = followed(&server).await;
+        assert_eq!(*names.0.lock(), ["b"]);
+        assert_eq!(freshness.unconfirmed(None, BOUND), None);
+        tokio::task::yield_now().await;
+        assert_eq!(server.requests()[..2], [Some(600), None]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_api_server_says_when_to_try_again() {
+    let begun = Instant::now();
+    let server = Server::new(vec![
+        Answer::Throttle(20),
+        Answer::Stream(vec![(0, list_end())], 600_000),
+        Answer::Throttle(30),
+        Answer::At("9"),
+        Answer::Watch(Vec::new(), 1_000),
+        Answer::Watch(Vec::new(), 50_000),
+    ]);
+    let (freshness, _, _tasks) = followed(&server).await;
+    assert_eq!(begun.elapsed().as_secs(), 20);
+    sleep(Duration::from_secs(30)).await;
+    assert!(freshness.unconfirmed(None, BOUND).is_some(), "it waits");
+    sleep(Duration::from_secs(3)).await;
+    assert!(freshness.unconfirmed(None, BOUND).is_none());
 }

@@ -3,6 +3,7 @@
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -12,21 +13,30 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
+use super::places::Place;
+
 /// The time for a client to close its end, once all answers are sent.
 const LINGER: Duration = Duration::from_secs(5);
+
+/// The most bytes that are read in that time. An update of a window has 13.
+const LINGER_BYTES: usize = 64 * 1024;
 
 /// A stream that is read until its end after it was shut down. The kernel answers bytes for a closed socket with a reset,
 /// and a client of HTTP/2 that still sends, such as an update of a window, then gives up requests whose answers are there.
 #[derive(Debug)]
 pub struct Lingering<S> {
     stream: S,
+    /// Given up with the connection.
+    _place: Arc<Place>,
     /// The end of the time to linger, once the stream is shut down.
     until: Option<Pin<Box<Sleep>>>,
+    /// The bytes that are read until then.
+    most: usize,
 }
 
 impl<S> Lingering<S> {
-    pub fn new(stream: S) -> Self {
-        Self { stream, until: None }
+    pub fn new(stream: S, place: Arc<Place>) -> Self {
+        Self { stream, _place: place, until: None, most: LINGER_BYTES }
     }
 }
 
@@ -62,7 +72,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { stream, until } = &mut *self;
+        let Self { stream, until, most, .. } = &mut *self;
         if until.is_none() {
             ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
         }
@@ -72,7 +82,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
             let mut unread = ReadBuf::new(&mut bytes);
             // an error is an end as well
             let read = ready!(Pin::new(&mut *stream).poll_read(cx, &mut unread));
-            if read.is_err() || unread.filled().is_empty() {
+            let bytes = unread.filled().len();
+            *most = most.saturating_sub(bytes);
+            if read.is_err() || bytes == 0 || *most == 0 {
                 break;
             }
         }
@@ -88,13 +100,14 @@ mod tests {
         spawn,
     };
 
-    use super::*;
+    use super::{super::places::Places, *};
 
     /// A client's end of a connection whose server answers and then closes.
     async fn answered() -> (TcpStream, tokio::task::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let mut server = Lingering::new(listener.accept().await.unwrap().0);
+        let (stream, peer) = listener.accept().await.unwrap();
+        let mut server = Lingering::new(stream, Places::new(1, 1).take(peer.ip(), 1).unwrap());
         let ends = spawn(async move {
             server.write_all(b"answer").await.unwrap();
             server.shutdown().await.unwrap();

@@ -1,0 +1,120 @@
+//! The listener of every port. Connections have bounds: in number, of all peers and of each; in the bytes that they are held
+//! for; and in time. One beyond them is closed at once, so that it costs nothing, and is in the way of no other.
+
+mod linger;
+mod places;
+
+use std::{future::ready, io, pin::Pin, sync::Arc, time::Duration};
+
+use axum_server::{Server, accept::Accept};
+use hyper_util::rt::TokioTimer;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::TcpStream;
+use tokio_io_timeout::TimeoutStream;
+use tracing::warn;
+
+use linger::Lingering;
+use places::{Place, Places};
+
+/// The timeout for a client's next byte, in any state of the connection, and for the headers of a request. API servers keep
+/// idle connections for 90 s, and a server that closes one first makes a request fail.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(130);
+
+/// The timeout for a client to read any byte of an answer, whose memory and turn a dead client must not hold for longer.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The share of a port's connections that one peer may have.
+const PEERS: usize = 16;
+
+/// The most bytes of the headers of a request. Those of an API server have some 500.
+const HEADER_BYTES: u32 = 16 * 1024;
+
+/// The most bytes of bodies that are held unread, of a stream of HTTP/2 and of its connection.
+const UNREAD_OF_STREAM: u32 = 64 * 1024;
+const UNREAD: u32 = 256 * 1024;
+
+/// The most requests at a time on a connection of HTTP/2.
+const STREAMS: u32 = 200;
+
+/// A connection that has a place.
+pub type Connection = Lingering<Pin<Box<TimeoutStream<TcpStream>>>>;
+
+/// The bounds of one port. Clones share its places.
+#[derive(Clone, Debug)]
+pub struct Bounds(Places);
+
+impl Bounds {
+    /// Returns the bounds of a port for so many connections; fewer if the process may not have as many files open.
+    pub fn new(connections: usize) -> Self {
+        let files = raise_open_files().and_then(|files| usize::try_from(files / 4).ok());
+        let most = files.map_or(connections, |files| files.min(connections));
+        Self(Places::new(most, most.div_ceil(PEERS)))
+    }
+
+    /// Bounds what a connection takes.
+    pub fn of_server<A: axum_server::Address, C>(server: &mut Server<A, C>) {
+        let http = server.http_builder();
+        http.http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(IDLE_TIMEOUT)
+            .max_buf_size(HEADER_BYTES as usize);
+        http.http2()
+            .max_header_list_size(HEADER_BYTES)
+            .initial_stream_window_size(UNREAD_OF_STREAM)
+            .initial_connection_window_size(UNREAD)
+            .max_concurrent_streams(STREAMS);
+    }
+
+    /// Takes a connection whose client is to be known later, and may be one of `times` as many as its peer may keep. Without
+    /// `TCP_NODELAY` the first answer often waits 40 ms for an acknowledgement.
+    ///
+    /// # Errors
+    /// If there is no place for it.
+    pub fn take(&self, stream: TcpStream, times: usize) -> io::Result<(Connection, Arc<Place>)> {
+        let place = self.0.take(stream.peer_addr()?.ip(), times).ok_or_else(no_place)?;
+        stream.set_nodelay(true)?;
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_read_timeout(Some(IDLE_TIMEOUT));
+        stream.set_write_timeout(Some(WRITE_TIMEOUT));
+        Ok((Lingering::new(Box::pin(stream), Arc::clone(&place)), place))
+    }
+}
+
+/// The reason for which a connection is closed.
+pub fn no_place() -> io::Error {
+    io::Error::new(io::ErrorKind::QuotaExceeded, "too many connections")
+}
+
+/// Accepts connections in the clear.
+impl<S> Accept<TcpStream, S> for Bounds {
+    type Stream = Connection;
+    type Service = S;
+    type Future = std::future::Ready<io::Result<(Connection, S)>>;
+
+    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+        ready(self.take(stream, 1).map(|(connection, _)| (connection, service)))
+    }
+}
+
+/// Raises the number of files that may be open as far as this process may, and returns it. Container runtimes leave it at 1,024,
+/// and each connection is a file. None: there is no limit.
+fn raise_open_files() -> Option<u64> {
+    let bound = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: bound.maximum, ..bound }) {
+        warn!(%error, now = bound.current, "Failed to raise the number of files that may be open");
+    }
+    getrlimit(Resource::Nofile).current
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_may_have_as_many_files_open_as_it_can_be_allowed() {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        let low = Rlimit { current: Some(256), maximum };
+        setrlimit(Resource::Nofile, low).unwrap();
+        assert_eq!(raise_open_files(), maximum);
+    }
+}

@@ -1,0 +1,138 @@
+//! The list with which a watch begins: streamed as events, or read in pages.
+
+use std::{fmt::Debug, pin::pin};
+
+use futures::StreamExt;
+use kube::{
+    Resource,
+    api::{ListParams, WatchParams},
+    core::WatchEvent,
+};
+use serde::de::DeserializeOwned;
+use tenure_types::store::{ObjectKey, Store};
+use tokio::time::{Instant, timeout};
+
+use super::{
+    Follower,
+    failure::Failure,
+    restored::{PATIENCE, ask_for_version},
+};
+
+/// The annotation of the bookmark that ends a streamed list.
+const LIST_END: &str = "k8s.io/initial-events-end";
+
+/// The longest time in seconds for a streamed list.
+const LIST_SECONDS: u32 = 600;
+
+/// The way in which the next list is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    Streamed,
+    InPages,
+}
+
+impl<K, S> Follower<K, S>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    S: Store<K>,
+{
+    /// Lists all objects, and returns the version to watch from.
+    pub(super) async fn list(&mut self) -> Result<String, Failure> {
+        let asked = Instant::now();
+        if self.is_missing {
+            // all acts wait for this answer, and a list may take any time
+            ask_for_version(&self.api).await?;
+        }
+        self.listed.clear();
+        self.store.begin();
+        let version = self.read().await?;
+        self.store.retain(&std::mem::take(&mut self.listed));
+        self.synced.done();
+        self.failures = 0;
+        (self.is_cut, self.is_missing) = (false, false);
+        (self.was_served, self.gone_since) = (true, None);
+        self.freshness.confirm(asked);
+        self.works();
+        Ok(version)
+    }
+
+    /// Reads all objects. After a streamed list that failed, the next is read in pages, which every API server has.
+    async fn read(&mut self) -> Result<String, Failure> {
+        if self.reading == Reading::Streamed {
+            match self.stream().await {
+                Err(failure) if failure.refuses_streams() => {}
+                Err(failure) => {
+                    if !failure.is_unanswered() {
+                        self.reading = Reading::InPages;
+                    }
+                    return Err(failure);
+                }
+                version => return version,
+            }
+        }
+        let version = self.read_pages().await;
+        self.reading = if version.is_ok() { Reading::Streamed } else { Reading::InPages };
+        version
+    }
+
+    /// Reads all objects as events. The API server takes them from its cache, once that has all of the moment of the request,
+    /// and one after the other: neither side holds the whole list.
+    async fn stream(&mut self) -> Result<String, Failure> {
+        let params = WatchParams {
+            label_selector: self.config.label_selector.clone(),
+            field_selector: self.config.field_selector.clone(),
+            timeout: Some(LIST_SECONDS),
+            bookmarks: true,
+            send_initial_events: true,
+        };
+        // with any version in place of none, a cache that is behind would do
+        let events = timeout(PATIENCE, self.api.watch(&params, "")).await;
+        let mut events = pin!(events.map_err(|_| Failure::Silent)?.map_err(Failure::List)?);
+        loop {
+            // an API server that doesn't know streamed lists shows all objects, too, but no end
+            let event = timeout(PATIENCE, events.next()).await.map_err(|_| Failure::Silent)?;
+            match event.ok_or(Failure::Unfinished)?.map_err(Failure::Watch)? {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => self.listed(object),
+                WatchEvent::Deleted(object) => {
+                    let key = S::Key::of_object(object.meta());
+                    self.listed.remove(&key);
+                    self.store.delete(&key);
+                }
+                WatchEvent::Bookmark(bookmark) if bookmark.metadata.annotations.contains_key(LIST_END) => {
+                    return Ok(bookmark.metadata.resource_version);
+                }
+                WatchEvent::Bookmark(_) => {}
+                WatchEvent::Error(status) => return Err(Failure::Ended(status)),
+            }
+            self.freshness.heard();
+        }
+    }
+
+    async fn read_pages(&mut self) -> Result<String, Failure> {
+        let mut page = ListParams {
+            label_selector: self.config.label_selector.clone(),
+            field_selector: self.config.field_selector.clone(),
+            limit: Some(self.pages.objects()),
+            ..ListParams::default()
+        };
+        loop {
+            let turn = self.pages.turn().await;
+            let list = self.api.list(&page).await.map_err(Failure::List)?;
+            self.freshness.heard();
+            for object in list.items {
+                self.listed(object);
+            }
+            drop(turn);
+            page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
+            if page.continue_token.is_none() {
+                let version = list.metadata.resource_version.filter(|version| !version.is_empty());
+                return version.ok_or(Failure::NoVersion);
+            }
+        }
+    }
+
+    fn listed(&mut self, object: K) {
+        self.listed.insert(S::Key::of_object(object.meta()));
+        self.store.apply(object);
+    }
+}
