@@ -28,7 +28,7 @@ use super::flood::review;
 const CONNECTIONS: usize = 1_000;
 
 /// The time for all of them to be closed.
-const CLOSED_WITHIN: Duration = Duration::from_secs(120);
+const CLOSED_WITHIN: Duration = Duration::from_mins(2);
 
 /// The most memory of a server at any time, in KiB: a quarter of the webhook's limit.
 const MOST_MEMORY: u64 = 128 * 1024;

@@ -84,7 +84,8 @@ fn own_fields() -> Value {
     let specs: Vec<&Value> = accepted.map(|case| &case.spec).collect();
     let values = |field| specs.iter().filter_map(move |spec| spec.get(field));
     let value = |field| values(field).max_by_key(|value| value.to_string().len()).cloned();
-    let field = |(name, _)| (name, value(name).unwrap_or_else(|| panic!("tests/src/queues.rs lacks {name}")));
+    let field =
+        |(name, _)| (name, value(name).expect("tests/src/queues.rs has an accepted case of each field"));
     let mut fields = Value::from_iter(SPEC_ANNOTATIONS.map(field));
     // no shorter than the floors of `common`
     fields["maxDuration"] = json!("30d");
