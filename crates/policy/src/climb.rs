@@ -428,7 +428,8 @@ mod tests {
             labels.push(climb.pod_labels().and_then(|labels| labels.get("of").cloned()));
             let controller = chain.get(place + 1).copied();
             // the leader may be ending
-            let answer = FoundOwner { deleting: *of == &leader, ..as_found(of, controller) };
+            let state = if *of == &leader { OwnerState::Deleting } else { OwnerState::Live };
+            let answer = FoundOwner { state, ..as_found(of, controller) };
             climb.answer(OwnerLookup::Found(answer));
         }
         let of_leader = Some("Pod-uid".to_owned());

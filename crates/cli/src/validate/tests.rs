@@ -128,7 +128,7 @@ fn a_field_that_the_kind_does_not_have_is_refused() {
     queue.value["metadata"]["lables"] = json!({"a": "b"});
     let both =
         ["displayName", "parentQueue", "preemptMinRuntime", "priority", "reclaimMinRuntime", "resources"];
-    let known = BTreeSet::from_iter(SPEC_ANNOTATIONS.map(|(field, _)| field).into_iter().chain(both));
+    let known: BTreeSet<_> = SPEC_ANNOTATIONS.map(|(field, _)| field).into_iter().chain(both).collect();
     let known = Vec::from_iter(known).join(", ");
     let mut errors = judged(&[queue])[0].1.clone();
     errors.sort();
