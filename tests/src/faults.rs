@@ -35,7 +35,9 @@ pub use rules::{OLDEST_BASIS, RECOVERY};
 
 /// Values of the chart, with the rights for all that a webhook can be asked. The webhook that answers the API server isn't
 /// part of any plan.
-const VALUES: [&str; 4] = [
+const VALUES: [&str; 5] = [
+    // its policy knows the Lease in the release's namespace alone
+    "accountPolicy=Off",
     "webhook.failurePolicy=Ignore",
     "guard.enabled=true",
     "schedulerExtender.enabled=true",

@@ -271,7 +271,7 @@ async fn of_several_own_ceilings_the_least_counts() {
 }
 
 #[tokio::test]
-async fn an_own_ceiling_that_is_written_or_taken_back_later_counts_at_once() {
+async fn an_own_ceiling_that_is_written_later_counts_at_once_and_one_that_is_taken_back_for_later_pods() {
     let scene = Scene::new("own-later").await;
     let namespace = &scene.namespace;
     let mut owners = Vec::new();
@@ -282,9 +282,12 @@ async fn an_own_ceiling_that_is_written_or_taken_back_later_counts_at_once() {
     }
     namespace.await_running(4).await;
     namespace.patch(&owners[1], &json!({"metadata": {"annotations": own_ceiling("1day")}})).await;
-    // of the same age as the one that was saved
     namespace.patch(&owners[0], &json!({"metadata": {"annotations": own_ceiling("4s")}})).await;
-    namespace.await_pause_of(&owners[0], "spec.replicas", &json!(0)).await;
+    for owner in &owners {
+        namespace.await_pause_of(owner, "spec.replicas", &json!(0)).await;
+    }
+    namespace.patch(&owners[1], &json!({"spec": {"replicas": 2}})).await;
+    namespace.await_running(2).await;
     assert_eq!(namespace.field(&owners[1], "spec.replicas").await, json!(2));
 }
 

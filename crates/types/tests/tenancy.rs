@@ -4,7 +4,10 @@
 
 use std::{collections::BTreeSet, fs};
 
-use tenure_types::podgroup::{PodField, PodGroupKind};
+use tenure_types::{
+    keys::EVIDENCE_ANNOTATION,
+    podgroup::{PodField, PodGroupKind},
+};
 
 fn chart() -> String {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../charts/tenure/templates/tenancy/queues.yaml");
@@ -35,7 +38,8 @@ fn expected(fields: &BTreeSet<PodField>) -> [BTreeSet<String>; 2] {
 #[test]
 fn every_key_that_names_a_queue_or_a_group_is_fixed_once_bound() {
     let chart = chart();
-    let [labels, annotations] = expected(&PodField::all());
+    let [labels, mut annotations] = expected(&PodField::all());
+    annotations.insert(EVIDENCE_ANNOTATION.to_owned());
     assert_eq!(keys(&chart, "labels").first(), Some(&labels));
     assert_eq!(keys(&chart, "annotations").first(), Some(&annotations));
 }

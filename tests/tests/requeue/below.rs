@@ -107,7 +107,7 @@ async fn assert_told_and_resumed(world: &World, scene: &Scene) {
     assert!(all.ends_with("2 would be resumed\n"), "{all}");
 
     let resumed = scene.plugin(world, &["resume", train_job]).await;
-    let expected = "trainjob.trainer.kubeflow.org/trainjob resumed (spec.suspend: unset)\n\
+    let expected = "trainjob.trainer.kubeflow.org/trainjob resumed (spec.suspend: false)\n\
         jobset.jobset.x-k8s.io/jobset, paused below trainjob.trainer.kubeflow.org/trainjob, resumed (spec.suspend: unset)\n";
     assert_eq!(resumed, expected);
     assert!(!scene.are_suspended().await.contains(&json!(true)));

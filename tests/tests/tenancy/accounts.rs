@@ -96,7 +96,7 @@ async fn with_all_rights_the_keepers_account_pauses_and_notes_and_does_nothing_e
     assert!(connects.stderr.contains("may not CONNECT"), "{}", connects.stderr);
     let others = world.cluster.kubectl(&["get", "--raw", &proxy]).await.unwrap();
     assert!(!others.stderr.contains("ValidatingAdmissionPolicy"), "{}", others.stderr);
-    keeper.patch(&bound, &json!({"metadata": {"labels": {"kai.scheduler/queue": "b"}, "annotations": {"tenure.dev/acts": "a"}}})).await;
+    keeper.patch(&bound, &json!({"metadata": {"annotations": {"tenure.dev/evidence": "{}"}}})).await;
     keeper.delete(&bound).await;
 
     let cluster = fixtures::object("ray.io/v1", "RayCluster", admin.name(), "ray", &json!({}));

@@ -27,10 +27,10 @@ async fn apply(cluster: &Cluster, apply: &[&str]) {
 }
 
 /// A cluster whose definitions were there before Tenure, with the webhook running.
-async fn installed(name: &str, by: &[&str]) -> (Cluster, Tenure) {
+async fn installed(name: &str, by: &[&str], values: &[&str]) -> (Cluster, Tenure) {
     let cluster = Cluster::start(name).await.unwrap();
     apply(&cluster, by).await;
-    let tenure = Box::pin(Tenure::install(&cluster, &[NOT_BY_HELM])).await.unwrap();
+    let tenure = Box::pin(Tenure::install(&cluster, &[&[NOT_BY_HELM], values].concat())).await.unwrap();
     tenure.start_webhook(&cluster).await.unwrap();
     (cluster, tenure)
 }
@@ -56,7 +56,7 @@ async fn client_config(cluster: &Cluster) -> Value {
 
 #[tokio::test]
 async fn both_versions_are_served_where_kubectl_applied_the_definitions_and_helm_owns_none() {
-    let (cluster, tenure) = installed("versions-applied", PLAIN).await;
+    let (cluster, tenure) = installed("versions-applied", PLAIN, &[]).await;
     assert_both_versions_are_served(&cluster).await;
     let manifest =
         cluster.helm(&["get", "manifest", "tenure", "--namespace", RELEASE_NAMESPACE]).await.unwrap();
@@ -84,7 +84,8 @@ async fn both_versions_are_served_where_kubectl_applied_the_definitions_and_helm
 
 #[tokio::test]
 async fn the_converter_stays_where_the_definitions_are_applied_again() {
-    let (cluster, _tenure) = installed("versions-applied-again", SERVER_SIDE).await;
+    // of a file that names another Service than the chart
+    let (cluster, _tenure) = installed("versions-applied-again", SERVER_SIDE, &["accountPolicy=Off"]).await;
     assert_both_versions_are_served(&cluster).await;
 
     // its URL and the Service of the file exclude each other

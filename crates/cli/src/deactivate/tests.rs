@@ -72,7 +72,7 @@ fn what_somebody_has_set_going_again_is_paused_anew() {
 fn where_there_is_nothing_to_stop_it_is_told() {
     let before = record("Deactivated", "spec.suspend", &json!(true), &json!(false));
     let mut ended = job(&[], false);
-    ended["kind"] = json!("Job");
+    (ended["apiVersion"], ended["kind"]) = (json!("batch/v1"), json!("Job"));
     ended["status"] = json!({"conditions": [{"type": "Complete", "status": "True"}]});
     let mut copy = job(&[], false);
     copy["metadata"]["ownerReferences"] = json!([

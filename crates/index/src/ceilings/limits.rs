@@ -30,7 +30,8 @@ pub fn deadlines(
     pod: &ManagedPod,
 ) -> PodDeadlines {
     let standing = standing(objects, uid, pod);
-    if ignored_own(objects, &standing).is_some() {
+    let is_ignored = ignored_own(objects, &standing).is_some();
+    if is_ignored {
         objects.interner.own.doubt(uid);
     }
     let ready_until = ready_until(objects, pods_ready, pod, &standing);
@@ -43,6 +44,7 @@ pub fn deadlines(
     });
     let lacks_queue = lacks_queue(objects, &standing);
     let Standing { queues, own, .. } = standing;
+    let own = own.filter(|_| !is_ignored).or_else(|| pod.known_own());
     let own_is_noted = own.is_some_and(|own| {
         objects.owners.own_ceiling(pod.controller) == Some(own)
             || objects.gangs.with_own(objects.gangs.memberships(uid), own).is_some()

@@ -31,12 +31,10 @@ pub struct ManagedPod {
     /// The queue that it names itself in each family. That of its `PodGroup` counts, if there is such a group.
     pub queues: PerFamily<Option<ArcStr>>,
     pub controller: Option<Controller>,
-    /// The pod's own ceiling: the least one that its workload has noted since the pod was bound.
+    /// The ceiling that the pod itself notes.
     pub own: Option<Milliseconds>,
-    /// True if the pod itself notes that ceiling.
-    own_is_noted: bool,
-    /// The queues of its run, where its labels don't name them.
-    fixed: Option<Box<FixedQueues>>,
+    /// None if its objects say all that ends its run.
+    fixed: Option<Box<FixedRun>>,
     pub created: i64,
     pub started: Option<Milliseconds>,
     pub readiness: PodReadiness,
@@ -53,13 +51,20 @@ pub struct ManagedPod {
     pub claims_exemption: bool,
 }
 
-/// The queues of a bound pod that its `PodGroup` has named. They count for as long as the pod runs, unless another queue
-/// ends the run earlier.
+/// What ends the run of a bound pod, as it was computed, and by the evidence on the pod.
 #[derive(Clone, Debug, Default)]
-struct FixedQueues {
+struct FixedRun {
+    known: RunLimits,
+    noted: RunLimits,
+}
+
+/// What ends a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct RunLimits {
+    /// The queues that its labels don't name. They count unless another queue ends the run earlier.
     queues: PerFamily<Option<ArcStr>>,
-    /// The queues by the evidence on the pod.
-    noted: PerFamily<Option<ArcStr>>,
+    /// The least ceiling that its workload has noted itself.
+    own: Option<Milliseconds>,
 }
 
 /// The facts about the run of a bound pod that don't move its end later from now on.
@@ -67,7 +72,7 @@ struct FixedQueues {
 pub struct BoundRun {
     /// Its queues.
     pub queues: PerFamily<Option<ArcStr>>,
-    /// The least ceiling that its workload notes.
+    /// The least ceiling that its workload notes. None: it notes none that ends the run.
     pub own: Option<SignedDuration>,
     /// True if another object notes that ceiling.
     pub own_is_noted: bool,
@@ -81,8 +86,7 @@ impl ManagedPod {
             namespace: interner.names.shared(pod.metadata.namespace.as_deref().unwrap_or_default()),
             queues: PerFamily::default(),
             controller: None,
-            own: known.and_then(|known| known.own),
-            own_is_noted: true,
+            own: None,
             fixed: known.and_then(|known| known.fixed.clone()),
             created: pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond(),
             started: known.and_then(|known| known.started),
@@ -110,19 +114,20 @@ impl ManagedPod {
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.claims_exemption = claimed(pod).is_some();
         let Evidence { queues, max_duration } = Evidence::of(&pod.metadata);
-        let noted =
-            [own.read(Bearer::Pod, &pod.metadata), max_duration.and_then(|text| own_ceiling(&text).ok())];
-        let noted = noted.map(in_milliseconds).into_iter().flatten().min_by_key(|own| own.get());
-        self.own = Milliseconds::earliest(noted, self.own.filter(|_| stays_bound));
-        self.own_is_noted = self.own == noted;
-        let noted = PerFamily::new(|family| shared(queues.get(family.row().group).map(String::as_str)));
+        self.own = in_milliseconds(own.read(Bearer::Pod, &pod.metadata));
+        let noted = RunLimits {
+            queues: PerFamily::new(|family| shared(queues.get(family.row().group).map(String::as_str))),
+            own: in_milliseconds(max_duration.and_then(|text| own_ceiling(&text).ok())),
+        };
         self.fixed.take_if(|_| !stays_bound);
-        if noted != PerFamily::default() || self.fixed.is_some() {
+        if noted != RunLimits::default() || self.fixed.is_some() {
             self.fixed.get_or_insert_default().noted = noted;
         }
-        let is_in =
-            |family: Family| self.queues[family].is_some() || family.row().groups.named_by(pod).is_some();
-        self.fixed.is_some() || Family::ALL.into_iter().any(is_in)
+        let is_in = |family: Family| {
+            let named = self.queues[family].as_ref().or_else(|| self.fixed(family));
+            named.is_some() || family.row().groups.named_by(pod).is_some()
+        };
+        Family::ALL.into_iter().any(is_in)
     }
 
     /// Fixes the queues of a bound pod and its own ceiling, as they are now. Returns true if the pod lacks evidence of them.
@@ -131,29 +136,27 @@ impl ManagedPod {
         if self.started.is_none() {
             return false;
         }
-        let own = in_milliseconds(own);
-        self.own_is_noted &= self.own == own;
-        self.own = own;
-        let FixedQueues { queues: known, noted } = self.fixed.take().map(|fixed| *fixed).unwrap_or_default();
+        let FixedRun { known, noted } = self.fixed.take().map(|fixed| *fixed).unwrap_or_default();
         // a label alone doesn't count where a group names another queue
         let queues = PerFamily::new(|family| {
-            now[family]
-                .take()
-                .filter(|of| Some(of) != self.queues[family].as_ref() || known[family].is_some())
+            let is_known = known.queues[family].is_some();
+            now[family].take().filter(|of| Some(of) != self.queues[family].as_ref() || is_known)
         });
-        let lacks = |family: Family| queues[family].is_some() && queues[family] != noted[family];
-        let lacks_evidence =
-            (own.is_some() && !self.own_is_noted && !own_is_noted) || Family::ALL.into_iter().any(lacks);
-        if queues != PerFamily::default() || noted != PerFamily::default() {
-            self.fixed = Some(Box::new(FixedQueues { queues, noted }));
+        let own = in_milliseconds(own);
+        let lacks = |family: Family| queues[family].is_some() && queues[family] != noted.queues[family];
+        let lacks_own = own.is_some() && !own_is_noted && own != self.own && own != noted.own;
+        let lacks_evidence = lacks_own || Family::ALL.into_iter().any(lacks);
+        let known = RunLimits { queues, own };
+        if known != RunLimits::default() || noted != RunLimits::default() {
+            self.fixed = Some(Box::new(FixedRun { known, noted }));
         }
         lacks_evidence
     }
 
     /// Returns the queue of a family that was fixed for a bound pod. None: the pod's label or `PodGroup` names it.
     pub fn fixed(&self, family: Family) -> Option<&ArcStr> {
-        let FixedQueues { queues, noted } = self.fixed.as_deref()?;
-        queues[family].as_ref().or(noted[family].as_ref())
+        let FixedRun { known, noted } = self.fixed.as_deref()?;
+        known.queues[family].as_ref().or(noted.queues[family].as_ref())
     }
 
     /// Returns the evidence of a bound pod, as it is to be written.
@@ -161,7 +164,7 @@ impl ManagedPod {
         let queue = |family: Family| Some((family.row().group.to_owned(), self.fixed(family)?.to_string()));
         Evidence {
             queues: Family::ALL.into_iter().filter_map(queue).collect(),
-            max_duration: self.own_ceiling().map(for_people),
+            max_duration: self.fixed_own().map(in_time_span).map(for_people),
         }
     }
 
@@ -189,9 +192,19 @@ impl ManagedPod {
         (self.expiry.at != NEVER).then(|| time(self.expiry.at))
     }
 
-    /// The pod's own ceiling.
+    /// The pod's own ceiling: the least one that it notes, or that was fixed.
     pub fn own_ceiling(&self) -> Option<SignedDuration> {
-        self.own.map(|own| SignedDuration::from_millis(own.get()))
+        self.own.into_iter().chain(self.fixed_own()).map(in_time_span).min()
+    }
+
+    /// The least ceiling that its workload has noted so far. None: it has noted none that ended the run.
+    pub fn known_own(&self) -> Option<SignedDuration> {
+        self.fixed.as_ref()?.known.own.map(in_time_span)
+    }
+
+    fn fixed_own(&self) -> Option<Milliseconds> {
+        let FixedRun { known, noted } = self.fixed.as_deref()?;
+        Milliseconds::earliest(known.own, noted.own)
     }
 
     /// True if it has outlived a pause of its workload, which wasn't ready.
@@ -249,4 +262,8 @@ impl ManagedPod {
 /// A ceiling in milliseconds. One that is too long is none.
 fn in_milliseconds(own: Option<SignedDuration>) -> Option<Milliseconds> {
     Milliseconds::new(own?.as_millis().try_into().unwrap_or(NEVER))
+}
+
+const fn in_time_span(own: Milliseconds) -> SignedDuration {
+    SignedDuration::from_millis(own.get())
 }

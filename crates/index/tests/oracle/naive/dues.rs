@@ -72,8 +72,7 @@ impl Bound {
     /// The same after another version of the pod.
     fn after(self, before: Option<&PodObj>, pod: &PodObj) -> Self {
         let stays_bound = before.is_some_and(|before| before.scheduled.is_some()) && pod.scheduled.is_some();
-        let kept = if stays_bound { self } else { Self::default() };
-        Self { own: kept.own.into_iter().chain(noted_own(pod)).min(), ..kept }
+        if stays_bound { self } else { Self::default() }
     }
 
     fn queue(self, family: Family) -> Option<u8> {
@@ -84,9 +83,9 @@ impl Bound {
     }
 }
 
-/// The ceiling that a pod notes, as people write it: milliseconds at the finest.
-fn noted_own(pod: &PodObj) -> Option<Nanos> {
-    [pod.own, pod.evidence.own].into_iter().flatten().map(|micros| micros / 1_000 * MILLI).min()
+/// A ceiling as people write it: milliseconds at the finest.
+fn noted(own: Option<i64>) -> Option<Nanos> {
+    own.map(|micros| micros / 1_000 * MILLI)
 }
 
 fn evidence_of(pod: &PodObj, family: Family) -> Option<u8> {
@@ -282,7 +281,8 @@ impl Naive {
         let runai = self.queue_of(pod, Family::Runai);
         let tensorstack = self.queue_of(pod, Family::Tensorstack);
         runai.or(tensorstack)?;
-        let own = self.own_of_others(pod).into_iter().chain(bound.own).min();
+        let of_pod = [noted(pod.own), noted(pod.evidence.own), bound.own];
+        let own = of_pod.into_iter().chain([self.own_of_others(pod)]).flatten().min();
         let limits = (
             tensorstack.and_then(|queue| self.tensorstack_limits(queue)),
             runai.and_then(|queue| self.runai_limits(queue)),
@@ -341,14 +341,15 @@ impl Naive {
             let pod = &self.pods[uid];
             let Bound { runai, tensorstack, own } = record.bound;
             let lacks = |queue: Option<u8>, noted| queue.is_some() && queue != noted;
-            let lacks_own = own.is_some() && noted_own(pod) != own && self.own_of_root(pod.controller) != own;
+            let bearers = [noted(pod.own), noted(pod.evidence.own), self.own_of_root(pod.controller)];
+            let lacks_own = own.is_some() && !bearers.contains(&own);
             let is_missing = lacks(runai, pod.evidence.runai)
                 || lacks(tensorstack, pod.evidence.tensorstack)
                 || (lacks_own && !self.group_notes(pod, own));
             let evidence = EvidenceObj {
                 runai: runai.or(pod.evidence.runai),
                 tensorstack: tensorstack.or(pod.evidence.tensorstack),
-                own: own.map(|own| own / 1_000),
+                own: own.into_iter().chain(noted(pod.evidence.own)).min().map(|own| own / 1_000),
             };
             (pod.scheduled.is_some() && is_missing).then_some((*uid, evidence))
         };
@@ -412,6 +413,20 @@ impl Naive {
         Some((at, cause, family, Some(queue).filter(|queue| self.knows(family, *queue))))
     }
 
+    /// The own ceiling of a workload, unless it is longer than those of all its queues.
+    fn own_that_counts(&self, pod: &PodObj) -> Option<Nanos> {
+        let bound = self.bound(pod);
+        let of_pod = [noted(pod.own), noted(pod.evidence.own), bound.own];
+        let own = of_pod.into_iter().chain([self.own_of_others(pod)]).flatten().min()?;
+        let limits = [Family::Runai, Family::Tensorstack].into_iter().filter_map(|family| {
+            let queue = self.queue_of(pod, family)?;
+            self.knows(family, queue).then(|| self.ceiling(family, queue))
+        });
+        let ceilings: Vec<_> = limits.collect();
+        let is_longer = |ceiling: &Option<Nanos>| ceiling.is_some_and(|ceiling| ceiling < own);
+        (ceilings.is_empty() || !ceilings.iter().all(is_longer)).then_some(own)
+    }
+
     /// Fixes the queues and the own ceilings of bound pods.
     fn observe_bound(&mut self) {
         let bound = |uid: &u32| {
@@ -424,7 +439,7 @@ impl Naive {
             let bound = Bound {
                 runai: fixed(Family::Runai, pod.runai),
                 tensorstack: fixed(Family::Tensorstack, pod.tensorstack),
-                own: self.own_of_others(pod).into_iter().chain(known.own).min(),
+                own: self.own_that_counts(pod).or(known.own),
             };
             Some((*uid, bound))
         };
