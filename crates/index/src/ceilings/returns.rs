@@ -52,10 +52,11 @@ impl CeilingIndex {
         self.pods_under(&paused.namespace, paused.root).next().is_some()
     }
 
-    /// True if an owner has pods that were made after its pause.
+    /// True if an owner has pods that were made after its pause, or in the same second: the API server writes times of
+    /// creation in seconds.
     fn runs_again(&self, paused: &Paused) -> bool {
-        let at = paused.at.as_millisecond();
-        self.pods_under(&paused.namespace, paused.root).any(|(_, pod)| pod.created > at)
+        let at = paused.at.as_second().saturating_mul(1_000);
+        self.pods_under(&paused.namespace, paused.root).any(|(_, pod)| pod.created >= at)
     }
 
     /// The workload of a pod that takes room, before the pod changes; none if no other waits for that room.

@@ -226,7 +226,9 @@ impl Naive {
     /// True if an owner whose pause holds another field has pods that are younger than that.
     fn runs_again(&self, owner: &OwnerObj) -> bool {
         let below = |pod: &PodObj| self.chain(pod.controller).any(|(_, above)| above == owner.uid);
-        let is_younger = |pod: &PodObj| owner.record.is_some_and(|of| of.holds && pod.created > of.at);
+        let is_younger = |pod: &PodObj| {
+            owner.record.is_some_and(|of| of.holds && pod.created >= of.at.div_euclid(1_000) * 1_000)
+        };
         self.kept().any(|pod| pod.namespace == owner.namespace && below(pod) && is_younger(pod))
     }
 
