@@ -112,7 +112,7 @@ async fn a_pod_is_explained_as_the_keeper_sees_it() {
     assert_eq!(explained["would"]["name"], format!("{name}/web"));
     let until = time(&explained["protected"][0]["until"]).duration_since(time(&explained["startedAt"]));
     assert_eq!(until, SignedDuration::from_hours(1));
-    let text = in_namespace(world, name, &["explain", "pod", &pods[0]]).await.good();
+    let text = in_namespace(world, name, &["explain", "pod", pods.first().unwrap()]).await.good();
     assert!(text.contains("then Deployment") && text.contains("spec.replicas is set to 0"), "{text}");
 }
 
