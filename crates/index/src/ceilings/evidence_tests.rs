@@ -150,3 +150,15 @@ fn a_pod_that_terminates_ends_within_the_bound_whether_its_group_goes_before_or_
         assert_eq!(index.overlong(at(99), hour), [], "{group_first}: not before its ceiling");
     }
 }
+
+#[test]
+fn a_name_that_no_queue_has_is_not_written_on_pods() {
+    let mut index = CeilingIndex::new(Settings::default());
+    let group = json!({
+        "metadata": {"name": "gang", "namespace": "ns", "uid": "g", "creationTimestamp": at(-1)},
+        "spec": {"queue": "x".repeat(100_000), "minMember": 1},
+    });
+    index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
+    index.apply_pod(&pod(&json!({})));
+    assert_eq!(missing(&mut index), None);
+}

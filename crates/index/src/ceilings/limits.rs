@@ -43,7 +43,11 @@ pub fn deadlines(
         Ceiling { at, since, family, queue, notice }
     });
     let lacks_queue = lacks_queue(objects, &standing);
-    let Standing { queues, own, .. } = standing;
+    let Standing { mut queues, own, .. } = standing;
+    // a PodGroup may name anything, of any length: what no queue has for a name isn't kept, nor written on pods
+    for family in Family::ALL {
+        queues[family].take_if(|queue| objects.limits(family, queue).is_none());
+    }
     let own = own.filter(|_| !is_ignored).or_else(|| pod.known_own());
     let own_is_noted = own.is_some_and(|own| {
         objects.owners.own_ceiling(pod.controller) == Some(own)
@@ -80,8 +84,10 @@ pub fn ineffective(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Option<
     } else if let Some(of) = objects.gangs.with_own(objects.gangs.memberships(uid), own) {
         let GroupWorkload { key, group, .. } = of;
         (Bearer::PodGroup(key.kind), Uid::of(&group.uid), key.namespace.to_string(), key.name.to_string())
-    } else {
+    } else if pod.notes(own) {
         (Bearer::Pod, uid, pod.namespace.to_string(), pod.name.to_string())
+    } else {
+        return None;
     };
     let why = NoEffect::Longer { own, ceiling: standing.ceiling(objects.queues[Family::Runai].tree())? };
     Some(Ineffective { bearer, namespace, name, uid, why })

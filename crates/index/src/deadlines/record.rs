@@ -197,6 +197,11 @@ impl ManagedPod {
         self.own.into_iter().chain(self.fixed_own()).map(in_time_span).min()
     }
 
+    /// True if the pod itself notes this ceiling.
+    pub fn notes(&self, own: SignedDuration) -> bool {
+        self.own.map(in_time_span) == Some(own)
+    }
+
     /// The least ceiling that its workload has noted so far. None: it has noted none that ended the run.
     pub fn known_own(&self) -> Option<SignedDuration> {
         self.fixed.as_ref()?.known.own.map(in_time_span)

@@ -433,8 +433,8 @@ impl Naive {
             let pod = self.pods.get(uid).filter(|pod| pod.scheduled.is_some())?;
             let known = self.bound(pod);
             let fixed = |family, label| {
-                self.queue_of(pod, family)
-                    .filter(|queue| Some(*queue) != label || known.queue(family).is_some())
+                let queue = self.queue_of(pod, family).filter(|queue| self.knows(family, *queue));
+                queue.filter(|queue| Some(*queue) != label || known.queue(family).is_some())
             };
             let bound = Bound {
                 runai: fixed(Family::Runai, pod.runai),
