@@ -236,11 +236,12 @@ pub fn terminating() -> Value {
     json!({"deletionTimestamp": "2026-01-01T10:00:00Z", "deletionGracePeriodSeconds": 36_000})
 }
 
-/// Runs this until that has happened, and returns when it did.
+/// Runs this until that has happened, and returns when it did. Panics after a week of the paused clock.
 pub async fn until<T>(work: impl Future<Output = ()>, happened: impl Future<Output = T>) -> Duration {
     let begun = Instant::now();
     tokio::select! {
         () = work => unreachable!(),
         _ = happened => begun.elapsed(),
+        () = tokio::time::sleep(Duration::from_hours(24 * 7)) => panic!("it hasn't happened"),
     }
 }

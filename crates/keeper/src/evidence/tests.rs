@@ -1,4 +1,4 @@
-use tenure_types::podgroup::PodGroupKind;
+use tenure_types::{podgroup::PodGroupKind, runai::v3alpha1};
 
 use super::*;
 use crate::testing::{Keeper, Server, until};
@@ -6,6 +6,8 @@ use crate::testing::{Keeper, Server, until};
 /// Has pods whose group names their queue.
 async fn members(trouble: &str, count: usize) -> (EvidenceWriter, Server) {
     let keeper = Keeper::new().await;
+    let queue: v3alpha1::QueueSpec = serde_json::from_value(json!({"maxDuration": "1m"})).unwrap();
+    keeper.handles.cluster.with(|index| index.apply_queue("short", &queue));
     keeper.add_pods(trouble, count, &json!({"labels": null, "annotations": {"pod-group-name": "gang"}}));
     let namespaces = (0..3).map(|number| format!("{trouble}{number}"));
     for namespace in namespaces.chain((0..10).map(|number| format!("fine-{number}"))) {
