@@ -1,5 +1,7 @@
 //! The webhook's account writes what its certificate needs, and nothing else, even with all rights.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use k8s_openapi::ByteString;
 use serde_json::json;
 use tenure_testbed::{RELEASE_NAMESPACE, eventually};
@@ -26,11 +28,13 @@ async fn with_all_rights_the_webhooks_account_changes_no_field_but_bundles_and_i
         run(&["patch", object, "--type=json", "--patch", &patch.to_string()], "").await
     };
 
-    let url =
-        json!({"op": "replace", "path": "/webhooks/0/clientConfig/url", "value": "https://127.0.0.1:1/a"});
     let only_webhooks = "nothing but webhooks";
+    let tries = AtomicU32::new(0);
     eventually("the policy to be enforced", DEADLINE, async || {
-        let refused = patch(CONFIGURATION, &json!([url])).await;
+        // another one each time: a write that passes must change something
+        let url = format!("https://127.0.0.1:1/{}", tries.fetch_add(1, Relaxed));
+        let replace = json!([{"op": "replace", "path": "/webhooks/0/clientConfig/url", "value": url}]);
+        let refused = patch(CONFIGURATION, &replace).await;
         Ok(refused.stderr.contains(only_webhooks).then_some(()))
     })
     .await

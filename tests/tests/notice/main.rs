@@ -56,16 +56,17 @@ async fn first_end(namespace: &Namespace, seconds: i64) -> Timestamp {
 async fn a_workload_is_told_of_its_end_once_a_run_and_the_pause_takes_the_announcement_away() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
-    namespace.apply(&with_notice(queue("told", "6s"), "4s")).await;
+    // long enough to see the announcement also where pods take seconds to start
+    namespace.apply(&with_notice(queue("told", "20s"), "18s")).await;
     let deployment = workload("Deployment", namespace.name(), "test", &in_queue("told"), &Value::Null);
     let deployment = namespace.create(&deployment).await;
     let resume = format!("tenure resume deployment.apps/test -n {}", namespace.name());
     let expected = format!(
-        "Deployment/test: Its run in Queue told has reached the ceiling of 6s, set by that queue. It stays paused until you resume it, with a full ceiling again: kubectl {resume}"
+        "Deployment/test: Its run in Queue told has reached the ceiling of 20s, set by that queue. It stays paused until you resume it, with a full ceiling again: kubectl {resume}"
     );
     for run in 1..=2 {
         namespace.await_running(2).await;
-        let end = first_end(&namespace, 6).await;
+        let end = first_end(&namespace, 20).await;
         assert_eq!(await_announced(&namespace, &deployment).await, end);
         assert!(Timestamp::now() < end, "told only at {}", Timestamp::now());
         let told = namespace.await_events_of(APPROACHING, run).await;
