@@ -10,6 +10,7 @@ use std::{
 use serde_json::Value;
 use tenure_policy::{
     owners::{EndedWhen, KINDS, PausableKinds},
+    pause::held_fields,
     reason::EventReason,
 };
 use tenure_types::runai::{FLOOR_ANNOTATIONS, SPEC_ANNOTATIONS};
@@ -132,6 +133,7 @@ fn every_label_and_annotation_is_on_its_page() {
 
 const BEFORE_THE_KINDS: &str = "\
 # The kinds that are paused. Written by `make docs` from crates/policy/src/owners/kinds.rs. Do not edit.
+# kinds: each with its resource. fields: all that a pause or its resume writes, in the order in which they are tried.
 ";
 
 /// The table of kinds in `docs/owners.md` stands between these lines.
@@ -164,18 +166,26 @@ fn row_of_kinds(row: &PausableKinds) -> String {
     format!("| `{group}` | {} | {pauses} | {ended} |\n", kinds.join(", "))
 }
 
+type FieldsOfKinds<'k> = BTreeMap<&'k str, Vec<&'k str>>;
+
 #[test]
 fn the_chart_has_every_kind_that_is_paused() {
-    let mut groups: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
+    let mut groups: BTreeMap<&str, (BTreeSet<&str>, FieldsOfKinds<'_>)> = BTreeMap::new();
     for row in KINDS {
         let (versions, kinds) = groups.entry(row.group).or_default();
         versions.extend(row.versions);
-        kinds.extend(row.kinds);
+        for kind in row.kinds {
+            let fields = row.pauses.iter().map(|(field, _)| *field).chain(held_fields(row.group, kind));
+            kinds.entry(kind).or_default().extend(fields);
+        }
     }
     let entries = groups.into_iter().map(|(group, (versions, kinds))| {
         let versions = Vec::from_iter(versions).join(", ");
-        let kinds = kinds.iter().map(|kind| format!("    {kind}: {}\n", PausableKinds::resource(kind)));
-        format!("- group: {group:?}\n  versions: [{versions}]\n  kinds:\n{}", kinds.collect::<String>())
+        let resource = |kind: &&str| format!("    {kind}: {}\n", PausableKinds::resource(kind));
+        let resources: String = kinds.keys().map(resource).collect();
+        let fields = kinds.iter().map(|(kind, fields)| format!("    {kind}: [{}]\n", fields.join(", ")));
+        let fields: String = fields.collect();
+        format!("- group: {group:?}\n  versions: [{versions}]\n  kinds:\n{resources}  fields:\n{fields}")
     });
     let entries: String = entries.collect();
     assert_written("charts/tenure/files/owners.yaml", &format!("{BEFORE_THE_KINDS}{entries}"));

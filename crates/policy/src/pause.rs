@@ -22,7 +22,7 @@ use tenure_types::{
 
 pub use crate::naming::PausedObject;
 use crate::{expiry::Family, naming::group_of, owners::PauseRule};
-pub use held::release;
+pub use held::{held_fields, release};
 pub use journal::{EVENT_REPAIR, MOST_ACTS, acts_on, has_journal, is_recent, with_act};
 use owner::INACTIVE;
 pub use owner::{Announcement, OwnerObject, is_inactive, is_own, record_on, requeue_state_on};

@@ -16,10 +16,18 @@ type HeldRow = (&'static str, &'static str, &'static str, &'static str, &'static
 const ROWS: [HeldRow; 1] =
     [("apps", "StatefulSet", "spec.persistentVolumeClaimRetentionPolicy.whenScaled", "Delete", "Retain")];
 
+fn rows_of(group: &str, kind: &str) -> impl Iterator<Item = HeldRow> {
+    ROWS.into_iter().filter(move |(of_group, of_kind, ..)| (*of_group, *of_kind) == (group, kind))
+}
+
 fn rows(owner: OwnerObject<'_>) -> impl Iterator<Item = HeldRow> {
     let text = |path| owner.at(path).as_str().unwrap_or_default();
-    let (group, kind) = (group_of(text("apiVersion")), text("kind"));
-    ROWS.into_iter().filter(move |(of_group, of_kind, ..)| (*of_group, *of_kind) == (group, kind))
+    rows_of(group_of(text("apiVersion")), text("kind"))
+}
+
+/// Returns the paths of the fields that a pause of this kind may hold at another value.
+pub fn held_fields(group: &str, kind: &str) -> impl Iterator<Item = &'static str> {
+    rows_of(group, kind).map(|(_, _, field, ..)| field)
 }
 
 fn of_row((_, _, field, harmful, safe): HeldRow) -> HeldField {
