@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, Write};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use serde_saphyr::ser::Error;
+use tenure_types::hidden::{escape_json, is_hidden};
 
 pub use age::{go, human, moment, until};
 pub use listing::{Format, Listed, Printer};
@@ -70,20 +70,28 @@ impl OutputFormat {
         self,
         answer: &impl Serialize,
         table: impl FnOnce(Out<'_>) -> io::Result<()>,
-        mut out: Out<'_>,
+        out: Out<'_>,
     ) -> io::Result<()> {
         match self {
             Self::Table => table(out),
-            Self::Json => {
-                serde_json::to_writer_pretty(&mut out, answer)?;
-                writeln!(out)
-            }
-            Self::Yaml => serde_saphyr::to_io_writer(&mut out, answer).map_err(|error| match error {
-                Error::IO { error } => error,
-                other => io::Error::other(other),
-            }),
+            Self::Json => out.write_all(json(answer)?.as_bytes()),
+            Self::Yaml => out.write_all(yaml(answer)?.as_bytes()),
         }
     }
+}
+
+/// Returns JSON for people and programs. Hidden characters of texts are escaped.
+pub fn json(answer: &(impl Serialize + ?Sized)) -> io::Result<String> {
+    Ok(escape_json(&serde_json::to_string_pretty(answer)?) + "\n")
+}
+
+/// Returns YAML. A document with hidden characters is JSON, which is YAML with escapes.
+pub fn yaml(answer: &(impl Serialize + ?Sized)) -> io::Result<String> {
+    let text = serde_saphyr::to_string(&answer).map_err(io::Error::other)?;
+    if text.chars().any(|character| is_hidden(character) && character != '\n') {
+        return json(answer);
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -102,5 +110,14 @@ mod tests {
         assert_eq!(printed(OutputFormat::Json), "{\n  \"a\": [\n    1\n  ]\n}\n");
         assert_eq!(printed(OutputFormat::Yaml), "a:\n- 1\n");
         assert_eq!(printed(OutputFormat::Table), "");
+    }
+
+    #[test]
+    fn json_and_yaml_escape_what_commands_a_terminal_or_hides() {
+        let value = json!({"a": "\u{9b}31m\u{202e}", "b": ["\u{200b}\n\u{7f}"]});
+        for text in [json(&value).unwrap(), yaml(&value).unwrap()] {
+            assert!(!text.chars().any(|c| is_hidden(c) && c != '\n'), "{text:?}");
+            assert_eq!(serde_saphyr::from_str::<serde_json::Value>(&text).unwrap(), value);
+        }
     }
 }

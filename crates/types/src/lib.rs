@@ -7,6 +7,7 @@ pub mod duration;
 pub mod evidence;
 pub mod extender;
 pub mod extension;
+pub mod hidden;
 pub mod journal;
 pub mod keys;
 pub mod paused;

@@ -5,7 +5,13 @@ use clap::ValueEnum;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::table::{Column, Table, printable};
+use tenure_types::hidden::escape_json;
+
+use super::{
+    json,
+    table::{Column, Table, printable},
+    yaml,
+};
 
 /// Another form than the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -50,8 +56,8 @@ impl<R: Listed> Printer<R> {
 
     pub fn all(&mut self, rows: &[R], now: Timestamp) -> Result<String> {
         Ok(match self.format {
-            Some(Format::Json) => serde_json::to_string_pretty(rows)? + "\n",
-            Some(Format::Yaml) => serde_saphyr::to_string(&rows)?,
+            Some(Format::Json) => json(rows)?,
+            Some(Format::Yaml) => yaml(rows)?,
             Some(Format::Name) => rows.iter().map(|row| printable(&row.name()) + "\n").collect(),
             Some(Format::Wide) | None => self.rows(rows, now),
         })
@@ -61,10 +67,10 @@ impl<R: Listed> Printer<R> {
     pub fn some(&mut self, rows: &[R], now: Timestamp) -> Result<String> {
         let documents = rows.iter();
         match self.format {
-            Some(Format::Json) => documents.map(|row| Ok(serde_json::to_string(row)? + "\n")).collect(),
-            Some(Format::Yaml) => {
-                documents.map(|row| Ok(format!("---\n{}", serde_saphyr::to_string(row)?))).collect()
+            Some(Format::Json) => {
+                documents.map(|row| Ok(escape_json(&serde_json::to_string(row)?) + "\n")).collect()
             }
+            Some(Format::Yaml) => documents.map(|row| Ok(format!("---\n{}", yaml(row)?))).collect(),
             Some(Format::Wide | Format::Name) | None => self.all(rows, now),
         }
     }

@@ -1,6 +1,7 @@
 //! Tables in kubectl's style.
 
 use jiff::Timestamp;
+use tenure_types::hidden::is_hidden;
 
 use super::age;
 
@@ -61,9 +62,7 @@ pub fn tables(parts: impl IntoIterator<Item = Part>) -> String {
 /// A text as it is safe to show: some that we show can be written by others, who might send commands to the terminal, or
 /// turn the direction of what follows.
 pub fn printable(text: &str) -> String {
-    let is_command =
-        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if is_command(c) { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// A cell, which may have nothing to show.

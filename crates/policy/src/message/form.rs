@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::{Value, json};
+use tenure_types::hidden::is_hidden;
 
 use super::{DEFAULT_SOURCE, Message, MessageFormat, Receiver};
 
@@ -87,13 +88,6 @@ fn code(text: &str) -> String {
 
 /// The text on one line, without characters that are invisible or change the direction of what follows.
 fn plain(text: &str) -> String {
-    let is_invisible = |c: &char| {
-        matches!(
-            c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
-        )
-    };
-    let visible = text.chars().filter(|c| !is_invisible(c));
+    let visible = text.chars().filter(|c| c.is_control() || !is_hidden(*c));
     visible.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,6 +1,7 @@
 use std::fmt::{self, Debug, Write};
 
 use jiff::Timestamp;
+use tenure_types::hidden::{is_hidden, write_escape};
 use tracing::{
     Event, Subscriber,
     field::{Field, Visit},
@@ -119,19 +120,9 @@ fn write_quoted(writer: &mut impl Write, character: char) -> fmt::Result {
         '\n' => writer.write_str("\\n"),
         '\r' => writer.write_str("\\r"),
         '\t' => writer.write_str("\\t"),
-        _ if is_hidden(character) => write!(writer, "\\u{:04x}", u32::from(character)),
+        _ if is_hidden(character) => write_escape(writer, character),
         _ => writer.write_char(character),
     }
-}
-
-/// True if a character may end a line, control a terminal, or change the look of the text around it: the text of users
-/// must not look like a line of Tenure's.
-fn is_hidden(character: char) -> bool {
-    let formats = matches!(
-        character,
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-    );
-    formats || character.is_control()
 }
 
 #[cfg(test)]
@@ -249,6 +240,7 @@ mod tests {
             ("a\u{0}b\u{7f}\u{85}", r#""a\u0000b\u007f\u0085""#),
             ("a\u{2028}b", r#""a\u2028b""#),
             ("a\u{202e}b\u{2066}", r#""a\u202eb\u2066""#),
+            ("a\u{e0041}", r#""a\udb40\udc41""#),
         ] {
             assert_eq!(value(text), quoted);
         }
