@@ -82,7 +82,8 @@ impl Gangs {
         {
             member.of = same;
         }
-        self.replace(uid, member);
+        let has_succeeded = pod.status.phase.as_deref() == Some("Succeeded");
+        self.replace(uid, member, has_succeeded);
     }
 
     /// The memberships of another pod, if they are the very same: they are kept once, and looked up once in a question.
@@ -93,7 +94,7 @@ impl Gangs {
     }
 
     pub fn delete_pod(&mut self, uid: Uid) {
-        self.replace(uid, None);
+        self.replace(uid, None, false);
     }
 
     /// All pods that are in any group.
@@ -115,7 +116,7 @@ impl Gangs {
         }
     }
 
-    fn replace(&mut self, uid: Uid, member: Option<Box<Member>>) {
+    fn replace(&mut self, uid: Uid, member: Option<Box<Member>>, has_succeeded: bool) {
         if let Some(old) = self.members.get(&uid).filter(|old| !old.shows_as(member.as_deref())) {
             for Membership { group: key, .. } in &*old.of {
                 if let Some(gang) = self.by_key.get_mut(key) {
@@ -131,7 +132,7 @@ impl Gangs {
             let is_of = |member: &&Member| member.is_of(key);
             let gang = self.by_key.entry(key.clone()).or_insert_with(|| Box::new(Gang::new(self.for_keeper)));
             let queue = gang.queue().cloned();
-            gang.replace(uid, old.filter(is_of), new.filter(is_of), &self.members);
+            gang.replace(uid, old.filter(is_of), new.filter(is_of), has_succeeded, &self.members);
             if gang.queue() != queue.as_ref() {
                 self.moved.extend(gang.members());
             }

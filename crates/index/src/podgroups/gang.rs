@@ -94,6 +94,7 @@ impl Gang {
         uid: Uid,
         old: Option<&Member>,
         new: Option<&Member>,
+        has_succeeded: bool,
         others: &UidMap<Box<Member>>,
     ) {
         self.list(uid, new.is_some());
@@ -103,6 +104,13 @@ impl Gang {
         self.in_doubt &= number(old) == 0 || number(new) == 0;
         if let Some(new) = new.filter(|new| new.is_active()) {
             self.shown.note_active(new);
+        }
+        if let Some(keeper) = &mut self.keeper {
+            match (old, new) {
+                (None, Some(_)) => keeper.readiness.memory.join(),
+                (Some(_), None) => keeper.readiness.memory.leave(has_succeeded),
+                _ => {}
+            }
         }
         if self.active == 0 && was_active {
             self.end();
@@ -118,7 +126,7 @@ impl Gang {
                 keeper.readiness.replace(&group.shape, old, new);
             }
         }
-        self.remember();
+        self.remember(others, new);
     }
 
     fn list(&mut self, uid: Uid, stays: bool) {
@@ -166,10 +174,13 @@ impl Gang {
         keeper.readiness.count_from(live(&self.members, members))
     }
 
-    /// Remembers if the run is ready, or was: pods may show that only once.
-    fn remember(&mut self) {
+    /// Remembers if the run is ready, or was: pods may show that only once. `new` isn't among the others yet.
+    fn remember(&mut self, others: &UidMap<Box<Member>>, new: Option<&Member>) {
         if let (Some(keeper), Some(group), 1..) = (&mut self.keeper, &self.group, self.active) {
-            keeper.readiness.remember(&group.shape);
+            let shape = &group.shape;
+            let pods = || live(&self.members, others).chain(new).map(|pod| pod.live_pod(pod.number(shape)));
+            let lacks_none = || NotReady::of(shape, &pods().collect::<Vec<_>>(), None).is_none();
+            keeper.readiness.remember(shape, lacks_none);
         }
     }
 
@@ -196,7 +207,7 @@ impl Gang {
         if let Some(keeper) = &mut self.keeper {
             keeper.readiness.memory = RunMemory::default();
         }
-        self.remember();
+        self.remember(members, None);
         true
     }
 
@@ -218,7 +229,7 @@ impl Gang {
             if let Some(keeper) = &mut self.keeper {
                 keeper.readiness.count(&group.shape, live(&self.members, members));
             }
-            self.remember();
+            self.remember(members, None);
         }
     }
 

@@ -48,9 +48,9 @@ impl RunReadiness {
         }
     }
 
-    /// Remembers if the run is ready, or was.
-    pub fn remember(&mut self, shape: &Shape) {
-        self.memory.note(self.ready.are_enough(shape), self.known.are_enough(shape));
+    /// Remembers if the run is ready, or was. `lacks_none`: all pods that there are are ready.
+    pub fn remember(&mut self, shape: &Shape, lacks_none: impl FnOnce() -> bool) {
+        self.memory.note(self.ready.are_enough(shape), self.known.are_enough(shape), lacks_none);
     }
 
     pub fn note_created(&mut self, pod: &Member) {

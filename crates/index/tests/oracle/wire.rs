@@ -144,7 +144,7 @@ pub fn pod(of: &PodObj) -> Pod {
             ..PodSpec::default()
         },
         status: PodStatus {
-            phase: of.finished.then(|| "Succeeded".to_owned()),
+            phase: of.finished.then(|| if of.has_succeeded() { "Succeeded" } else { "Failed" }.to_owned()),
             conditions: conditions.into_iter().flatten().collect(),
             nominated_node_name: None,
         },

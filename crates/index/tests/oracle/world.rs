@@ -247,6 +247,11 @@ impl PodObj {
         !self.terminating && !self.finished
     }
 
+    /// Some of those that finish fail.
+    pub fn has_succeeded(&self) -> bool {
+        self.finished && !self.uid.is_multiple_of(3)
+    }
+
     /// Scheduled, and live.
     pub const fn is_active(&self) -> bool {
         self.is_live() && (self.bound || self.scheduled.is_some())

@@ -296,7 +296,7 @@ fn recalled(memory: &mut RunMemory, seconds: i64, was_ready: bool) -> NotReady {
 #[test]
 fn a_run_that_was_ready_once_stays_so_when_its_pods_are_replaced() {
     let mut memory = RunMemory::default();
-    memory.note(true, true);
+    memory.note(true, true, || false);
     let lacking = recalled(&mut memory, 299, false);
     assert_eq!(waits(None).deadline(lacking), None);
     let recovery = waits(Some("1m")).deadline(lacking).unwrap();
@@ -314,19 +314,36 @@ fn a_run_that_was_never_ready_has_its_timeout_whenever_its_present_pods_were_cre
 #[test]
 fn a_recovery_runs_on_when_another_pod_is_replaced_and_ends_when_enough_are_ready() {
     let mut memory = RunMemory::default();
-    memory.note(true, true);
+    memory.note(true, true, || false);
     assert_eq!(recalled(&mut memory, 10, false).since, at(10));
-    memory.note(false, false);
+    memory.note(false, false, || false);
     assert_eq!(recalled(&mut memory, 60, false).since, at(10));
     assert_eq!(recalled(&mut memory, 5, false).since, at(5));
-    memory.note(true, true);
+    memory.note(true, true, || false);
     assert_eq!(recalled(&mut memory, 90, false).since, at(90));
+}
+
+#[test]
+fn a_recovery_ends_when_all_are_ready_that_are_left_after_others_succeeded_and_not_while_one_is_missed() {
+    for (has_succeeded, replaced, expected) in [(true, true, 90), (true, false, 10), (false, true, 10)] {
+        let mut memory = RunMemory::default();
+        memory.note(true, true, || false);
+        memory.leave(has_succeeded);
+        assert_eq!(recalled(&mut memory, 10, false).since, at(10));
+        memory.leave(false);
+        memory.note(false, true, || true);
+        if replaced {
+            memory.join();
+        }
+        memory.note(false, true, || true);
+        assert_eq!(recalled(&mut memory, 90, false).since, at(expected), "{has_succeeded} {replaced}");
+    }
 }
 
 #[test]
 fn pods_that_show_that_a_run_was_ready_are_believed_when_they_are_gone() {
     let mut memory = RunMemory::default();
-    memory.note(false, true);
+    memory.note(false, true, || false);
     assert!(recalled(&mut memory, 50, false).was_ready);
     let mut memory = RunMemory::default();
     assert!(recalled(&mut memory, 50, true).was_ready && recalled(&mut memory, 70, false).was_ready);

@@ -31,6 +31,9 @@ pub struct Run {
 #[derive(Clone, Debug, Default)]
 struct Memory {
     was_ready: bool,
+    has_succeeded: bool,
+    /// How many pods have left it otherwise, and weren't replaced.
+    missed: u32,
     /// Since when it has had too few.
     since: Option<Nanos>,
     /// The first that was shown in this run.
@@ -168,6 +171,9 @@ impl Memory {
         if is_active {
             self.was_ready |= had;
             if enough {
+                self.missed = 0;
+            }
+            if enough || (self.has_succeeded && self.missed == 0 && since.is_none()) {
                 self.since = None;
             }
         }
@@ -220,6 +226,17 @@ impl Naive {
                 run.oldest = run.oldest.into_iter().chain([pod.created * MILLI]).min();
                 run.readiness.note_scheduled(pod);
             }
+        }
+        let (were, are) = (live(before), live(now.as_ref()));
+        for key in are.iter().filter(|key| !were.contains(key)) {
+            let readiness = &mut self.run_mut(*key).readiness;
+            readiness.missed = readiness.missed.saturating_sub(1);
+        }
+        for key in were.iter().filter(|key| !are.contains(key)) {
+            let readiness = &mut self.run_mut(*key).readiness;
+            let has_succeeded = now.as_ref().is_some_and(PodObj::has_succeeded);
+            readiness.has_succeeded |= has_succeeded;
+            readiness.missed += u32::from(!has_succeeded);
         }
         for key in live(before) {
             if before.is_some_and(PodObj::is_active) && self.active_of(key).is_empty() {
