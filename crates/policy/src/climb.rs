@@ -32,7 +32,8 @@ pub struct FoundOwner {
     pub state: OwnerState,
     /// True if it is an object of the whole cluster.
     pub cluster_scoped: bool,
-    /// False if it has a selector, and the nearest pod below doesn't match it: see [`Climb::pod_labels`].
+    /// False if it has a selector, and the nearest pod below doesn't match it (see [`Climb::pod_labels`]), or if the pod claims what its
+    /// templates don't have.
     pub selects: bool,
     /// Its labels, which count if it is a pod.
     pub labels: BTreeMap<String, String>,

@@ -7,6 +7,7 @@ mod place;
 mod raw;
 mod read;
 mod shapes;
+mod template;
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -34,6 +35,7 @@ use place::PodPlace;
 use read::AskedTime;
 pub use read::AskingOwner;
 pub use shapes::is_cron_job;
+pub use template::{PodClaim, claims_otherwise, own_claim};
 
 /// The most `PodGroup`s, and the most queues of T9k, that are looked up for an answer.
 pub const MOST_LOOKUPS: usize = 4;

@@ -5,7 +5,7 @@ use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
 use tenure_testbed::{UNDYING, eventually};
 use tenure_tests::{
-    DEADLINE,
+    DEADLINE, fixtures,
     keeper::Metrics,
     tenant::Tenant,
     workloads::{Namespace, bare_pod, controller, distinct, owned, workload},
@@ -266,4 +266,18 @@ async fn grace_period_of_a_year_or_a_billion_ends_within_the_bound_after_each_de
         Ok((shortened >= 2).then_some(shortened))
     };
     assert_eq!(eventually("both to be counted", DEADLINE, counted).await.unwrap(), 2);
+}
+
+/// The policy on references passes it, as it does a pod from before that policy.
+#[tokio::test]
+async fn owner_whose_templates_name_another_queue_is_not_paused_for_a_pod() {
+    let tenant = &Tenant::new(up().await).await;
+    let template = json!({"metadata": {"labels": {"kai.scheduler/queue": "long"}}});
+    let spec = json!({"replicaSpecs": [{"template": template}]});
+    let job = fixtures::object("batch.tensorstack.dev/v1beta1", "GenericJob", tenant.name(), "theirs", &spec);
+    let job = tenant.create(&job).await;
+    let pod = pod_of(tenant, "claims", &Value::Null, controller(&job)).await;
+    await_ended(tenant, &pod).await;
+    assert_eq!(tenant.field(&job, "spec.runMode.pause.enabled").await, Value::Null);
+    assert_untouched(tenant, &job).await;
 }

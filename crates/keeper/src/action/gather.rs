@@ -2,10 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_index::{DueBatch, DuePod, Uid};
 use tenure_policy::{
     climb::{self, Climb, OwnerLookup},
+    creation::{PodClaim, own_claim},
     expiry::exemption,
     judge::{Answers, Climbed, TRIES},
     kueue::{self, Lookup},
@@ -100,7 +102,11 @@ impl Pauser {
             }
             Question::Climb => {
                 let climbed = match work.pod() {
-                    Some(pod) => self.climb(due, pod, &work.case.config.table).await?,
+                    Some(pod) => {
+                        let is_own = work.state.ceiling.as_ref().is_some_and(|of| of.queue.is_none());
+                        let own = if is_own { own_claim(pod) } else { None };
+                        self.climb(due, pod, own, &work.case.config.table).await?
+                    }
                     None => return Ok(()),
                 };
                 work.case.answers.climbed = Some(climbed);
@@ -143,14 +149,21 @@ impl Pauser {
         }
     }
 
-    async fn climb(&self, due: &DuePod, pod: &Pod, table: &OwnerTable) -> Result<Climbed, Failure> {
+    /// `own` is the pod's own ceiling, if that has ended its run.
+    async fn climb(
+        &self,
+        due: &DuePod,
+        pod: &Pod,
+        own: Option<SignedDuration>,
+        table: &OwnerTable,
+    ) -> Result<Climbed, Failure> {
         let none = BTreeMap::new();
         let labels = pod.metadata.labels.as_ref().unwrap_or(&none);
         let mut climb = Climb::from(climb::controller(pod), table);
         while let Some(owner) = climb.next() {
             let tries = if table.knows(owner) { TRIES } else { READING_TRIES };
-            let labels = climb.pod_labels().unwrap_or(labels);
-            let answer = match self.handles.objects.look_up(&due.namespace, owner, labels).await {
+            let claim = PodClaim { labels: climb.pod_labels().unwrap_or(labels), own };
+            let answer = match self.handles.objects.look_up(&due.namespace, owner, claim, table).await {
                 Ok(answer) => answer,
                 // the pod could be read just now: it is this owner that can't be
                 Err(source) if due.attempts < tries => {
@@ -190,7 +203,7 @@ impl Pauser {
             Err(ApiError::NotFound) => return Ok(PausableOwners::default()),
             pod => pod?,
         };
-        let climbed = self.climb(due, &pod, &config.table).await?;
+        let climbed = self.climb(due, &pod, None, &config.table).await?;
         let owners = PausableOwners(climbed.pausable.into_iter().map(|owner| owner.uid).collect());
         self.exempt_owners.lock().insert(key, owners.clone(), config);
         Ok(owners)

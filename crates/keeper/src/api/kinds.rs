@@ -93,6 +93,7 @@ mod tests {
     use kube::{Client, client::Body};
     use parking_lot::Mutex;
     use serde_json::json;
+    use tenure_policy::{creation::PodClaim, owners::OwnerTable};
 
     use super::*;
 
@@ -152,7 +153,11 @@ mod tests {
             assert!(objects.get("ns", &owner).await.is_ok(), "{number}");
             let owner = deployment(&format!("v{number}beta1"), "secret");
             let labels = std::collections::BTreeMap::new();
-            assert!(matches!(objects.look_up("ns", &owner, &labels).await, Err(ApiError::Forbidden(_))));
+            let claim = PodClaim { labels: &labels, own: None };
+            assert!(matches!(
+                objects.look_up("ns", &owner, claim, &OwnerTable::default()).await,
+                Err(ApiError::Forbidden(_))
+            ));
         }
         let kinds = objects.kinds.lock();
         assert_eq!((kinds.0.len(), objects.forbidden.lock().0.len()), (1, 1));

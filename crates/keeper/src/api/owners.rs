@@ -7,6 +7,8 @@ use kube::core::{Selector, SelectorExt};
 use serde_json::Value;
 use tenure_policy::{
     climb::{FoundOwner, OwnerLookup, OwnerState},
+    creation::{PodClaim, claims_otherwise},
+    owners::OwnerTable,
     pause::OwnerObject,
 };
 use tenure_service::call::ApiError;
@@ -17,12 +19,14 @@ use tracing::warn;
 use super::{ObjectClient, kinds::group_of};
 
 impl ObjectClient {
-    /// Looks up an owner of something in `namespace`, for a pod with these labels. An error decides nothing: ask again.
+    /// Looks up an owner of something in `namespace`, for a pod that claims this. An error decides nothing: ask again. An owner whose
+    /// templates don't have what the pod claims is taken for one that doesn't select it.
     pub async fn look_up(
         &self,
         namespace: &str,
         owner: &OwnerReference,
-        labels: &BTreeMap<String, String>,
+        claim: PodClaim<'_>,
+        table: &OwnerTable,
     ) -> Result<OwnerLookup, ApiError> {
         let found = self.get(namespace, owner).await;
         if !matches!(found, Err(ApiError::Forbidden(_))) {
@@ -30,7 +34,8 @@ impl ObjectClient {
         }
         match found {
             Ok(found) => Ok(OwnerLookup::Found(FoundOwner {
-                selects: selects(&found.value, labels),
+                selects: selects(&found.value, claim.labels)
+                    && !claims_otherwise(owner, &found.value, claim, table),
                 cluster_scoped: found.metadata.namespace.is_none(),
                 controller: projection::controller(&found.metadata).cloned(),
                 state: match OwnerObject(&found.value) {

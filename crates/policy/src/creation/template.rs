@@ -1,0 +1,191 @@
+//! What a pod claims, and what the templates of its owner have.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
+use tenure_types::{evidence::Evidence, keys, projection::Pod};
+
+use super::raw::{fields, text, walk};
+use crate::{
+    expiry::own_ceiling,
+    naming::group_of,
+    owners::{OwnerShape, OwnerTable},
+};
+
+/// What a pod says of its run.
+#[derive(Clone, Copy, Debug)]
+pub struct PodClaim<'p> {
+    /// Its labels.
+    pub labels: &'p BTreeMap<String, String>,
+    /// Its own ceiling, if that has ended the run.
+    pub own: Option<SignedDuration>,
+}
+
+/// Returns the shortest ceiling that a pod itself notes or has noted.
+pub fn own_claim(pod: &Pod) -> Option<SignedDuration> {
+    let noted = Evidence::of(&pod.metadata).max_duration;
+    let written = pod.annotation(keys::MAX_DURATION_ANNOTATION).map(str::to_owned);
+    [noted, written].into_iter().flatten().filter_map(|text| own_ceiling(&text).ok()).min()
+}
+
+/// True if a pod isn't the owner's by what it claims: its label names another queue than each template does, or it has ended by a
+/// ceiling that neither the owner nor a template notes. False where a template names no queue, because a group, a mapping or the
+/// default may give one to its pods, and where the places of the templates aren't known.
+pub fn claims_otherwise(
+    owner: &OwnerReference,
+    object: &Value,
+    claim: PodClaim<'_>,
+    table: &OwnerTable,
+) -> bool {
+    let Some(shape) = OwnerShape::of(group_of(&owner.api_version), &owner.kind, table) else { return false };
+    let named = |key: &&str| claim.labels.get(*key).filter(|queue| !queue.is_empty());
+    let named = keys::QUEUE_LABELS.into_iter().filter_map(|key| Some((key, named(&key)?)));
+    let named: Vec<_> = named.collect();
+    if named.is_empty() && claim.own.is_none() {
+        return false;
+    }
+    let Ok(object) = to_raw_value(object) else { return false };
+    let (mut templates, mut others) = (0_u32, vec![0_u32; named.len()]);
+    let mut notes_own = false;
+    let own_of = |metadata| own_ceiling(&entry(metadata, "annotations", keys::MAX_DURATION_ANNOTATION)?).ok();
+    shape.pods(&object, &mut |metadata| {
+        templates = templates.saturating_add(1);
+        for ((key, queue), others) in named.iter().zip(&mut others) {
+            let is_other =
+                entry(metadata, "labels", key).is_some_and(|name| !name.is_empty() && name != **queue);
+            *others = others.saturating_add(is_other.into());
+        }
+        notes_own |= own_of(metadata) == claim.own;
+    });
+    walk(&object, shape.owner, &mut |_, metadata| notes_own |= own_of(Some(metadata)) == claim.own);
+    let names_other = others.contains(&templates);
+    templates > 0 && ((!named.is_empty() && names_other) || (claim.own.is_some() && !notes_own))
+}
+
+/// Returns a label or an annotation in the metadata of a pod template.
+fn entry(metadata: Option<&RawValue>, map: &str, key: &str) -> Option<String> {
+    let [entries] = fields(metadata?, [map]);
+    let [name] = fields(entries?, [key]);
+    Some(text(name?)?.into_owned())
+}
+
+impl OwnerShape {
+    /// Visits the metadata of each pod template. None: the template has none.
+    fn pods<'b>(&self, object: &'b RawValue, visit: &mut dyn FnMut(Option<&'b RawValue>)) {
+        for path in self.jobs {
+            walk(object, path, &mut |_, job| {
+                if let [Some(template)] = fields(job, ["template"]) {
+                    visit(metadata(template));
+                }
+            });
+        }
+        for path in self.templates {
+            walk(object, path, &mut |_, template| visit(metadata(template)));
+        }
+        for path in self.metadata {
+            walk(object, path, &mut |_, metadata| visit(Some(metadata)));
+        }
+    }
+}
+
+fn metadata(template: &RawValue) -> Option<&RawValue> {
+    let [metadata] = fields(template, ["metadata"]);
+    metadata
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn template(label: &str, queue: &str) -> Value {
+        json!({"metadata": {"labels": {label: queue}}})
+    }
+
+    fn judged(api_version: &str, kind: &str, object: &Value, claim: PodClaim<'_>) -> bool {
+        let owner = OwnerReference {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            ..OwnerReference::default()
+        };
+        claims_otherwise(&owner, object, claim, &OwnerTable::default())
+    }
+
+    fn labelled(api_version: &str, kind: &str, spec: &Value, labels: &[(&str, &str)]) -> bool {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        judged(api_version, kind, &json!({"spec": spec}), PodClaim { labels: &labels, own: None })
+    }
+
+    const KAI: &str = keys::RUNAI_QUEUE_LABEL;
+    const T9K: &str = keys::TENSORSTACK_QUEUE_LABEL;
+
+    #[test]
+    fn a_pod_of_another_queue_than_all_templates_is_not_the_owners() {
+        let in_long = json!({"template": template(KAI, "long")});
+        for (kind, version) in [("Deployment", "apps/v1"), ("Job", "batch/v1"), ("ReplicaSet", "apps/v1")] {
+            assert!(labelled(version, kind, &in_long, &[(KAI, "short")]), "{kind}");
+            assert!(!labelled(version, kind, &in_long, &[(KAI, "long")]), "{kind}");
+        }
+        let groups = json!({
+            "headGroupSpec": {"template": template(KAI, "long")},
+            "workerGroupSpecs": [{"template": template(KAI, "other")}],
+        });
+        assert!(labelled("ray.io/v1", "RayCluster", &groups, &[(KAI, "short")]));
+        assert!(!labelled("ray.io/v1", "RayCluster", &groups, &[(KAI, "other")]));
+        let sets = json!({"replicatedJobs": [{"template": {"spec": in_long}}]});
+        assert!(labelled("jobset.x-k8s.io/v1", "JobSet", &sets, &[(KAI, "short")]));
+        let spark = json!({"driver": {"labels": {T9K: "long"}}});
+        assert!(labelled("sparkoperator.k8s.io/v1beta2", "SparkApplication", &spark, &[(T9K, "short")]));
+    }
+
+    #[test]
+    fn where_a_template_or_the_pod_names_no_queue_nothing_is_judged() {
+        let in_long = json!({"template": template(KAI, "long")});
+        for labels in [&[][..], &[(KAI, "")], &[(T9K, "short")]] {
+            assert!(!labelled("apps/v1", "Deployment", &in_long, labels), "{labels:?}");
+        }
+        let some = json!({
+            "headGroupSpec": {"template": template(KAI, "long")},
+            "workerGroupSpecs": [{"template": {"spec": {}}}],
+        });
+        assert!(!labelled("ray.io/v1", "RayCluster", &some, &[(KAI, "short")]));
+        for spec in [json!({}), json!({"template": template(KAI, "")}), json!({"template": 5})] {
+            assert!(!labelled("apps/v1", "Deployment", &spec, &[(KAI, "short")]), "{spec}");
+        }
+        assert!(
+            !labelled("example.com/v1", "Thing", &in_long, &[(KAI, "short")]),
+            "its templates aren't known"
+        );
+    }
+
+    #[test]
+    fn a_ceiling_that_neither_owner_nor_template_notes_is_the_pods_alone() {
+        let labels = BTreeMap::new();
+        let of = |object: &Value, own: Option<i64>| {
+            judged(
+                "batch/v1",
+                "Job",
+                object,
+                PodClaim { labels: &labels, own: own.map(SignedDuration::from_secs) },
+            )
+        };
+        let noted = |text: &str| json!({"annotations": {keys::MAX_DURATION_ANNOTATION: text}});
+        let bare = json!({"spec": {"template": {"metadata": {}}}});
+        assert!(of(&bare, Some(1)) && !of(&bare, None));
+        for text in ["1m", "60s"] {
+            let in_template = json!({"spec": {"template": {"metadata": noted(text)}}});
+            let on_owner = json!({"metadata": noted(text), "spec": {"template": {}}});
+            for object in [in_template, on_owner] {
+                assert!(!of(&object, Some(60)), "{object}");
+                assert!(of(&object, Some(1)), "{object}");
+            }
+        }
+        assert!(!of(&json!({"spec": {}}), Some(1)), "there is no template");
+    }
+}
