@@ -66,6 +66,23 @@ async fn await_answer(tenant: &Tenant<'_>, object: &Value, expected: &str) -> Ou
 }
 
 #[tokio::test]
+async fn a_queue_label_that_no_pod_has_is_told_of_and_answered_as_no_ceiling() {
+    let tenant = Tenant::new(world().await).await;
+    tenant.as_admin().apply(&hour("unread", &json!({}))).await;
+    let mut labelled = job(&tenant, "labelled", "unread", 7200);
+    // once the webhook knows the queue
+    await_answer(&tenant, &labelled, "Queue unread ends a run after 1h").await;
+    labelled["metadata"]["labels"] = labelled["spec"]["template"]["metadata"]["labels"].take();
+    let told = "metadata.labels[kai.scheduler/queue]: the pods of this workload have no queue, so no ceiling applies to them: write the label to spec.template.metadata.labels";
+    let output = await_answer(&tenant, &labelled, told).await;
+    assert!(!output.stderr.contains("ends a run after"), "{}", output.stderr);
+    // KAI-Scheduler's podgrouper reads it
+    labelled["spec"]["template"]["spec"]["schedulerName"] = json!("kai-scheduler");
+    let output = await_answer(&tenant, &labelled, "Queue unread ends a run after 1h").await;
+    assert!(!output.stderr.contains(told), "{}", output.stderr);
+}
+
+#[tokio::test]
 async fn kubectl_shows_a_warning_with_the_number_of_the_queue_and_how_to_ask_for_more() {
     let tenant = Tenant::new(world().await).await;
     let extensions = json!({"extensions": {"maxTotal": "8h"}});

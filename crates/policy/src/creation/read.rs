@@ -61,10 +61,12 @@ pub struct AskingOwner {
     pub(super) asks: BTreeMap<AskingField, AskedTime>,
     /// Annotations that can't be read: the first of each field.
     pub(super) unreadable: BTreeMap<AskingField, FieldError>,
-    /// The templates of its pods, or its own labels if these name nothing.
+    /// The templates of its pods. If these name nothing, its own labels, which KAI-Scheduler's podgrouper reads for its pods.
     pub(super) places: BTreeSet<PodPlace>,
     /// True if a pod of it is never touched.
     has_exempt: bool,
+    /// True if Kubernetes' own scheduler places a pod of it: then no label of the owner counts.
+    reads_pods_alone: bool,
     /// The queue of T9k that its controller is told.
     pub(super) t9k_queue: Option<String>,
 }
@@ -90,7 +92,7 @@ impl AskingOwner {
             return None;
         }
         walk(new, shape.t9k_queue, &mut |_, name| owner.t9k_queue = text(name).and_then(bounded));
-        if owner.places.is_empty() && !owner.has_exempt {
+        if owner.places.is_empty() && !owner.has_exempt && !owner.reads_pods_alone {
             walk(new, shape.owner, &mut |_, metadata| {
                 let [labels, annotations] = fields(metadata, ["labels", "annotations"]);
                 owner.places.extend(PodPlace::read(labels, annotations));
@@ -147,7 +149,10 @@ impl Reading<'_> {
 
     fn template(&mut self, at: &FieldPlace<'_>, template: &RawValue) {
         let [metadata, spec] = fields(template, ["metadata", "spec"]);
-        let [seconds, class] = spec.map_or([None; 2], |spec| fields(spec, [DEADLINE, "priorityClassName"]));
+        let [seconds, class, scheduler] =
+            spec.map_or([None; 3], |spec| fields(spec, [DEADLINE, "priorityClassName", "schedulerName"]));
+        let scheduler = scheduler.and_then(text).unwrap_or_default();
+        self.owner.reads_pods_alone |= ["", "default-scheduler"].contains(&&*scheduler);
         if class.and_then(text).is_some_and(|class| EXEMPT_CLASSES.contains(&&*class)) {
             self.owner.has_exempt = true;
             return;

@@ -242,10 +242,12 @@ fn every_kind_is_read_where_its_pods_and_its_deadline_are() {
 }
 
 #[test]
-fn an_owner_without_templates_that_name_a_queue_is_in_that_of_its_own_label() {
+fn the_own_label_of_an_owner_counts_where_another_scheduler_may_read_it_and_no_template_names_a_queue() {
     let mut labelled = job(7200, "");
     assert_eq!(warned("batch/Job", &labelled), [""; 0], "none");
     labelled["metadata"]["labels"] = json!({"kai.scheduler/queue": "research"});
+    assert_eq!(warned("batch/Job", &labelled), [""; 0], "kube-scheduler reads no label of a Job");
+    labelled["spec"]["template"]["spec"]["schedulerName"] = json!("kai-scheduler");
     assert_eq!(warned("batch/Job", &labelled).len(), 1);
     labelled["spec"]["template"] = template("free", &json!({}));
     assert_eq!(warned("batch/Job", &labelled), [""; 0], "that of its template comes first");
