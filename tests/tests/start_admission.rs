@@ -55,7 +55,8 @@ async fn installed(name: &str) -> anyhow::Result<World> {
     let flags =
         [("feature-gates", "GenericWorkload=true"), ("runtime-config", "scheduling.k8s.io/v1alpha2=true")];
     let cluster = Cluster::start_with_flags(name, &flags).await?;
-    let world = World::installed_on(cluster, &[], &[]).await?;
+    let trusted = format!("startTime.trustedWriters[0]={SCHEDULER}");
+    let world = World::installed_on(cluster, &[&trusted], &[]).await?;
     for (group, _) in KINDS.into_iter().filter(|(group, _)| *group != NATIVE) {
         fixtures::install(&world, fixtures::definitions(group)).await;
     }
@@ -376,7 +377,7 @@ async fn who_is_trusted_can_be_changed_while_the_webhook_runs() {
 
 #[tokio::test]
 async fn no_pod_group_waits_for_a_webhook_that_is_down() {
-    let world = &installed("start-admission-down").await.unwrap();
+    let world = &Box::pin(installed("start-admission-down")).await.unwrap();
     for (kind, _) in KINDS {
         silent(create(world, TENANT, &group(kind, "a", Some(FUTURE))).await);
         silent(annotate(world, TENANT, kind, "a", &format!("{STAMP}={PAST}")).await);

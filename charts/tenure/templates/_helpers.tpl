@@ -166,10 +166,6 @@ automountServiceAccountToken: false
 {{-   $_ := set $config "owners" (append (default list $config.owners) $row) }}
 {{- end }}
 {{- $trusted := get (default dict .Values.startTime) "trustedWriters" | default list }}
-{{- if not (hasKey (default dict .Values.startTime) "trustedWriters") }}
-{{- /* here, too, values may be those of an older chart */}}
-{{-   $trusted = list "system:serviceaccount:kai-scheduler:scheduler" }}
-{{- end }}
 {{- if include "tenure.hasKeeper" . }}
 {{-   $trusted = append $trusted (printf "system:serviceaccount:%s:%s" (include "tenure.namespace" .) (include "tenure.serviceAccountName" (list . "keeper"))) }}
 {{- end }}

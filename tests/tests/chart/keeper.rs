@@ -218,7 +218,7 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
     let expected = json!({
         "reclaimResolveMethod": "lca",
         "nodePoolLabelKey": "kai.scheduler/node-pool",
-        "trustedWriters": ["system:serviceaccount:kai-scheduler:scheduler", own],
+        "trustedWriters": [own],
         "longestFormation": "30m",
     });
     assert_eq!(defaults, expected);

@@ -11,8 +11,7 @@ use crate::{CHART, helm, keeper::rollout, render, shared};
 #[tokio::test]
 async fn a_chart_without_values_for_floors_and_start_times_renders_the_defaults() {
     let config = config(&json!({"floors": null, "startTime": null})).await;
-    let trusted = ["system:serviceaccount:kai-scheduler:scheduler", KEEPER];
-    assert_eq!(config, json!({"trustedWriters": trusted}));
+    assert_eq!(config, json!({"trustedWriters": [KEEPER]}));
 }
 
 /// The configuration file with these values.

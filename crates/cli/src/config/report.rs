@@ -258,6 +258,7 @@ mod tests {
 defaultReclaimMinRuntime: 1h
 nodePools: [{name: a100, defaultPreemptMinRuntime: 1d}]
 owners: [{group: a.b, kind: Thing, path: spec.x, value: 0}]
+trustedWriters: ['system:serviceaccount:kai-scheduler:scheduler']
 ";
         let expected = "\
 PARAMETER                  VALUE                     FROM
@@ -271,7 +272,7 @@ graceOnChange              1m0s                      default
 waitForPodsReady           off                       default
 owners                     1 row                     file
 longestFormation           30m0s                     default
-trustedWriters             1 user                    default
+trustedWriters             1 user                    file
 tenancy.trustedWriters     0 users                   default
 kueue.enabled              true                      default
 kueue.queues               0 rows                    default
@@ -393,14 +394,15 @@ reclaimResolveMethod       lca     default
 
     #[test]
     fn json_and_yaml_say_the_same() {
-        let report = Report::of(&ConfigFile::parse("nodePools: [{name: a}]").unwrap());
+        let report =
+            Report::of(&ConfigFile::parse("{nodePools: [{name: a}], trustedWriters: [kai]}").unwrap());
         let json = serde_json::to_value(&report).unwrap();
         let yaml: serde_json::Value =
             serde_saphyr::from_str(&serde_saphyr::to_string(&report).unwrap()).unwrap();
         assert_eq!(json, yaml);
         assert_eq!(json["nodePools"][0]["defaultPreemptMinRuntime"], "0s");
         assert_eq!(json["parameters"][2]["name"], "reclaimResolveMethod");
-        assert_eq!(json["trustedWriters"][0], "system:serviceaccount:kai-scheduler:scheduler");
+        assert_eq!(json["trustedWriters"][0], "kai");
         assert_eq!(json["guard"]["exemptNamespaces"][0], "kube-system");
         assert_eq!(json["guard"]["schedulers"][0]["unknownPreemptor"], "stricter");
     }

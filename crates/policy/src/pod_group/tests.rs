@@ -385,10 +385,11 @@ fn keys_are_read_however_they_are_escaped() {
 #[test]
 fn writers_are_trusted_by_their_exact_names() {
     let scheduler = "system:serviceaccount:kai-scheduler:scheduler";
-    let default = TrustedWriters::default();
-    assert!(default.trusts(scheduler));
+    assert!(!TrustedWriters::default().trusts(scheduler));
+    let kai = TrustedWriters::from_iter([scheduler.to_owned()]);
+    assert!(kai.trusts(scheduler));
     for other in ["", "scheduler", "system:serviceaccount:kai-scheduler:podgrouper", "system:admin"] {
-        assert!(!default.trusts(other), "{other}");
+        assert!(!kai.trusts(other), "{other}");
     }
     let two = TrustedWriters::from_iter(["b".to_owned(), "a".to_owned()]);
     assert_eq!(two.names().collect::<Vec<_>>(), ["a", "b"]);
