@@ -460,10 +460,26 @@ The kinds that are paused and that Kubernetes itself doesn't have, as rules with
 {{- end }}
 {{- end }}
 
-{{- /* The values of the tenancy as JSON. An upgrade that reuses the values of an older chart has none. */}}
+{{- /* An answer Deny, Audit or Off. YAML reads a bare Off as false. An upgrade that reuses the values of an older chart has none. */}}
+{{- define "tenure.answer" -}}
+{{- kindIs "bool" (first .) | ternary "Off" (first . | default (last .)) }}
+{{- end }}
+
+{{- /* The values of the tenancy as JSON. */}}
 {{- define "tenure.tenancy" -}}
 {{- $tenancy := .Values.tenancy | default dict }}
-{{- dict "trustedWriters" ($tenancy.trustedWriters | default list) "requireQueue" ($tenancy.requireQueue | default dict) "ownerReferences" ($tenancy.ownerReferences | default "Deny") | toJson }}
+{{- $access := $tenancy.queueAccess | default dict }}
+{{- $required := $tenancy.requireQueue | default dict }}
+{{- dict
+  "trustedWriters" ($tenancy.trustedWriters | default list)
+  "requireQueue" $required
+  "namespaces" ($tenancy.namespaces | default $required)
+  "ownerReferences" (include "tenure.answer" (list $tenancy.ownerReferences "Deny"))
+  "queueAccess" (dict
+    "mode" (include "tenure.answer" (list $access.mode "Off"))
+    "podGroupWriters" ($access.podGroupWriters | default list)
+    "grants" ($access.grants | default list))
+  | toJson }}
 {{- end }}
 
 {{- /* A requirement of a namespace selector: neither kube-system nor the release's own. */}}

@@ -1,15 +1,12 @@
 //! The admission policies that restrict tenants' writes.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use tenure_policy::owners::OwnerTable;
 
 use crate::{
-    CHART, assert_accepted, find, helm, kinds, name_of, parse, render,
+    assert_accepted, find, helm, kinds, name_of, parse, render,
     rights::rights,
     shared,
     values::{assert_refused, config},
@@ -50,7 +47,7 @@ async fn policies_are_bound_everywhere_and_refuse_what_they_can_not_judge() {
         [json!({}), json!({"tenancy": null}), tenancy(&json!({"requireQueue": null, "trustedWriters": null}))]
     {
         let objects = render("test", &values).await;
-        assert_eq!((kinds(&objects).get(POLICY), kinds(&objects).get(BINDING)), (Some(&7), Some(&7)));
+        assert_eq!((kinds(&objects).get(POLICY), kinds(&objects).get(BINDING)), (Some(&8), Some(&8)));
         for name in ["test-tenure-bound-pods", "test-tenure-podgroup-queues"] {
             let binding = find(&objects, BINDING, name);
             assert_eq!(binding["spec"], json!({"policyName": name, "validationActions": ["Deny"]}));
@@ -132,32 +129,6 @@ async fn the_policy_on_owners_knows_each_kind_that_the_keeper_pauses_or_climbs_o
     let are_no_owners = ["events.events.k8s.io", "nodes.", "priorityclasses.scheduling.k8s.io"];
     for right in rights().into_iter().filter(|right| right.starts_with("keeper get ")) {
         assert!(readable.contains(&right) || are_no_owners.iter().any(|no| right.ends_with(no)), "{right}");
-    }
-}
-
-/// The accounts' policies allow the keeper these fields.
-#[test]
-fn the_chart_knows_the_fields_by_which_each_kind_is_paused() {
-    let table = fs::read_to_string(format!("{CHART}/templates/tenancy/_kinds.tpl")).unwrap();
-    let (_, table) = table.split_once("{{- define \"tenure.owners.builtIn\" -}}").unwrap();
-    let (table, _) = table.split_once("{{- end }}").unwrap();
-    let rows: Vec<Value> = serde_saphyr::from_str(table).unwrap();
-    let texts = |value: &Value| -> Vec<String> {
-        value.as_array().into_iter().flatten().map(|text| text.as_str().unwrap().to_owned()).collect()
-    };
-    let mut paused = Vec::new();
-    for row in rows {
-        let group = row["group"].as_str().unwrap();
-        for kind in texts(&row["kinds"]) {
-            let owner = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "name": "", "uid": ""});
-            let (table, owner) = (OwnerTable::default(), serde_json::from_value(owner).unwrap());
-            let fields: Vec<_> = table.rules(&owner).map(|rule| rule.field.clone()).collect();
-            assert_eq!(texts(&row["fields"]), fields, "{group} {kind}");
-            paused.push((group.to_owned(), kind));
-        }
-    }
-    for (group, kind, _) in OwnerTable::default().ancestors() {
-        assert!(paused.contains(&(group.to_owned(), kind.to_owned())), "{group} {kind}");
     }
 }
 

@@ -8,6 +8,7 @@
     reason = "a failed helper is a failed test"
 )]
 
+mod access;
 mod accounts;
 mod bound;
 mod owners;

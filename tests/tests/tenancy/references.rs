@@ -14,9 +14,9 @@ use tokio::{join, sync::OnceCell};
 use crate::{owners::claim, up};
 
 /// API group, resources and verbs.
-type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
+pub type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
 
-const ALL: &[&str] = &["*"];
+pub const ALL: &[&str] = &["*"];
 const UPDATE: &[&str] = &["update"];
 
 /// Neither webhook nor keeper runs, and 60 kinds are added to the table.
@@ -59,7 +59,7 @@ async fn seen_by(world: &World, name: &str, user: &str, rules: &[Rule<'_>]) -> N
     seen
 }
 
-async fn allow(world: &World, namespace: &str, user: &str, rules: &[Rule<'_>]) {
+pub async fn allow(world: &World, namespace: &str, user: &str, rules: &[Rule<'_>]) {
     let rules = rules.iter().map(
         |(group, resources, verbs)| json!({"apiGroups": [group], "resources": resources, "verbs": verbs}),
     );

@@ -1,0 +1,44 @@
+{{- /*
+The right to "use" an object, for policies of the API server. An account or a user has it in the namespace of the request. The account
+of a pod counts whoever asks; the user counts too, but for service accounts of other namespaces: controllers and operators may do
+everything, and do what a tenant asks of them.
+*/}}
+
+{{- /* The variables. Another one, named, has the service account that the pod names, or nothing. */}}
+{{- define "tenure.tenancy.user" -}}
+- name: account
+  expression: >-
+    variables.named == "" ? "default" : variables.named
+- name: isForeign
+  expression: >-
+    {{ include "tenure.tenancy.isForeign" . | nindent 4 | trim }}
+{{- end }}
+
+{{- /* A CEL expression: true for a service account of another namespace. */}}
+{{- define "tenure.tenancy.isForeign" -}}
+request.userInfo.username.startsWith("system:serviceaccount:") &&
+!request.userInfo.username.startsWith("system:serviceaccount:" + request.namespace + ":")
+{{- end }}
+
+{{- /* A CEL expression: true if account or user may use an object. Takes its group, its resource, and an expression for its name. */}}
+{{- define "tenure.tenancy.mayUse" -}}
+{{- $use := printf `group(%s).resource(%s).namespace(request.namespace).name(%s).check("use").allowed()` (index . 0 | toJson) (index . 1 | toJson) (index . 2) -}}
+authorizer.serviceAccount(request.namespace, variables.account).{{ $use }} ||
+!variables.isForeign && authorizer.{{ $use }}
+{{- end }}
+
+{{- /* The end of a CEL expression for a message about an object that was named. Takes its resource and its group. */}}
+{{- define "tenure.tenancy.mayNotUse" -}}
+" takes the right to use {{ index . 0 }} of group {{ index . 1 }} in namespace \"" + request.namespace +
+"\", which service account \"" + variables.account + "\"" +
+(variables.isForeign ? " doesn't have" : " and user \"" + request.userInfo.username + "\" don't have") +
+": name another, or have the right granted by {{ eq (index . 0) "queues" | ternary "tenancy.queueAccess.grants of Tenure's chart or " "" }}a RoleBinding"
+{{- end }}
+
+{{- /* A match condition: no mirror of a static pod, which an administrator has put on the node. */}}
+{{- define "tenure.tenancy.noMirror" -}}
+- name: is-no-mirror
+  expression: >-
+    !(request.userInfo.username.startsWith("system:node:") &&
+    object.metadata.?annotations[?"kubernetes.io/config.mirror"].hasValue())
+{{- end }}
