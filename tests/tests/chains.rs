@@ -574,6 +574,21 @@ async fn an_owner_is_paused_for_its_oldest_pod_though_others_are_young_or_in_ano
 }
 
 #[tokio::test]
+async fn one_pod_of_high_priority_keeps_none_of_its_owners_others_running() {
+    let (world, namespace) = scene("critical").await;
+    namespace.apply(&queue("critical", "1d")).await;
+    let job = namespace.chain(&[(T9K_JOBS, "GenericJob")]).await.remove(0);
+    let spec = json!({"priorityClassName": "system-cluster-critical"});
+    let critical = distinct(bare_pod(namespace.name(), "exempt", &in_queue("critical"), &spec), "exempt");
+    namespace.create(&owned(critical, &[controller(&job)])).await;
+    namespace.await_running(1).await;
+    namespace.pod_of(&job, "other", "critical").await;
+    namespace.apply(&queue("critical", "1s")).await;
+    namespace.await_pause_of(&job, RUN_MODE, &json!(true)).await;
+    assert_changes(world, &namespace, &["patch genericjobs/genericjob"]).await;
+}
+
+#[tokio::test]
 async fn pods_of_a_stateful_set_that_is_slow_to_scale_down_are_left_to_it_at_first() {
     let (world, namespace) = scene("ordered").await;
     namespace.apply(&queue("ordered", "1d")).await;

@@ -152,7 +152,7 @@ async fn pods_of_a_daemon_set_of_high_priority_and_without_a_queue_are_untouched
 }
 
 #[tokio::test]
-async fn an_owner_with_a_live_pod_of_high_priority_is_not_paused_and_only_the_expired_pod_goes() {
+async fn an_owner_whose_template_has_a_high_priority_is_not_paused_and_only_expired_pods_of_another_go() {
     let world = world().await;
     let name = world.namespace().await;
     world.apply(&queue("mixed", "1d")).await;

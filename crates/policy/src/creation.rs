@@ -35,7 +35,7 @@ use place::PodPlace;
 use read::AskedTime;
 pub use read::AskingOwner;
 pub use shapes::is_cron_job;
-pub use template::{PodClaim, claims_otherwise, own_claim};
+pub use template::{PodClaim, claims_otherwise, own_claim, priority_classes};
 
 /// The most `PodGroup`s, and the most queues of T9k, that are looked up for an answer.
 pub const MOST_LOOKUPS: usize = 4;

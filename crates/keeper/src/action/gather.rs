@@ -3,17 +3,21 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::SignedDuration;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::{api::scheduling::v1::PriorityClass, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use kube::Api;
 use tenure_index::{DueBatch, DuePod, Uid};
 use tenure_policy::{
     climb::{self, Climb, OwnerLookup},
-    creation::{PodClaim, own_claim},
+    creation::{PodClaim, own_claim, priority_classes},
     expiry::exemption,
     judge::{Answers, Climbed, TRIES},
     kueue::{self, Lookup},
     owners::OwnerTable,
 };
-use tenure_service::{call::ApiError, log::with_causes};
+use tenure_service::{
+    call::{ApiError, call},
+    log::with_causes,
+};
 use tenure_types::{extension::Extension, projection::Pod};
 
 use super::{
@@ -29,6 +33,9 @@ const READING_TRIES: u8 = 3;
 
 /// The most pods exempt by priority that are looked at before an owner is paused. Any tenant may make more.
 const EXEMPT_PODS: usize = 64;
+
+/// The most priority classes of an owner's templates that are looked up.
+const MOST_CLASSES: usize = 4;
 
 /// A case that is being worked on.
 pub(super) struct Work<'b> {
@@ -177,14 +184,35 @@ impl Pauser {
         Ok(Climbed { action: climb.action(), pausable, ended })
     }
 
-    /// True if a live pod that is exempt by priority is below this owner: then the owner isn't paused.
+    /// True if a live pod that is exempt by priority is below this owner, which makes such pods: then the owner isn't paused. A pod
+    /// that has its priority by itself ends with the others: one pod would keep all of them running.
     async fn has_an_exempt_pod(&self, work: &Work<'_>, owner: &OwnerReference) -> Result<bool, Failure> {
         let namespace = &work.batch.first.namespace;
         let exempt = self.handles.cluster.with(|index| index.exempt_pods(namespace, Uid::of(&owner.uid)));
         for pod in exempt.into_iter().take(EXEMPT_PODS) {
             if self.owners_of_exempt(work, &pod).await?.0.contains(&owner.uid) {
+                if !self.makes_exempt_pods(work, owner).await? {
+                    return Ok(false);
+                }
                 let owner = describe(owner);
                 warn!(%namespace, owner, pod, "Not paused, for it has a pod that is exempt by priority");
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// True if a template of an owner names a class that is exempt.
+    async fn makes_exempt_pods(&self, work: &Work<'_>, owner: &OwnerReference) -> Result<bool, Failure> {
+        let found = match self.handles.objects.get(&work.batch.first.namespace, owner).await {
+            Err(ApiError::NotFound) => return Ok(false),
+            found => found?,
+        };
+        let classes: Api<PriorityClass> = Api::all(self.handles.client.clone());
+        let named = priority_classes(owner, &found.value, &work.case.config.table);
+        for class in named.into_iter().take(MOST_CLASSES) {
+            let found = call(classes.get_opt(&class)).await?;
+            if found.is_some_and(|class| class.value.unwrap_or(0) >= self.scope.priority_threshold) {
                 return Ok(true);
             }
         }

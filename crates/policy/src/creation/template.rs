@@ -1,6 +1,9 @@
 //! What a pod claims, and what the templates of its owner have.
 
-use std::collections::BTreeMap;
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -53,7 +56,7 @@ pub fn claims_otherwise(
     let (mut templates, mut others) = (0_u32, vec![0_u32; named.len()]);
     let mut notes_own = false;
     let own_of = |metadata| own_ceiling(&entry(metadata, "annotations", keys::MAX_DURATION_ANNOTATION)?).ok();
-    shape.pods(&object, &mut |metadata| {
+    shape.pods(&object, &mut |PodPart { metadata, .. }| {
         templates = templates.saturating_add(1);
         for ((key, queue), others) in named.iter().zip(&mut others) {
             let is_other =
@@ -67,6 +70,20 @@ pub fn claims_otherwise(
     templates > 0 && ((!named.is_empty() && names_other) || (claim.own.is_some() && !notes_own))
 }
 
+/// Returns the priority classes that the templates of an owner name. Empty too where the places of the templates aren't known.
+pub fn priority_classes(owner: &OwnerReference, object: &Value, table: &OwnerTable) -> BTreeSet<String> {
+    let mut classes = BTreeSet::new();
+    let shape = OwnerShape::of(group_of(&owner.api_version), &owner.kind, table);
+    if let (Some(shape), Ok(object)) = (shape, to_raw_value(object)) {
+        shape.pods(&object, &mut |pod| {
+            let [spec] = pod.template.map_or([None], |template| fields(template, ["spec"]));
+            let [class] = spec.map_or([None], |spec| fields(spec, ["priorityClassName"]));
+            classes.extend(class.and_then(text).map(Cow::into_owned));
+        });
+    }
+    classes
+}
+
 /// Returns a label or an annotation in the metadata of a pod template.
 fn entry(metadata: Option<&RawValue>, map: &str, key: &str) -> Option<String> {
     let [entries] = fields(metadata?, [map]);
@@ -74,28 +91,40 @@ fn entry(metadata: Option<&RawValue>, map: &str, key: &str) -> Option<String> {
     Some(text(name?)?.into_owned())
 }
 
+/// What an owner says of some of its pods.
+struct PodPart<'b> {
+    /// None: the kind has no templates.
+    template: Option<&'b RawValue>,
+    /// None: the template has none.
+    metadata: Option<&'b RawValue>,
+}
+
+impl<'b> PodPart<'b> {
+    fn of(template: &'b RawValue) -> Self {
+        let [metadata] = fields(template, ["metadata"]);
+        Self { template: Some(template), metadata }
+    }
+}
+
 impl OwnerShape {
-    /// Visits the metadata of each pod template. None: the template has none.
-    fn pods<'b>(&self, object: &'b RawValue, visit: &mut dyn FnMut(Option<&'b RawValue>)) {
+    /// Visits each pod template, or what stands for one.
+    fn pods<'b>(&self, object: &'b RawValue, visit: &mut dyn FnMut(PodPart<'b>)) {
         for path in self.jobs {
             walk(object, path, &mut |_, job| {
                 if let [Some(template)] = fields(job, ["template"]) {
-                    visit(metadata(template));
+                    visit(PodPart::of(template));
                 }
             });
         }
         for path in self.templates {
-            walk(object, path, &mut |_, template| visit(metadata(template)));
+            walk(object, path, &mut |_, template| visit(PodPart::of(template)));
         }
         for path in self.metadata {
-            walk(object, path, &mut |_, metadata| visit(Some(metadata)));
+            walk(object, path, &mut |_, metadata| {
+                visit(PodPart { template: None, metadata: Some(metadata) });
+            });
         }
     }
-}
-
-fn metadata(template: &RawValue) -> Option<&RawValue> {
-    let [metadata] = fields(template, ["metadata"]);
-    metadata
 }
 
 #[cfg(test)]
@@ -162,6 +191,20 @@ mod tests {
             !labelled("example.com/v1", "Thing", &in_long, &[(KAI, "short")]),
             "its templates aren't known"
         );
+    }
+
+    #[test]
+    fn the_classes_of_all_templates_are_named() {
+        let class = |name: &str| json!({"template": {"spec": {"priorityClassName": name}}});
+        let spec = json!({"headGroupSpec": class("a"), "workerGroupSpecs": [class("b"), class("a"), {}]});
+        let owner = |kind: &str| OwnerReference {
+            api_version: "ray.io/v1".into(),
+            kind: kind.into(),
+            ..OwnerReference::default()
+        };
+        let classes = |kind| priority_classes(&owner(kind), &json!({"spec": spec}), &OwnerTable::default());
+        assert_eq!(classes("RayCluster"), ["a".to_owned(), "b".to_owned()].into());
+        assert_eq!(classes("Unknown"), BTreeSet::new());
     }
 
     #[test]
