@@ -114,8 +114,8 @@ pub fn ready_until(
     Some(ReadyUntil { at, cause, family, queue })
 }
 
-/// The queue of a pod: that which its label or its group names, unless the one that was fixed when the pod was bound ends
-/// its run earlier.
+/// The queue of a pod: that which its label or its group names, unless one that was fixed when the pod was bound, or that it has
+/// evidence of, ends its run earlier.
 fn queue(
     objects: &mut Objects,
     family: Family,
@@ -123,10 +123,11 @@ fn queue(
     of_group: Option<GroupQueue<ArcStr>>,
 ) -> Option<ArcStr> {
     let named = named_queue(objects, family, pod, of_group);
-    let Some(fixed) = pod.fixed(family) else { return named };
     let mut ceiling = |queue: &str| objects.limits(family, queue).and_then(|limits| limits.ceiling);
-    let counts = named.as_deref().is_none_or(|named| is_shorter(ceiling(fixed), ceiling(named)));
-    if counts { Some(fixed.clone()) } else { named }
+    pod.fixed_queues(family).fold(named, |queue, fixed| match queue {
+        Some(queue) if !is_shorter(ceiling(fixed), ceiling(&queue)) => Some(queue),
+        _ => Some(fixed.clone()),
+    })
 }
 
 /// The queue that a pod names: that of its group, if there is such a group and it [counts](group_counts).

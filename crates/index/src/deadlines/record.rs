@@ -153,10 +153,15 @@ impl ManagedPod {
         lacks_evidence
     }
 
-    /// Returns the queue of a family that was fixed for a bound pod. None: the pod's label or `PodGroup` names it.
-    pub fn fixed(&self, family: Family) -> Option<&ArcStr> {
-        let FixedRun { known, noted } = self.fixed.as_deref()?;
-        known.queues[family].as_ref().or(noted.queues[family].as_ref())
+    /// Returns the queue of a family that was fixed for a bound pod, and the one that it has evidence of. Neither: the pod's label or
+    /// `PodGroup` names it.
+    pub fn fixed_queues(&self, family: Family) -> impl Iterator<Item = &ArcStr> {
+        let runs = self.fixed.as_deref().map(|FixedRun { known, noted }| [known, noted]);
+        runs.into_iter().flatten().filter_map(move |run| run.queues[family].as_ref())
+    }
+
+    fn fixed(&self, family: Family) -> Option<&ArcStr> {
+        self.fixed_queues(family).next()
     }
 
     /// Returns the evidence of a bound pod, as it is to be written.

@@ -9,7 +9,8 @@ use crate::{
     object::List,
     shrink::{first_difference, is_possible},
     world::{
-        ConfigObj, GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, TensorstackObj, Wait, Whose,
+        ConfigObj, EvidenceObj, GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, TensorstackObj,
+        Wait, Whose,
     },
 };
 
@@ -551,4 +552,51 @@ fn an_end_that_is_remembered_for_a_missing_queue_is_no_later_than_the_one_that_c
         Event::Group(GroupObj { kind, ..GroupObj::default() }),
         Event::TensorstackQueue(2, notice(1_500_000)),
     ]);
+}
+
+#[test]
+fn evidence_counts_also_after_a_queue_with_a_shorter_ceiling_is_gone() {
+    let evidence = EvidenceObj { tensorstack: Some(0), ..EvidenceObj::default() };
+    agrees(&[
+        queue(0, 2),
+        Event::Pod(PodObj { created: 53_000, scheduled: Some(65_000), evidence, ..pod(1, Some(2)) }),
+        queue(2, 1),
+        Event::DeleteTensorstack(2),
+    ]);
+}
+
+/// Of a gang of three, two pods that go on after one has succeeded: unready twice, and ready in between.
+#[test]
+fn a_recovery_begins_again_in_a_gang_with_a_pod_that_has_succeeded() {
+    let wait = Wait {
+        timeout: Some(300_000_000),
+        recovery: Some(10_000_000),
+        by_creation: false,
+        from_creation: false,
+        on_capacity: false,
+        off: false,
+    };
+    let kind = PodGroupKind::Runai;
+    let member = |uid, ready| PodObj {
+        scheduled: Some(0),
+        ready: Some(ready),
+        groups: [Some(0), None, None, None, None],
+        ..PodObj { uid, ..PodObj::default() }
+    };
+    let mut events = vec![
+        Event::RunaiQueue(0, RunaiObj { wait: Some(wait), ..RunaiObj::default() }),
+        Event::Group(GroupObj { kind, queue: Some(0), min: Some(3), ..GroupObj::default() }),
+    ];
+    // uids that are multiples of three fail
+    events.extend([1, 2, 4].map(|uid| Event::Pod(member(uid, (true, 1_000)))));
+    events.push(Event::Pod(PodObj { finished: true, ..member(1, (false, 2_000)) }));
+    for at in [3_000, 40_000] {
+        events.extend([
+            Event::Pod(member(2, (false, at))),
+            Event::Pass(4_000),
+            Event::Pod(member(2, (true, at + 4_000))),
+        ]);
+        events.push(Event::Pass(20_000));
+    }
+    agrees(&events);
 }

@@ -27,7 +27,7 @@ impl Naive {
         let record = self.records.get(&uid)?;
         let pod = self.pods.get(&uid).filter(|pod| pod.scheduled.is_some() && !record.is_unready())?;
         let root = self.root(pod.controller);
-        let record = root.and_then(|root| self.owners.get(&root)?.record);
+        let record = root.filter(|root| self.bears(*root)).and_then(|root| self.owners.get(&root)?.record);
         if record.is_some_and(|record| record.unready && !record.deactivated) {
             return None;
         }

@@ -234,7 +234,9 @@ impl Naive {
         let earlier = self.pods.get(&uid).cloned();
         let before = earlier.as_ref().map(|pod| pod.controller);
         let known = self.records.get(&uid).map(|record| record.bound);
-        let known = known.or_else(|| self.terminating.remove(&uid)).unwrap_or_default();
+        // only a view of an older time shows that a pod doesn't terminate any more
+        let terminating = self.terminating.remove(&uid).filter(|_| pod.is_some_and(|pod| pod.terminating));
+        let known = known.or(terminating).unwrap_or_default();
         let bound = pod.map_or(known, |pod| known.after(earlier.as_ref(), pod));
         let terminates = pod.filter(|pod| pod.terminating && !pod.finished && !pod.critical);
         if terminates.is_some_and(|pod| Self::names_queue(pod, bound)) {
@@ -319,13 +321,11 @@ impl Naive {
         noted.map(|micros| micros / 1_000 * MILLI).chain(self.own_of_root(pod.controller)).min()
     }
 
-    /// The queue of a pod in a family: the one that it names, or the one that was fixed, if that ends its run earlier.
+    /// The queue of a pod in a family: the one that it names, that was fixed, or that it has evidence of: the one that ends its run first.
     fn queue_of(&self, pod: &PodObj, family: Family) -> Option<u8> {
-        let named = self.named_queue(pod, family);
-        let fixed = self.bound(pod).queue(family).or_else(|| evidence_of(pod, family));
-        let Some((named, fixed)) = named.zip(fixed) else { return named.or(fixed) };
-        let ceiling = |queue| self.ceiling(family, queue).unwrap_or(Nanos::MAX);
-        Some(if ceiling(fixed) < ceiling(named) { fixed } else { named })
+        let of = [self.named_queue(pod, family), self.bound(pod).queue(family), evidence_of(pod, family)];
+        // the first of several that are as short
+        of.into_iter().flatten().min_by_key(|queue| self.ceiling(family, *queue).unwrap_or(Nanos::MAX))
     }
 
     fn ceiling(&self, family: Family, queue: u8) -> Option<Nanos> {

@@ -123,7 +123,9 @@ impl Naive {
     fn apply_pod(&mut self, pod: &PodObj) -> bool {
         let not_yet = |record: &dues::Record| record.readiness == Readiness::NotYet;
         let was_new = self.records.get(&pod.uid).is_some_and(not_yet);
-        let occupant = self.occupant(pod.uid);
+        // the controller of a pod that failed may make it again
+        let may_be_replaced = pod.finished && !pod.has_succeeded() && pod.controller.is_some();
+        let occupant = self.occupant(pod.uid).filter(|_| !may_be_replaced);
         self.replace_pod(pod.uid, Some(pod.clone()));
         if let Some(occupant) = occupant {
             self.call_next(occupant);

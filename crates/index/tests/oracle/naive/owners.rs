@@ -165,7 +165,7 @@ impl Naive {
     }
 
     /// True if an owner bears a record that isn't seen to be another's.
-    fn bears(&self, uid: u32) -> bool {
+    pub(super) fn bears(&self, uid: u32) -> bool {
         let owner = self.owners.get(&uid);
         owner.is_some_and(|owner| {
             owner.record.is_some_and(|of| of.whose != Whose::Other || owner.controller.is_none())
