@@ -55,7 +55,9 @@ impl<'w> Tenant<'w> {
     /// A tenant of a namespace. All tenants of one namespace are the same user.
     pub async fn of(world: &'w World, namespace: &str) -> Self {
         let user = format!("tenant-of-{namespace}");
-        world.apply(&role()).await;
+        // tests apply it at the same time, and all but one would fail to create it
+        let apply = ["apply", "--server-side", "-f", "-"];
+        world.cluster.kubectl_with_input(&apply, &role().to_string()).await.unwrap().success().unwrap();
         for role in ["admin", ROLE] {
             world.apply(&binding(namespace, role, &user)).await;
         }

@@ -83,6 +83,29 @@ async fn a_queue_label_that_no_pod_has_is_told_of_and_answered_as_no_ceiling() {
 }
 
 #[tokio::test]
+async fn a_grace_period_that_is_longer_than_the_keepers_bound_is_told_of() {
+    let tenant = Tenant::new(world().await).await;
+    let grace = |seconds: i64| json!({"terminationGracePeriodSeconds": seconds});
+    let of = |kind: &str, seconds: i64| {
+        workload(kind, tenant.name(), "grace", &in_runai_queue("any"), &grace(seconds))
+    };
+    let told = |path: &str| {
+        format!(
+            "{path}spec.terminationGracePeriodSeconds: 86400 is longer than 10m, the time that a pod has to terminate once it has reached its ceiling: write checkpoints within that time"
+        )
+    };
+    let pod = |seconds: i64, labels: &Value| bare_pod(tenant.name(), "grace", labels, &grace(seconds));
+    await_answer(&tenant, &pod(86_400, &in_runai_queue("any")), &told("")).await;
+    for kind in ["Deployment", "Job"] {
+        await_answer(&tenant, &of(kind, 86_400), &told("spec.template.")).await;
+        let output = tried(&tenant, &of(kind, 600)).await;
+        assert!(!output.stderr.contains("is longer than"), "{}", output.stderr);
+    }
+    let output = tried(&tenant, &pod(86_400, &json!({}))).await;
+    assert!(!output.stderr.contains("is longer than"), "it is in no queue: {}", output.stderr);
+}
+
+#[tokio::test]
 async fn kubectl_shows_a_warning_with_the_number_of_the_queue_and_how_to_ask_for_more() {
     let tenant = Tenant::new(world().await).await;
     let extensions = json!({"extensions": {"maxTotal": "8h"}});

@@ -1,5 +1,5 @@
-//! Queues on a real API server while the webhook is down, and the values that the schema refuses by itself. And the
-//! schema in the chart is the one of the types.
+//! Queues on a real API server while the webhook is down, and the values that the schema refuses by itself. That the schema in
+//! the chart is the one of the types is tested in `crates/types/tests/generated.rs`.
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use futures::{StreamExt, stream};
