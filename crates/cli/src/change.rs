@@ -129,7 +129,7 @@ impl<C: Command> Changer<C> {
         let names_all = C::PAUSES || self.in_bulk;
         let paused = if names_all { PausedBelow::default() } else { self.paused_below(object).await? };
         let PausedBelow { has_record, below } = paused;
-        if has_record || below.is_empty() || self.workload(object).await?.is_some() {
+        if has_record || below.is_empty() || self.workloads(object).await?.is_some() {
             self.change_itself(object).await?;
         }
         let resume = |subject: ChangeSubject<'_>| subject.resumed();
@@ -142,9 +142,11 @@ impl<C: Command> Changer<C> {
 
     async fn change_itself(&self, object: ObjectName<'_>) -> Result<()> {
         let judge = |subject: ChangeSubject<'_>| self.command.judge(subject);
-        if let Some((kind, name, is_alone)) = self.workload(object).await? {
-            let paused = ObjectName { kind, name: &name, namespace: object.namespace };
-            self.change_one(paused, &format!(", by which Kueue runs {object},"), judge).await?;
+        if let Some((kind, names, is_alone)) = self.workloads(object).await? {
+            for name in names {
+                let paused = ObjectName { kind, name: &name, namespace: object.namespace };
+                self.change_one(paused, &format!(", by which Kueue runs {object},"), judge).await?;
+            }
             if is_alone {
                 return Ok(());
             }
@@ -153,9 +155,9 @@ impl<C: Command> Changer<C> {
         self.change_one(object, "", judge).await
     }
 
-    /// The kind and the name of the Workload of Kueue's that is to be changed in place of an object, and whether the
-    /// object has no record of a pause itself. None if there is none: to take a pause back, it must have the record of one.
-    async fn workload(&self, object: ObjectName<'_>) -> Result<Option<(&ResourceKind, String, bool)>> {
+    /// The kind and the names of the Workloads of Kueue's that are to be changed in place of an object, and whether the
+    /// object has no record of a pause itself. None if there are none: to take a pause back, they must have the record of one.
+    async fn workloads(&self, object: ObjectName<'_>) -> Result<Option<(&ResourceKind, Vec<String>, bool)>> {
         let of = object.kind.reference(object.name);
         // whether it is asked for depends on its kind alone
         let is_run = kueue::of_owner(&of, &self.table).is_some() && self.table.knows(&of);
@@ -168,8 +170,11 @@ impl<C: Command> Changer<C> {
         let uid = found.metadata.uid.unwrap_or_default();
         let found = self.cluster.workloads(object.namespace, Lookup::Labelled(&uid)).await?;
         let is_meant = |of: &OwnerObject<'_>| C::PAUSES && !has_record || of.record().is_some();
-        let workload = kueue::owned(&found, &uid).into_iter().map(OwnerObject).find(is_meant);
-        Ok(workload.map(|workload| (kind, kueue::refer_to(workload).name, !has_record)))
+        let workloads = kueue::owned(&found, &uid).into_iter().map(OwnerObject).filter(is_meant);
+        // a pause needs one: the keeper deactivates the others at a ceiling
+        let most = if C::PAUSES { 1 } else { usize::MAX };
+        let names: Vec<_> = workloads.map(|workload| kueue::refer_to(workload).name).take(most).collect();
+        Ok((!names.is_empty()).then_some((kind, names, !has_record)))
     }
 
     async fn change_one(

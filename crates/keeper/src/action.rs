@@ -16,15 +16,16 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tenure_index::{BatchCoverage, DueBatch};
+use tenure_index::{BatchCoverage, DueBatch, DuePod};
 use tenure_policy::{
     expiry::Scope,
     judge::{Act, Case, Question, RunState, Task, judge},
-    kueue,
+    kueue::{self, Lookup},
     naming::{PausedObject, describe},
+    owners::PauseRule,
     pause::{self, OwnerObject, Pause, ResumeCondition},
 };
-use tenure_service::call::ApiError;
+use tenure_service::{call::ApiError, log::with_causes};
 use tenure_types::{journal::JournalAct, paused::PausedRecord, projection::WholeObject};
 use tracing::warn;
 
@@ -55,6 +56,16 @@ pub struct Done {
     /// True if an owner above has ended: pods of the batch may have different owners below it.
     is_below_ended: bool,
 }
+
+/// A pause as it is written.
+struct PauseWrite {
+    record: PausedRecord,
+    noted: JournalAct,
+    patch: Value,
+}
+
+/// The most further Workloads of a job that are deactivated with it. A tenant may make more.
+const MOST_SLICES: usize = 16;
 
 impl Done {
     const fn silent(act: Act) -> Self {
@@ -180,12 +191,7 @@ impl Pauser {
                     other => return Ok(Done::silent(other)),
                 }
             }
-            let object = OwnerObject(&found.value);
-            let record = pause::record(object, rule, (first.family, &first.queue), act.clone());
-            let patch = pause::patch(object, rule, &record, &act.plan.until);
-            let state = OwnerObject(&applied(&found.value, &patch)).requeue_state();
-            let noted = JournalAct::Paused { record: record.clone(), state };
-            let patch = pause::with_act(patch, &found.metadata, Some(noted.clone()), self.handles.now());
+            let PauseWrite { record, noted, patch } = self.pause_of(&found, rule, first, &act);
             let is_done = |found: &WholeObject| OwnerObject(&found.value).record().as_ref() == Some(&record);
             let returned = if self.handles.dry_run {
                 Ok(applied(&found.value, &patch))
@@ -204,6 +210,7 @@ impl Pauser {
                 }
                 Ok(_) => {
                     ending.succeeded();
+                    self.pause_slices(first, owner, (rule, &known), &act).await;
                     let mut events = events_of(&noted, &known);
                     self.tell_paused(work, &record, &known, &act.plan.until, &mut events).await;
                     return Ok(Done::new(Act::Pause(owner.clone(), Box::new(act)), events));
@@ -212,6 +219,49 @@ impl Pauser {
         }
         let fields: Vec<&str> = config.table.rules(owner).map(|rule| rule.field.as_str()).collect();
         Err(Failure::NoField { owner: owner.clone(), fields: fields.join(", ") })
+    }
+
+    fn pause_of(&self, found: &WholeObject, rule: &PauseRule, due: &DuePod, act: &Pause) -> PauseWrite {
+        let object = OwnerObject(&found.value);
+        let record = pause::record(object, rule, (due.family, &due.queue), act.clone());
+        let patch = pause::patch(object, rule, &record, &act.plan.until);
+        let state = OwnerObject(&applied(&found.value, &patch)).requeue_state();
+        let noted = JournalAct::Paused { record: record.clone(), state };
+        let patch = pause::with_act(patch, &found.metadata, Some(noted.clone()), self.handles.now());
+        PauseWrite { record, noted, patch }
+    }
+
+    /// Deactivates the other Workloads of a job that Kueue runs in slices: Kueue would go on with the next of them. One that fails is
+    /// left for the next ceiling.
+    async fn pause_slices(
+        &self,
+        due: &DuePod,
+        paused: &OwnerReference,
+        (rule, known): (&PauseRule, &PausedObject),
+        act: &Pause,
+    ) {
+        let job = known.object.uid.as_deref().filter(|_| known.workload.is_some() && !self.handles.dry_run);
+        let Some(job) = job else { return };
+        let namespace = &due.namespace;
+        let found = match self.handles.objects.workloads(namespace, Lookup::Labelled(job)).await {
+            Ok(found) => found,
+            Err(error) => {
+                let (owner, error) = (describe(&known.object), with_causes(&error));
+                warn!(%namespace, owner, error, "Other Workloads of Kueue can't be read: they stay active");
+                return;
+            }
+        };
+        let slices = kueue::slices(found.iter().map(|found| &found.value), job, &paused.uid);
+        for slice in found.iter().filter(|found| slices.contains(&found.metadata.uid)).take(MOST_SLICES) {
+            self.await_turn().await;
+            let owner = kueue::refer_to(OwnerObject(&slice.value));
+            let PauseWrite { record, patch, .. } = self.pause_of(slice, rule, due, act);
+            let is_done = |found: &WholeObject| OwnerObject(&found.value).record().as_ref() == Some(&record);
+            if let Err(error) = self.handles.objects.write(namespace, &owner, &patch, is_done).await {
+                let (owner, error) = (describe(&owner), with_causes(&error.source));
+                warn!(%namespace, owner, error, "Failed to deactivate another Workload of the job");
+            }
+        }
     }
 
     /// Completes the events of a pause.

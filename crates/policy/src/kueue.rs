@@ -100,6 +100,19 @@ pub fn owned<'w>(workloads: impl IntoIterator<Item = &'w Value>, uid: &str) -> V
     owned
 }
 
+/// Returns the uids of the other Workloads that an owner owns beside one, which aren't finished nor deactivated. Kueue runs an elastic
+/// job in slices: with a Workload for the size that it has, and with another one for the size that it waits for.
+pub fn slices<'w>(
+    workloads: impl IntoIterator<Item = &'w Value>,
+    uid: &str,
+    beside: &str,
+) -> Vec<Option<String>> {
+    let others = owned(workloads, uid).into_iter().map(OwnerObject);
+    let active = others.filter(|workload| workload.at(ACTIVE) != &Value::Bool(false));
+    let uids = active.filter_map(|workload| workload.at("metadata.uid").as_str());
+    uids.filter(|of| *of != beside).map(|of| Some(of.to_owned())).collect()
+}
+
 fn is_of(workload: OwnerObject<'_>, uid: &str) -> bool {
     let is_deleting = !workload.at("metadata.deletionTimestamp").is_null();
     let owners = workload.at("metadata.ownerReferences").as_array();
@@ -222,6 +235,16 @@ mod tests {
             paused["status"] = conditions(status);
             assert_eq!(name_of_chosen(&[workload_with("w", 0, &paused)]), expected, "{status:?}");
         }
+    }
+
+    #[test]
+    fn all_other_workloads_that_are_active_are_slices() {
+        let inactive = workload_with("inactive", 1, &json!({"spec": {"active": false}}));
+        let ended = workload_with("ended", 2, &in_status(&["Finished"]));
+        let waits = workload_with("waits", 3, &in_status(&[]));
+        let admitted = workload_with("admitted", 4, &json!({}));
+        let slices = slices([&inactive, &ended, &waits, &admitted], "job", "admitted");
+        assert_eq!(slices, [Some("waits".to_owned())]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tenure_tests::{
 use super::{
     queue,
     standin::{admitted, workload_of},
-    world,
+    tenure, world,
 };
 
 /// For all tries, of which the first is repeated after a second.
@@ -60,6 +60,27 @@ async fn a_workload_that_the_job_does_not_own_or_that_keeps_nothing_going_is_no_
     namespace.patch_status(&finished, &json!({"conditions": conditions})).await;
     namespace.await_pause_of(&job, "spec.suspend", &json!(true)).await;
     audit::assert_changes(&world.cluster, namespace.name(), &["patch jobs/train"]).await;
+}
+
+/// As Kueue runs an elastic job: a second Workload waits for quota with a larger size.
+#[tokio::test]
+async fn all_workloads_of_an_elastic_job_are_deactivated_and_resumed_together() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let job = running_job(&namespace).await;
+    let first = namespace.create(&workload_of("v1beta2", &job, "first")).await;
+    namespace.patch_status(&first, &admitted(true)).await;
+    let second = namespace.create(&workload_of("v1beta2", &job, "second")).await;
+    for slice in [&first, &second] {
+        namespace.await_pause_of(slice, "spec.active", &json!(false)).await;
+    }
+    assert_eq!(namespace.await_events_of("MaxDurationExceeded", 1).await.len(), 1);
+    let changes = ["patch workloads/first", "patch workloads/second"];
+    audit::assert_changes(&world.cluster, namespace.name(), &changes).await;
+    tenure(world, &namespace, &["resume", "job/train"]).await;
+    for slice in [&first, &second] {
+        assert_eq!(namespace.field(slice, "spec.active").await, json!(true));
+    }
 }
 
 #[tokio::test]
