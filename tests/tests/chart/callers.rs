@@ -79,8 +79,19 @@ async fn network_policy_admits_the_control_plane_and_metrics_and_must_not_admit_
     assert_eq!(admitted["ingress"], json!([{"ports": [{"port": "webhook"}], "from": peers}]));
     let closed = policy(&json!([]), &monitoring);
     assert_refused(&[(closed, "webhook.networkPolicy.from must not be empty")]).await;
+    for (metrics, ingress) in [
+        (json!([]), Value::Null),
+        (monitoring.clone(), json!([{"ports": [{"port": "admin"}], "from": monitoring}])),
+    ] {
+        let on = json!({"keeper": {"networkPolicy": {"enabled": true, "metricsFrom": metrics}}});
+        let objects = accepted(&on).await;
+        let policy = &find(&objects, "NetworkPolicy", "test-tenure-keeper")["spec"];
+        assert_eq!((&policy["ingress"], &policy["policyTypes"]), (&ingress, &json!(["Ingress"])));
+        let pods = &find(&objects, "Deployment", "test-tenure-keeper")["spec"]["selector"];
+        assert_eq!(&policy["podSelector"], pods);
+    }
     // of an older chart
-    for values in [json!({}), json!({"webhook": {"networkPolicy": null}})] {
+    for values in [json!({}), json!({"webhook": {"networkPolicy": null}, "keeper": {"networkPolicy": null}})] {
         let objects = render("test", &values).await;
         assert!(!objects.iter().any(|object| object["kind"] == "NetworkPolicy"), "{values}");
     }
