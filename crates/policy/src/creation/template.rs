@@ -11,7 +11,7 @@ use serde_json::{
     Value,
     value::{RawValue, to_raw_value},
 };
-use tenure_types::{evidence::Evidence, keys, projection::Pod};
+use tenure_types::{keys, projection::Pod};
 
 use super::raw::{fields, text, walk};
 use crate::{
@@ -29,11 +29,9 @@ pub struct PodClaim<'p> {
     pub own: Option<SignedDuration>,
 }
 
-/// Returns the shortest ceiling that a pod itself notes or has noted.
+/// Returns the ceiling that a pod notes itself. One that was remembered may be its workload's.
 pub fn own_claim(pod: &Pod) -> Option<SignedDuration> {
-    let noted = Evidence::of(&pod.metadata).max_duration;
-    let written = pod.annotation(keys::MAX_DURATION_ANNOTATION).map(str::to_owned);
-    [noted, written].into_iter().flatten().filter_map(|text| own_ceiling(&text).ok()).min()
+    own_ceiling(pod.annotation(keys::MAX_DURATION_ANNOTATION)?).ok()
 }
 
 /// True if a pod isn't the owner's by what it claims: its label names another queue than each template does, or it has ended by a
