@@ -246,7 +246,7 @@ impl Pauser {
         let found = match self.handles.objects.workloads(namespace, Lookup::Labelled(job)).await {
             Ok(found) => found,
             Err(error) => {
-                let (owner, error) = (describe(&known.object), with_causes(&error));
+                let (owner, error) = (describe(paused), with_causes(&error));
                 warn!(%namespace, owner, error, "Other Workloads of Kueue can't be read: they stay active");
                 return;
             }

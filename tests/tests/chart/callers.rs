@@ -91,7 +91,8 @@ async fn network_policy_admits_the_control_plane_and_metrics_and_must_not_admit_
         assert_eq!(&policy["podSelector"], pods);
     }
     // of an older chart
-    for values in [json!({}), json!({"webhook": {"networkPolicy": null}, "keeper": {"networkPolicy": null}})] {
+    for values in [json!({}), json!({"webhook": {"networkPolicy": null}, "keeper": {"networkPolicy": null}})]
+    {
         let objects = render("test", &values).await;
         assert!(!objects.iter().any(|object| object["kind"] == "NetworkPolicy"), "{values}");
     }
