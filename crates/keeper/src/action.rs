@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_index::{BatchCoverage, DueBatch, DuePod};
 use tenure_policy::{
+    climb::Action,
     expiry::Scope,
     judge::{Act, Case, Question, RunState, Task, judge},
     kueue::{self, Lookup},
@@ -210,7 +211,7 @@ impl Pauser {
                 }
                 Ok(_) => {
                     ending.succeeded();
-                    self.pause_slices(first, owner, (rule, &known), &act).await;
+                    self.pause_slices(work, owner, rule, &act).await;
                     let mut events = events_of(&noted, &known);
                     self.tell_paused(work, &record, &known, &act.plan.until, &mut events).await;
                     return Ok(Done::new(Act::Pause(owner.clone(), Box::new(act)), events));
@@ -232,16 +233,16 @@ impl Pauser {
     }
 
     /// Deactivates the other Workloads of a job that Kueue runs in slices: Kueue would go on with the next of them. One that fails is
-    /// left for the next ceiling.
-    async fn pause_slices(
-        &self,
-        due: &DuePod,
-        paused: &OwnerReference,
-        (rule, known): (&PauseRule, &PausedObject),
-        act: &Pause,
-    ) {
-        let job = known.object.uid.as_deref().filter(|_| known.workload.is_some() && !self.handles.dry_run);
-        let Some(job) = job else { return };
+    /// left for the next ceiling. The job is the owner of the pod: a user may write any label on a Workload.
+    async fn pause_slices(&self, work: &Work<'_>, paused: &OwnerReference, rule: &PauseRule, act: &Pause) {
+        let Some(Action::Pause(job)) = work.case.answers.climbed.as_ref().map(|climbed| &climbed.action)
+        else {
+            return;
+        };
+        if self.handles.dry_run || !kueue::is_workload(paused) {
+            return;
+        }
+        let (due, job) = (&work.batch.first, job.uid.as_str());
         let namespace = &due.namespace;
         let found = match self.handles.objects.workloads(namespace, Lookup::Labelled(job)).await {
             Ok(found) => found,
@@ -252,7 +253,8 @@ impl Pauser {
             }
         };
         let slices = kueue::slices(found.iter().map(|found| &found.value), job, &paused.uid);
-        for slice in found.iter().filter(|found| slices.contains(&found.metadata.uid)).take(MOST_SLICES) {
+        for uid in slices.into_iter().take(MOST_SLICES) {
+            let Some(slice) = found.iter().find(|found| found.metadata.uid == uid) else { continue };
             self.await_turn().await;
             let owner = kueue::refer_to(OwnerObject(&slice.value));
             let PauseWrite { record, patch, .. } = self.pause_of(slice, rule, due, act);
