@@ -167,10 +167,13 @@ impl Pauser {
         let none = BTreeMap::new();
         let labels = pod.metadata.labels.as_ref().unwrap_or(&none);
         let mut climb = Climb::from(climb::controller(pod), table);
+        // only its own owner has made a pod by a template: one further up may have another by now
+        let mut judged = Some(table);
         while let Some(owner) = climb.next() {
             let tries = if table.knows(owner) { TRIES } else { READING_TRIES };
             let claim = PodClaim { labels: climb.pod_labels().unwrap_or(labels), own };
-            let answer = match self.handles.objects.look_up(&due.namespace, owner, claim, table).await {
+            let found = self.handles.objects.look_up(&due.namespace, owner, claim, judged.take()).await;
+            let answer = match found {
                 Ok(answer) => answer,
                 // the pod could be read just now: it is this owner that can't be
                 Err(source) if due.attempts < tries => {
@@ -202,14 +205,16 @@ impl Pauser {
         Ok(false)
     }
 
-    /// True if a template of an owner names a class that is exempt.
+    /// True if a template of an owner names a class that is exempt, or if its templates aren't known.
     async fn makes_exempt_pods(&self, work: &Work<'_>, owner: &OwnerReference) -> Result<bool, Failure> {
         let found = match self.handles.objects.get(&work.batch.first.namespace, owner).await {
             Err(ApiError::NotFound) => return Ok(false),
             found => found?,
         };
         let classes: Api<PriorityClass> = Api::all(self.handles.client.clone());
-        let named = priority_classes(owner, &found.value, &work.case.config.table);
+        let Some(named) = priority_classes(owner, &found.value, &work.case.config.table) else {
+            return Ok(true);
+        };
         for class in named.into_iter().take(MOST_CLASSES) {
             let found = call(classes.get_opt(&class)).await?;
             if found.is_some_and(|class| class.value.unwrap_or(0) >= self.scope.priority_threshold) {

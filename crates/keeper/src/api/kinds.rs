@@ -93,7 +93,7 @@ mod tests {
     use kube::{Client, client::Body};
     use parking_lot::Mutex;
     use serde_json::json;
-    use tenure_policy::{creation::PodClaim, owners::OwnerTable};
+    use tenure_policy::creation::PodClaim;
 
     use super::*;
 
@@ -154,10 +154,7 @@ mod tests {
             let owner = deployment(&format!("v{number}beta1"), "secret");
             let labels = std::collections::BTreeMap::new();
             let claim = PodClaim { labels: &labels, own: None };
-            assert!(matches!(
-                objects.look_up("ns", &owner, claim, &OwnerTable::default()).await,
-                Err(ApiError::Forbidden(_))
-            ));
+            assert!(matches!(objects.look_up("ns", &owner, claim, None).await, Err(ApiError::Forbidden(_))));
         }
         let kinds = objects.kinds.lock();
         assert_eq!((kinds.0.len(), objects.forbidden.lock().0.len()), (1, 1));

@@ -20,13 +20,13 @@ use super::{ObjectClient, kinds::group_of};
 
 impl ObjectClient {
     /// Looks up an owner of something in `namespace`, for a pod that claims this. An error decides nothing: ask again. An owner whose
-    /// templates don't have what the pod claims is taken for one that doesn't select it.
+    /// templates don't have what the pod claims is taken for one that doesn't select it, if a table is given to judge that by.
     pub async fn look_up(
         &self,
         namespace: &str,
         owner: &OwnerReference,
         claim: PodClaim<'_>,
-        table: &OwnerTable,
+        table: Option<&OwnerTable>,
     ) -> Result<OwnerLookup, ApiError> {
         let found = self.get(namespace, owner).await;
         if !matches!(found, Err(ApiError::Forbidden(_))) {
@@ -35,7 +35,7 @@ impl ObjectClient {
         match found {
             Ok(found) => Ok(OwnerLookup::Found(FoundOwner {
                 selects: selects(&found.value, claim.labels)
-                    && !claims_otherwise(owner, &found.value, claim, table),
+                    && !table.is_some_and(|table| claims_otherwise(owner, &found.value, claim, table)),
                 cluster_scoped: found.metadata.namespace.is_none(),
                 controller: projection::controller(&found.metadata).cloned(),
                 state: match OwnerObject(&found.value) {

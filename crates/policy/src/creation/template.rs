@@ -68,17 +68,22 @@ pub fn claims_otherwise(
     templates > 0 && ((!named.is_empty() && names_other) || (claim.own.is_some() && !notes_own))
 }
 
-/// Returns the priority classes that the templates of an owner name. Empty too where the places of the templates aren't known.
-pub fn priority_classes(owner: &OwnerReference, object: &Value, table: &OwnerTable) -> BTreeSet<String> {
-    let mut classes = BTreeSet::new();
-    let shape = OwnerShape::of(group_of(&owner.api_version), &owner.kind, table);
-    if let (Some(shape), Ok(object)) = (shape, to_raw_value(object)) {
-        shape.pods(&object, &mut |pod| {
-            let [spec] = pod.template.map_or([None], |template| fields(template, ["spec"]));
-            let [class] = spec.map_or([None], |spec| fields(spec, ["priorityClassName"]));
-            classes.extend(class.and_then(text).map(Cow::into_owned));
-        });
-    }
+/// Returns the priority classes that the templates of an owner name. None: the owner has no template whose place is known.
+pub fn priority_classes(
+    owner: &OwnerReference,
+    object: &Value,
+    table: &OwnerTable,
+) -> Option<BTreeSet<String>> {
+    let shape = OwnerShape::of(group_of(&owner.api_version), &owner.kind, table)?;
+    let object = to_raw_value(object).ok()?;
+    let mut classes = None;
+    shape.pods(&object, &mut |pod| {
+        let Some(template) = pod.template else { return };
+        let [spec] = fields(template, ["spec"]);
+        let [class] = spec.map_or([None], |spec| fields(spec, ["priorityClassName"]));
+        let known = classes.get_or_insert_with(BTreeSet::new);
+        known.extend(class.and_then(text).map(Cow::into_owned));
+    });
     classes
 }
 
@@ -201,8 +206,8 @@ mod tests {
             ..OwnerReference::default()
         };
         let classes = |kind| priority_classes(&owner(kind), &json!({"spec": spec}), &OwnerTable::default());
-        assert_eq!(classes("RayCluster"), ["a".to_owned(), "b".to_owned()].into());
-        assert_eq!(classes("Unknown"), BTreeSet::new());
+        assert_eq!(classes("RayCluster"), Some(["a".to_owned(), "b".to_owned()].into()));
+        assert_eq!(classes("Unknown"), None);
     }
 
     #[test]
