@@ -203,20 +203,21 @@ impl Scene {
         distinct(object, actor.name)
     }
 
-    /// Does what people do: shortens a ceiling, lengthens another, deletes a queue, takes a pod out of its queue. Returns the
+    /// Does what people do: lengthens a ceiling, deletes a queue, takes a pod out of its queue, shortens another ceiling. Returns the
     /// time at which all of it could be read.
     pub async fn change(&self) -> Result<Timestamp> {
         self.until(self.change_after).await;
         let name = self.namespace.name();
         let found = |object: Value| serde_json::from_value::<DynamicObject>(object).context("an object");
-        let shortened = found(self.queue("shortened", 0))?;
-        self.namespace.patch(&shortened, &json!({"spec": {"maxDuration": "1s"}})).await;
         let lengthened = found(self.queue("lengthened", 0))?;
         self.namespace.patch(&lengthened, &json!({"spec": {"maxDuration": "1h"}})).await;
         self.namespace.delete(&found(self.queue("unqueued", 0))?).await;
         let pod = found(bare_pod(name, "relabelled", &json!({}), &Value::Null))?;
         let labels = json!({"scheduler.tensorstack.dev/queue": null});
         self.namespace.patch(&pod, &json!({"metadata": {"labels": labels}})).await;
+        // at last: a loaded machine takes seconds for all of this, and a grace begins with this change
+        let shortened = found(self.queue("shortened", 0))?;
+        self.namespace.patch(&shortened, &json!({"spec": {"maxDuration": "1s"}})).await;
         let changed = Timestamp::now();
         self.diary.note(
             "a ceiling is shortened, another lengthened, a queue deleted, and a pod taken out of its queue",
