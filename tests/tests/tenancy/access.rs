@@ -128,6 +128,11 @@ async fn a_user_names_no_queue_that_neither_the_user_nor_the_account_may_use() {
         assert_refused(poor, &group(kind, name, "gang", "other"), "spec.queue: Forbidden: queue \"other\"")
             .await;
     }
+    // which KAI-Scheduler's podgrouper would copy from a PodGroup that owns a pod
+    let mut labelled = group("scheduling.run.ai/v2alpha2", name, "labelled", "");
+    labelled["spec"].as_object_mut().unwrap().remove("queue");
+    labelled["metadata"]["labels"] = json!({LABEL: "other"});
+    assert_refused(poor, &labelled, "metadata.labels[kai.scheduler/queue]: Forbidden").await;
     // later
     let free = poor.create(&pod(name, "free")).await;
     let label = json!({"metadata": {"labels": {LABEL: "other"}}});
@@ -329,4 +334,9 @@ async fn in_namespaces_of_tenants_an_exemption_takes_the_right_to_use_it() {
         eventually(&format!("{object} to be created"), DEADLINE, created).await.unwrap();
     }
     assert_refused(tenant, &daemons("others"), "kind: Forbidden").await;
+    // of an administrator
+    let theirs = Namespace::of(world, name).create(&daemons("theirs")).await;
+    let image = json!({"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}});
+    let refused = tenant.try_patch(&theirs, &image).await.unwrap_err();
+    assert!(refused.message.contains("kind: Forbidden"), "{}", refused.message);
 }

@@ -14,10 +14,10 @@ everything, and do what a tenant asks of them.
     {{ include "tenure.tenancy.isForeign" . | nindent 4 | trim }}
 {{- end }}
 
-{{- /* A CEL expression: true for a service account of another namespace. */}}
+{{- /* A CEL expression: true for a controller's account: of another namespace, or that of all of Kubernetes' own. */}}
 {{- define "tenure.tenancy.isForeign" -}}
-request.userInfo.username.startsWith("system:serviceaccount:") &&
-!request.userInfo.username.startsWith("system:serviceaccount:" + request.namespace + ":")
+(request.userInfo.username == "system:kube-controller-manager" || request.userInfo.username.startsWith("system:serviceaccount:") &&
+!request.userInfo.username.startsWith("system:serviceaccount:" + request.namespace + ":"))
 {{- end }}
 
 {{- /* A CEL expression: true if account or user may use an object. Takes its group, its resource, and an expression for its name. */}}
