@@ -577,7 +577,9 @@ async fn an_owner_is_paused_for_its_oldest_pod_though_others_are_young_or_in_ano
 async fn one_pod_of_high_priority_keeps_none_of_its_owners_others_running() {
     let (world, namespace) = scene("critical").await;
     namespace.apply(&queue("critical", "1d")).await;
-    let job = namespace.chain(&[(T9K_JOBS, "GenericJob")]).await.remove(0);
+    let ordinary = json!({"replicaSpecs": [{"template": {"spec": {"priorityClassName": "ordinary"}}}]});
+    let job = fixtures::object(T9K_JOBS, "GenericJob", namespace.name(), "genericjob", &ordinary);
+    let job = namespace.create(&job).await;
     let spec = json!({"priorityClassName": "system-cluster-critical"});
     let critical = distinct(bare_pod(namespace.name(), "exempt", &in_queue("critical"), &spec), "exempt");
     namespace.create(&owned(critical, &[controller(&job)])).await;
