@@ -171,7 +171,7 @@ impl<C: Command> Changer<C> {
         let found = self.cluster.workloads(object.namespace, Lookup::Labelled(&uid)).await?;
         let is_meant = |of: &OwnerObject<'_>| C::PAUSES && !has_record || of.record().is_some();
         let workloads = kueue::owned(&found, &uid).into_iter().map(OwnerObject).filter(is_meant);
-        // a pause needs one: the keeper deactivates the others at a ceiling
+        // a person deactivates the one that Kueue runs: another slice of an elastic job may start
         let most = if C::PAUSES { 1 } else { usize::MAX };
         let names: Vec<_> = workloads.map(|workload| kueue::refer_to(workload).name).take(most).collect();
         Ok((!names.is_empty()).then_some((kind, names, !has_record)))

@@ -247,7 +247,7 @@ impl PodObj {
         !self.terminating && !self.finished
     }
 
-    /// Some of those that finish fail.
+    /// True if it has finished and didn't fail: one pod of three fails.
     pub fn has_succeeded(&self) -> bool {
         self.finished && !self.uid.is_multiple_of(3)
     }
