@@ -60,16 +60,7 @@ impl Known<'_, '_> {
         new: &RunaiQueue,
         old: Option<&RunaiQueue>,
     ) -> Option<String> {
-        let of_ceiling = |queue: &RunaiQueue| {
-            (
-                queue.parent.clone(),
-                queue.ceiling,
-                queue.nearest.action,
-                queue.preempt_floor,
-                queue.reclaim_floor,
-            )
-        };
-        if old.map(of_ceiling) == Some(of_ceiling(new)) {
+        if self.running.is_empty() || old.is_some_and(|old| shortens_nothing(new, old)) {
             return None;
         }
         let floors = self.queues.floors;
@@ -78,7 +69,6 @@ impl Known<'_, '_> {
             above.below(name, old, floors)
         });
         let after = self.queues.above(name, new).ok()?.below(name, new, floors);
-        let children = self.queues.tree.children();
         let (mut ended, mut queues) = (AtLeast::default(), BTreeSet::new());
         let mut shortest: Option<SignedDuration> = None;
         let mut next = vec![(name, before.unwrap_or_default(), after)];
@@ -94,10 +84,8 @@ impl Known<'_, '_> {
                 shortest = shortest.into_iter().chain(after.longest_run()).min();
             }
             ended = ended.and(of_queue);
-            for child in children.get(name).into_iter().flatten() {
-                if let Some((child, queue)) = self.queues.tree.queue(child) {
-                    next.push((child, before.below(child, queue, floors), after.below(child, queue, floors)));
-                }
+            for (child, queue) in self.queues.tree.children(name) {
+                next.push((child, before.below(child, queue, floors), after.below(child, queue, floors)));
             }
         }
         let shortest = shortest?;
@@ -148,8 +136,8 @@ impl Known<'_, '_> {
                 "{running} running {noun} queue {name:?}: without the queue {they} no ceiling, and only the default floors"
             ));
         }
-        let children = self.queues.tree.children().remove(name).unwrap_or_default();
-        let children: BTreeSet<&str> = children.into_iter().filter(|child| *child != name).collect();
+        let children = self.queues.tree.children(name).map(|(child, _)| child);
+        let children: BTreeSet<&str> = children.filter(|child| *child != name).collect();
         if children.is_empty() {
             return warnings;
         }
@@ -176,6 +164,13 @@ impl Known<'_, '_> {
         warnings.push(warning);
         warnings
     }
+}
+
+/// True if no run of the queue, nor of a queue below it, ends earlier: a longer ceiling lengthens them, or leaves them.
+fn shortens_nothing(new: &RunaiQueue, old: &RunaiQueue) -> bool {
+    let others = |queue: &RunaiQueue| (queue.nearest.action, queue.preempt_floor, queue.reclaim_floor);
+    let is_as_long = new.ceiling.is_none_or(|new| old.ceiling.is_some_and(|old| old <= new));
+    new.parent == old.parent && others(new) == others(old) && is_as_long
 }
 
 /// `queue "a"`, or `queues "a", "b" and 7 more`

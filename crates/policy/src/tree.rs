@@ -4,7 +4,7 @@ mod ancestry;
 mod memo;
 mod troubles;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 pub use crate::queue::Inherited;
 use crate::queue::RunaiQueue;
@@ -20,6 +20,8 @@ pub use troubles::{Trouble, troubles, way};
 pub struct QueueTree {
     ids: HashMap<Box<str>, QueueId>,
     nodes: Vec<Node>,
+    /// The children of each of the nodes, in no order.
+    children: Vec<BTreeSet<QueueId>>,
     free: Vec<QueueId>,
     /// The number of queues that exist.
     len: usize,
@@ -27,8 +29,15 @@ pub struct QueueTree {
 }
 
 /// A queue in a [`QueueTree`], as long as the tree doesn't change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueId(u32);
+
+impl QueueId {
+    /// Its index in a list of nodes.
+    fn place(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
 
 /// The queues on the way to the root go round in a circle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +52,6 @@ struct Node {
     /// None: it doesn't exist, but another queue names it as its parent.
     queue: Option<Box<RunaiQueue>>,
     parent: Option<QueueId>,
-    children: u32,
     has_preempt: bool,
     has_reclaim: bool,
     /// Queues on the way to the root, itself included; 0 if there is no root.
@@ -64,7 +72,8 @@ const NO_QUEUE: u32 = u32::MAX;
 impl Default for QueueTree {
     fn default() -> Self {
         // memos begin with generation 0
-        Self { ids: HashMap::new(), nodes: Vec::new(), free: Vec::new(), len: 0, generation: 1 }
+        let (ids, nodes, children, free) = Default::default();
+        Self { ids, nodes, children, free, len: 0, generation: 1 }
     }
 }
 
@@ -77,18 +86,13 @@ impl QueueTree {
             return false;
         }
         let is_new = known.is_none();
-        let before = self.node(id).and_then(|node| node.parent);
         let parent = queue.parent.as_deref().map(|parent| self.enter(parent));
-        if let Some(parent) = parent.and_then(|parent| self.node_mut(parent)) {
-            parent.children = parent.children.saturating_add(1);
-        }
         if let Some(node) = self.node_mut(id) {
             node.has_preempt = queue.preempt_floor.is_some();
             node.has_reclaim = queue.reclaim_floor.is_some();
             node.queue = Some(Box::new(queue));
-            node.parent = parent;
         }
-        self.leave(before);
+        self.hang(id, parent);
         self.len = self.len.saturating_add(usize::from(is_new));
         self.changed();
         true
@@ -97,12 +101,11 @@ impl QueueTree {
     /// Forgets a queue; says whether it was known.
     pub fn delete(&mut self, name: &str) -> bool {
         let Some(id) = self.find(name) else { return false };
-        let parent = self.node_mut(id).and_then(|node| {
+        if let Some(node) = self.node_mut(id) {
             node.queue = None;
             (node.has_preempt, node.has_reclaim) = (false, false);
-            node.parent.take()
-        });
-        self.leave(parent);
+        }
+        self.hang(id, None);
         self.drop_if_unused(id);
         self.len = self.len.saturating_sub(1);
         self.changed();
@@ -161,34 +164,29 @@ impl QueueTree {
         self.nodes.iter().filter_map(|node| Some((&*node.name, node.queue.as_deref()?)))
     }
 
-    /// The names of the queues whose parent each is.
-    pub fn children(&self) -> HashMap<&str, Vec<&str>> {
-        let mut children: HashMap<&str, Vec<&str>> = HashMap::new();
-        for (name, queue) in self.queues() {
-            if let Some(parent) = queue.parent.as_deref() {
-                children.entry(parent).or_default().push(name);
-            }
-        }
-        children
+    /// The queues whose parent a name is, in no order. A queue of that name needn't exist.
+    pub fn children(&self, name: &str) -> impl Iterator<Item = (&str, &RunaiQueue)> {
+        let children = self.ids.get(name).and_then(|id| self.children.get(id.place()));
+        children.into_iter().flatten().filter_map(|id| self.get(*id))
     }
 
     /// These names, and those of all queues below them.
     pub fn with_all_below<'t>(&'t self, names: impl IntoIterator<Item = &'t str>) -> HashSet<&'t str> {
-        let mut children = self.children();
         let (mut all, mut next) = (HashSet::new(), Vec::from_iter(names));
         while let Some(name) = next.pop() {
-            all.insert(name);
-            next.extend(children.remove(name).unwrap_or_default());
+            if all.insert(name) {
+                next.extend(self.children(name).map(|(child, _)| child));
+            }
         }
         all
     }
 
     fn node(&self, id: QueueId) -> Option<&Node> {
-        self.nodes.get(usize::try_from(id.0).ok()?)
+        self.nodes.get(id.place())
     }
 
     fn node_mut(&mut self, id: QueueId) -> Option<&mut Node> {
-        self.nodes.get_mut(usize::try_from(id.0).ok()?)
+        self.nodes.get_mut(id.place())
     }
 
     fn exists(&self, id: QueueId) -> bool {
@@ -219,6 +217,7 @@ impl QueueTree {
         let node = Node { name: name.into(), ..Node::default() };
         let id = self.free.pop().unwrap_or_else(|| {
             self.nodes.push(Node::default());
+            self.children.push(BTreeSet::new());
             // a cluster has fewer than four thousand million queues
             QueueId(u32::try_from(self.nodes.len()).map_or(NO_QUEUE, |len| len.saturating_sub(1)))
         });
@@ -229,17 +228,23 @@ impl QueueTree {
         id
     }
 
-    /// A parent has one child less.
-    fn leave(&mut self, parent: Option<QueueId>) {
-        let Some(id) = parent else { return };
-        if let Some(node) = self.node_mut(id) {
-            node.children = node.children.saturating_sub(1);
+    /// Gives a queue another parent, or none.
+    fn hang(&mut self, id: QueueId, parent: Option<QueueId>) {
+        let before = self.node_mut(id).and_then(|node| std::mem::replace(&mut node.parent, parent));
+        if let Some(children) = before.and_then(|before| self.children.get_mut(before.place())) {
+            children.remove(&id);
         }
-        self.drop_if_unused(id);
+        if let Some(children) = parent.and_then(|parent| self.children.get_mut(parent.place())) {
+            children.insert(id);
+        }
+        if let Some(before) = before {
+            self.drop_if_unused(before);
+        }
     }
 
     fn drop_if_unused(&mut self, id: QueueId) {
-        let Some(node) = self.node_mut(id).filter(|node| node.queue.is_none() && node.children == 0) else {
+        let has_children = self.children.get(id.place()).is_some_and(|children| !children.is_empty());
+        let Some(node) = self.node_mut(id).filter(|node| node.queue.is_none() && !has_children) else {
             return;
         };
         let name = std::mem::take(&mut node.name);

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -145,4 +146,37 @@ fn a_deletion_says_who_loses_what() {
     );
     assert_eq!(deleted("lonely"), Vec::<String>::new());
     assert_eq!(deleted("gone"), Vec::<String>::new());
+}
+
+/// A tree of three levels with any durations, actions and floors.
+fn chain() -> impl Strategy<Value = [Value; 3]> {
+    let duration = || proptest::option::of(1..40u32);
+    let queue = (duration(), duration(), proptest::bool::ANY).prop_map(|(ceiling, floor, requeues)| {
+        let text = |hours: Option<u32>| hours.map(|hours| format!("{hours}h"));
+        let action = if requeues { "Requeue" } else { "Pause" };
+        json!({"maxDuration": text(ceiling), "preemptMinRuntime": text(floor), "maxDurationAction": action})
+    });
+    [queue.clone(), queue.clone(), queue]
+}
+
+proptest! {
+    /// Such a change is answered without a look at the queues below.
+    #[test]
+    fn a_longer_ceiling_ends_no_run(specs in chain(), longer in proptest::option::of(0..40u32)) {
+        let [mut top, mut middle, mut leaf] = specs;
+        (middle["parentQueue"], leaf["parentQueue"]) = (json!("top"), json!("middle"));
+        let longest = |top: &Value| {
+            let queues = [("top", top), ("middle", &middle), ("leaf", &leaf)];
+            let tree: QueueTree = queues.into_iter().map(|(name, spec)| (name, read(spec))).collect();
+            let of = |(name, _)| Effective::of(&tree, &Floors::default(), tree.find(name).unwrap()).unwrap().longest_run();
+            queues.map(of)
+        };
+        let (old, before) = (read(&top), longest(&top));
+        top["maxDuration"] = json!(longer.map(|hours| format!("{hours}h")));
+        if shortens_nothing(&read(&top), &old) {
+            for (before, after) in before.into_iter().zip(longest(&top)) {
+                prop_assert!(after.is_none_or(|after| before.is_some_and(|before| before <= after)));
+            }
+        }
+    }
 }
