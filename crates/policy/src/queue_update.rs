@@ -11,7 +11,7 @@ use tenure_types::{
 
 use crate::{
     field::FieldError,
-    review::object::{Resource, value},
+    review::object::{Metadata, Resource, value},
 };
 
 /// The completion of a write through v2.
@@ -34,7 +34,7 @@ struct Queue {
 impl Queue {
     fn read(raw: &RawValue) -> Option<Self> {
         let Resource { metadata, spec } = serde_json::from_str(raw.get()).ok()?;
-        let (name, annotations) = (metadata.name, metadata.annotations.unwrap_or_default());
+        let Metadata { name, annotations, .. } = metadata;
         Some(Self { name, annotations, spec: spec.and_then(value).unwrap_or_default() })
     }
 }
@@ -181,6 +181,6 @@ mod tests {
     fn what_can_not_be_read_is_left_alone() {
         let old = queue(json!({}), json!({"tenure.dev/max-duration": "1h"}));
         assert_eq!(kept_of(&json!("a"), &old), Kept::default());
-        assert_eq!(kept_of(&queue(json!({}), json!({"a": 1})), &old), Kept::default());
+        assert_eq!(kept_of(&queue(json!({}), json!({"tenure.dev/a": 1})), &old), Kept::default());
     }
 }

@@ -108,15 +108,13 @@ impl Reviewable {
         let or = |given: &str, own: String| if given.is_empty() { own } else { given.into() };
         match self {
             Self::RunaiQueue => resource(object).map(|(metadata, spec)| {
-                let annotations = metadata.annotations.unwrap_or_default();
-                let is_carrier = annotations.contains_key(keys::QUEUE_FROM_V2_ANNOTATION);
+                let is_carrier = metadata.annotations.contains_key(keys::QUEUE_FROM_V2_ANNOTATION);
                 let in_v2 = is_carrier.then(|| in_v2(object)).flatten();
-                let queue = RunaiSubject::new(or(name, metadata.name), spec, annotations);
+                let queue = RunaiSubject::new(or(name, metadata.name), spec, metadata.annotations);
                 Subject::RunaiQueue(queue.into(), in_v2.iter().flat_map(queue::v2::not_in_go).collect())
             }),
             Self::RunaiQueueV2 => resource(object).map(|(metadata, spec)| {
-                let annotations = metadata.annotations.unwrap_or_default();
-                let queue = RunaiSubject::new_v2(or(name, metadata.name), &spec, annotations);
+                let queue = RunaiSubject::new_v2(or(name, metadata.name), &spec, metadata.annotations);
                 Subject::RunaiQueue(queue.into(), Vec::new())
             }),
             Self::TensorstackQueue => resource(object).map(|(metadata, spec)| Subject::TensorstackQueue {
@@ -126,8 +124,7 @@ impl Reviewable {
             }),
             Self::PriorityClass => {
                 let PriorityClass { metadata, value } = decode(OBJECT, object)?;
-                let annotations = metadata.annotations.unwrap_or_default();
-                Ok(Subject::PriorityClass { value, annotations })
+                Ok(Subject::PriorityClass { value, annotations: metadata.annotations })
             }
         }
     }

@@ -1,8 +1,11 @@
 //! The parts of an object under review, read without its other fields.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor},
+};
 use serde_json::{
     Value,
     value::{RawValue, to_raw_value},
@@ -32,21 +35,60 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 pub(crate) struct Metadata {
     pub name: String,
     pub namespace: String,
-    pub annotations: Option<BTreeMap<String, String>>,
+    /// Those that Tenure reads.
+    #[serde(deserialize_with = "known_annotations")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// The keys that Tenure reads begin with one of these. Other annotations can be much longer than all the rest.
+const READ: [&str; 2] = ["tenure.dev/", "preemption-toleration.scheduling.x-k8s.io/"];
+
+fn known_annotations<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(transparent)]
+    struct Key<'b>(#[serde(borrow)] Cow<'b, str>);
+
+    struct Known;
+
+    impl<'de> Visitor<'de> for Known {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map")
+        }
+
+        fn visit_none<E>(self) -> Result<Self::Value, E> {
+            Ok(BTreeMap::new())
+        }
+
+        fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+            deserializer.deserialize_map(self)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut known = BTreeMap::new();
+            while let Some(Key(key)) = map.next_key()? {
+                if READ.iter().any(|prefix| key.starts_with(prefix)) {
+                    known.insert(key.into_owned(), map.next_value()?);
+                } else {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            Ok(known)
+        }
+    }
+
+    deserializer.deserialize_option(Known)
 }
 
 #[derive(Deserialize)]
 pub(super) struct PriorityClass {
     #[serde(default)]
-    pub metadata: Annotated,
+    pub metadata: Metadata,
     #[serde(default)]
     pub value: i32,
-}
-
-#[derive(Default, Deserialize)]
-pub(super) struct Annotated {
-    #[serde(default)]
-    pub annotations: Option<BTreeMap<String, String>>,
 }
 
 pub(super) fn resource<S: DeserializeOwned + Default>(
@@ -66,8 +108,7 @@ pub(super) fn in_v2(object: &RawValue) -> Option<v2::QueueSpec> {
 /// Returns the parts of an object that can be a reason to refuse it: its spec, and the annotations with these keys.
 pub(super) fn reasons(object: &RawValue, keys: &[&str]) -> Option<(Value, Vec<Option<String>>)> {
     let Resource { metadata, spec } = serde_json::from_str(object.get()).ok()?;
-    let annotations = metadata.annotations.unwrap_or_default();
-    let annotations = keys.iter().map(|key| annotations.get(*key).cloned()).collect();
+    let annotations = keys.iter().map(|key| metadata.annotations.get(*key).cloned()).collect();
     Some((spec.map_or(Some(Value::Null), value)?, annotations))
 }
 
@@ -76,6 +117,10 @@ pub(super) fn decode<'b, T: Deserialize<'b>>(root: &str, raw: &'b RawValue) -> R
     // serde would read an array as well, field by field
     if !raw.get().starts_with('{') {
         return Err(FieldError::invalid_json(root, raw.get(), "must be an object"));
+    }
+    // to follow the path costs more than to decode
+    if let Ok(decoded) = serde_json::from_str(raw.get()) {
+        return Ok(decoded);
     }
     let mut json = serde_json::Deserializer::from_str(raw.get());
     serde_path_to_error::deserialize(&mut json).map_err(|error| {

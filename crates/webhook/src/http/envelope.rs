@@ -127,14 +127,16 @@ pub(crate) fn reject(metrics: &Metrics, status: StatusCode, message: String) -> 
 }
 
 pub(crate) fn is_plain_json(headers: &HeaderMap) -> Result<(), String> {
-    let of =
-        |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
+    let of = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let kind = of(CONTENT_TYPE).unwrap_or_default();
-    if kind.split(';').next().map(str::trim) != Some("application/json") {
+    let plain = kind.split(';').next().map_or("", str::trim);
+    if !plain.eq_ignore_ascii_case("application/json") {
+        let kind = kind.to_ascii_lowercase();
         return Err(format!("Content-Type is {kind:?}, but must be application/json"));
     }
     match of(CONTENT_ENCODING) {
-        Some(encoding) if encoding != "identity" => {
+        Some(encoding) if !encoding.eq_ignore_ascii_case("identity") => {
+            let encoding = encoding.to_ascii_lowercase();
             Err(format!("Content-Encoding {encoding:?} is not supported"))
         }
         _ => Ok(()),
