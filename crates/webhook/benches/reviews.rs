@@ -68,7 +68,7 @@ async fn main() -> anyhow::Result<()> {
     authority.server(&["localhost".to_owned()])?.write(directory.path())?;
     let serve = |router| tls::serve(router, directory.path(), &["--drain-delay", "0s"]);
 
-    for subject in [Subject::queue(), Subject::pod_group()] {
+    for subject in [Subject::queue("24h", "36h"), Subject::queue("36h", "24h"), Subject::pod_group()] {
         let webhook = serve(support::webhook(queues()));
         let answer = first_answer(&webhook, &authority, &subject).await?;
         (subject.check)(&serde_json::from_slice::<Value>(&answer)?["response"])?;
@@ -98,11 +98,16 @@ struct Subject {
 }
 
 impl Subject {
-    fn queue() -> Self {
+    /// An administrator's `kubectl apply` of a new ceiling.
+    fn queue(old: &str, new: &str) -> Self {
+        let mut review = support::review("scheduling.run.ai", "UPDATE", &queue(new), &queue(old));
+        review["request"]["name"] = json!("team-7");
         Self {
-            deed: format!("reviews an UPDATE of a Queue and admits it; {QUEUES} queues are known"),
+            deed: format!(
+                "reviews an UPDATE of a Queue's maxDuration from {old} to {new} and admits it; {QUEUES} queues are known, each with workloads that run"
+            ),
             path: "/validate",
-            question: update().to_string().into(),
+            question: review.to_string().into(),
             check: |response| {
                 let expected = json!({"uid": support::UID, "allowed": true});
                 anyhow::ensure!(*response == expected, "{response}");
@@ -307,8 +312,16 @@ fn control(path: &str, answer: Bytes) -> Router {
 /// A tree of three levels, of which the queue under review is a leaf.
 fn queues() -> KnownQueues {
     let mut queues = KnownQueues::default();
+    // none of them has run for long
+    let runs: Vec<Value> = (1..=5)
+        .map(
+            |running| json!({"startedBefore": format!("209{running}-01-01T00:00:00Z"), "workloads": running}),
+        )
+        .collect();
+    let running = json!({"running": 5, "runs": runs});
     let mut apply = |name: String, spec: Value| {
-        let queue = json!({"apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec});
+        let queue = json!({"apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec,
+            "status": {"workloads": running}});
         queues.apply(serde_json::from_value::<RunaiQueueObject>(queue).unwrap());
     };
     apply("root".into(), json!({"maxDuration": "7d"}));
@@ -322,13 +335,6 @@ fn queues() -> KnownQueues {
         );
     }
     queues
-}
-
-/// An administrator's `kubectl apply` of a new ceiling.
-fn update() -> Value {
-    let mut review = support::review("scheduling.run.ai", "UPDATE", &queue("36h"), &queue("24h"));
-    review["request"]["name"] = json!("team-7");
-    review
 }
 
 fn queue(ceiling: &str) -> Value {
