@@ -14,7 +14,7 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 use tenure_policy::{
-    expiry::{Family, GraceOnChange, PolicyChange, Scope},
+    expiry::{Family, GraceOnChange, PerFamily, PolicyChange, Scope},
     extension::RequestedRun,
     floor::Floors,
     kueue,
@@ -56,6 +56,8 @@ pub struct Settings {
     pub kueue_queues: kueue::Queues,
     /// The wait before another try to stop a pod, from the keeper's flags. It doesn't change.
     pub retry_after: RetryAfter,
+    /// The queues that count for workloads that name a queue that doesn't exist.
+    pub default_queues: PerFamily<Option<String>>,
 }
 
 /// The pods in queues, by the time at which their tasks are due.
@@ -112,10 +114,22 @@ impl CeilingIndex {
 
     /// Replaces the settings, apart from those that don't change.
     pub fn configure(&mut self, settings: Settings) {
-        let Settings { table, notice, grace_on_change, pods_ready, floors, longest_formation, .. } = settings;
+        let Settings {
+            table,
+            notice,
+            grace_on_change,
+            pods_ready,
+            floors,
+            longest_formation,
+            default_queues,
+            ..
+        } = settings;
         let Objects { interner, queues, owners, moved, gangs, .. } = &mut self.objects;
         owners.set_pausable(interner.kinds.pausable(&table));
         queues[Family::Runai].configure(floors);
+        for family in Family::ALL {
+            queues[family].set_default(default_queues[family].as_deref());
+        }
         gangs.set_longest_formation(longest_formation);
         (self.reader.notice, self.reader.pods_ready) = (notice, pods_ready);
         self.reader.grace_on_change = grace_on_change;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use arcstr::ArcStr;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{
     expiry::{Family, PerFamily},
@@ -72,6 +73,15 @@ impl Objects {
     /// Returns the limits for workloads of a queue; none if there is no such queue.
     pub fn limits(&mut self, family: Family, queue: &str) -> Option<Limits> {
         self.queues[family].limits(queue)
+    }
+
+    /// Returns the name of the queue that counts for a workload that gives this name.
+    pub fn bound(&mut self, family: Family, name: ArcStr) -> ArcStr {
+        let tree = self.queues[family].tree();
+        match tree.bind(&name).map(|id| tree.name(id)) {
+            Some(of) if of != name.as_str() => self.interner.names.shared(of),
+            _ => name,
+        }
     }
 }
 

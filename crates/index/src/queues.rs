@@ -61,6 +61,11 @@ impl Queues {
         self.floors = floors;
     }
 
+    /// Sets the queue that counts for workloads that name a queue that doesn't exist.
+    pub fn set_default(&mut self, name: Option<&str>) {
+        self.tree.set_default(name);
+    }
+
     /// Adds or updates a queue; returns true if a decision may have changed. Schedulers write the status all the time.
     pub fn apply(&mut self, name: &str, queue: &impl ReadQueue) -> bool {
         let (queue, errors) = queue.read();

@@ -24,7 +24,7 @@ fn least<'t, T: Ord + Copy>(
     leaf: &str,
     value: impl Fn(&RunaiQueue) -> Option<T>,
 ) -> Result<Option<(&'t str, T)>, Cycle> {
-    let Some(leaf) = tree.find(leaf) else { return Ok(None) };
+    let Some(leaf) = tree.bind(leaf) else { return Ok(None) };
     let path = tree.path(leaf)?.into_iter().filter_map(|id| tree.get(id));
     let values = path.filter_map(|(name, queue)| Some((name, value(queue)?)));
     Ok(values.min_by_key(|(_, value)| *value))

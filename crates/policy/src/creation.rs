@@ -127,7 +127,7 @@ impl<'q> KnownCeilings<'q> {
             Family::Runai => self.tree,
         };
         let (of, _) = ceiling::effective(tree, queue).ok()??;
-        let limits = Limits::of(tree, self.floors, tree.find(queue)?).ok()?;
+        let limits = Limits::of(tree, self.floors, tree.bind(queue)?).ok()?;
         Some(ToldCeiling { queue: of, longest: limits.ceiling?, limits })
     }
 }

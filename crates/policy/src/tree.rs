@@ -23,6 +23,8 @@ pub struct QueueTree {
     /// The children of each of the nodes, in no order.
     children: Vec<BTreeSet<QueueId>>,
     free: Vec<QueueId>,
+    /// The name of the queue that counts for names that no queue has.
+    default: Option<Box<str>>,
     /// The number of queues that exist.
     len: usize,
     generation: u32,
@@ -72,8 +74,8 @@ const NO_QUEUE: u32 = u32::MAX;
 impl Default for QueueTree {
     fn default() -> Self {
         // memos begin with generation 0
-        let (ids, nodes, children, free) = Default::default();
-        Self { ids, nodes, children, free, len: 0, generation: 1 }
+        let (ids, nodes, children, free, default) = Default::default();
+        Self { ids, nodes, children, free, default, len: 0, generation: 1 }
     }
 }
 
@@ -136,6 +138,16 @@ impl QueueTree {
     pub fn find(&self, name: &str) -> Option<QueueId> {
         let id = *self.ids.get(name)?;
         self.exists(id).then_some(id)
+    }
+
+    /// Sets the queue that counts for workloads that name a queue that doesn't exist.
+    pub fn set_default(&mut self, name: Option<&str>) {
+        self.default = name.map(Into::into);
+    }
+
+    /// The queue that counts for a workload that gives this name: the queue of that name, else the default queue.
+    pub fn bind(&self, name: &str) -> Option<QueueId> {
+        self.find(name).or_else(|| self.find(self.default.as_deref()?))
     }
 
     /// A queue by name, if it exists.

@@ -115,19 +115,25 @@ pub fn ready_until(
 }
 
 /// The queue of a pod: that which its label or its group names, unless one that was fixed when the pod was bound, or that it has
-/// evidence of, ends its run earlier.
+/// evidence of, ends its run earlier. With the name that no queue has, if the default queue counts in its place.
 fn queue(
     objects: &mut Objects,
     family: Family,
     pod: &ManagedPod,
     of_group: Option<GroupQueue<ArcStr>>,
-) -> Option<ArcStr> {
-    let named = named_queue(objects, family, pod, of_group);
+) -> (Option<ArcStr>, Option<ArcStr>) {
+    let name = named_queue(objects, family, pod, of_group);
+    let named = name.clone().map(|name| objects.bound(family, name));
+    let by_default = name.filter(|name| named.as_ref() != Some(name));
+    let [known, noted] = pod.fixed_queues(family);
+    // the queue that was fixed is forgotten once it is gone
+    let known = known.filter(|queue| objects.limits(family, queue).is_some());
     let mut ceiling = |queue: &str| objects.limits(family, queue).and_then(|limits| limits.ceiling);
-    pod.fixed_queues(family).fold(named, |queue, fixed| match queue {
+    let queue = known.into_iter().chain(noted).fold(named, |queue, fixed| match queue {
         Some(queue) if !is_shorter(ceiling(fixed), ceiling(&queue)) => Some(queue),
         _ => Some(fixed.clone()),
-    })
+    });
+    (queue, by_default)
 }
 
 /// The queue that a pod names: that of its group, if there is such a group and it [counts](group_counts).
@@ -141,7 +147,10 @@ fn named_queue(
     let (Some((name, made)), Some(own)) = (&of_group, own) else {
         return of_group.map(|(name, _)| name).or_else(|| own.cloned());
     };
-    let mut ceiling = |queue: &str| objects.limits(family, queue).and_then(|limits| limits.ceiling);
+    let mut ceiling = |queue: &ArcStr| {
+        let queue = objects.bound(family, queue.clone());
+        objects.limits(family, &queue).and_then(|limits| limits.ceiling)
+    };
     let late = || LateGroup::CountsIfShorter { own: ceiling(own), of_group: ceiling(name) };
     let counts = group_counts(made.map(Milliseconds::get), pod.started.map(Milliseconds::get), late);
     Some(if counts { name.clone() } else { own.clone() })
@@ -163,7 +172,12 @@ pub fn standing_below(
 ) -> Standing {
     let own = [root, pod.own_ceiling(), of_groups.own].into_iter().flatten().min();
     let OfGroups { queues: mut of, own: _, is_grouped, start, lacking } = of_groups;
-    let queues = PerFamily::new(|family| queue(objects, family, pod, of[family].take()));
+    let mut by_default = PerFamily::default();
+    let queues = PerFamily::new(|family| {
+        let (queue, name) = queue(objects, family, pod, of[family].take());
+        by_default[family] = name;
+        queue
+    });
     // a pod that names no queue of a family has no ceiling there, not even its own
     let mut ceilings = PerFamily::new(|family| {
         objects.limits(family, queues[family].as_deref()?)?.ceiling.into_iter().chain(own).min()
@@ -177,7 +191,7 @@ pub fn standing_below(
     let expires = expiry::deadline(clocks, ceilings);
     let is_extended = matches!(expires, Some((_, Family::Runai)));
     let extension = if is_extended { granted } else { SignedDuration::ZERO };
-    Standing { clocks, start, is_grouped, queues, own, extension, expires, lacking }
+    Standing { clocks, start, is_grouped, queues, by_default, own, extension, expires, lacking }
 }
 
 /// Returns the granted time beyond the ceiling of a pod's run, as far as its queues allow.

@@ -57,8 +57,15 @@ impl MissingQueues {
             let above = top.and_then(|(_, queue)| queue.parent.as_deref());
             path.iter().map(String::as_str).chain(above).any(|name| is_new(family, name))
         };
+        let is_new_by_default = |family| {
+            let name = standing.by_default[family].as_ref();
+            name.is_some_and(|name| is_new(family, name))
+        };
         let mut families = Family::ALL.into_iter();
-        families.any(|family| standing.queue(family).is_some_and(|queue| is_new_on_path(family, queue)))
+        families.any(|family| {
+            is_new_by_default(family)
+                || standing.queue(family).is_some_and(|queue| is_new_on_path(family, queue))
+        })
     }
 }
 

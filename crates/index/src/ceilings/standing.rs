@@ -33,6 +33,8 @@ pub struct Standing {
     pub is_grouped: bool,
     /// Its queue of each family.
     pub queues: PerFamily<Option<ArcStr>>,
+    /// The name that its workload gives, where no queue has it and the default queue counts.
+    pub by_default: PerFamily<Option<ArcStr>>,
     /// The least of the ceilings that people have noted on it, its root owner and its `PodGroup`s.
     pub own: Option<SignedDuration>,
     /// The time that its run was granted beyond that ceiling.

@@ -90,14 +90,14 @@ impl Counting<'_> {
             let memberships = gangs.memberships(uid);
             let queue = gangs.queue(memberships, PodGroupKind::Runai).map(|(queue, _)| queue.as_str());
             let queue = queue.or(pod.queues[Family::Runai].as_deref());
-            let queue = queue.and_then(|queue| self.tree.find(queue));
+            let queue = queue.and_then(|queue| self.tree.bind(queue));
             if let (Some(queue), Some(end)) = (queue, pod.end()) {
                 let expires = &mut self.counts.entry(queue).or_default().expires;
                 *expires = expires.iter().copied().chain([end]).min();
             }
             let Some(scheduled) = pod.clocks().started else { continue };
             let of_group = gangs.workload(memberships).map(|(group, _)| {
-                let find = || queue_of_group(index, &group).and_then(|queue| self.tree.find(queue));
+                let find = || queue_of_group(index, &group).and_then(|queue| self.tree.bind(queue));
                 (group.id(), *queues_of_groups.entry(group.id()).or_insert_with(find), group.start)
             });
             let (queue, start) = match of_group {

@@ -155,13 +155,13 @@ impl ManagedPod {
 
     /// Returns the queue of a family that was fixed for a bound pod, and the one that it has evidence of. Neither: the pod's label or
     /// `PodGroup` names it.
-    pub fn fixed_queues(&self, family: Family) -> impl Iterator<Item = &ArcStr> {
-        let runs = self.fixed.as_deref().map(|FixedRun { known, noted }| [known, noted]);
-        runs.into_iter().flatten().filter_map(move |run| run.queues[family].as_ref())
+    pub fn fixed_queues(&self, family: Family) -> [Option<&ArcStr>; 2] {
+        let of = |run: fn(&FixedRun) -> &RunLimits| run(self.fixed.as_deref()?).queues[family].as_ref();
+        [of(|fixed| &fixed.known), of(|fixed| &fixed.noted)]
     }
 
     fn fixed(&self, family: Family) -> Option<&ArcStr> {
-        self.fixed_queues(family).next()
+        self.fixed_queues(family).into_iter().flatten().next()
     }
 
     /// Returns the evidence of a bound pod, as it is to be written.

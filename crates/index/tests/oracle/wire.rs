@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tenure_index::{RetryAfter, Settings};
 use tenure_policy::{
     expiry::GraceOnChange,
-    expiry::{Family, Scope},
+    expiry::{Family, PerFamily, Scope},
     floor::Floors,
     kueue,
     owners::{OnExpiry, OwnerTable, PauseRule},
@@ -380,7 +380,15 @@ pub fn settings(of: &ConfigObj) -> Settings {
         longest_formation: FORMATION,
         kueue_queues: kueue::Queues::default(),
         retry_after: RetryAfter::default(),
+        default_queues: default_queues(of),
     }
+}
+
+pub fn default_queues(of: &ConfigObj) -> PerFamily<Option<String>> {
+    PerFamily::new(|family| match family {
+        Family::Runai => of.defaults.0.map(runai_name),
+        Family::Tensorstack => of.defaults.1.map(tensorstack_name),
+    })
 }
 
 /// The longest time that workloads may take to form.

@@ -21,7 +21,7 @@ pub struct Place<'a> {
 impl<'a> Place<'a> {
     /// Looks the queue up. None: the workload names no queue, and no floor applies to it.
     pub fn find(tree: &QueueTree, name: Option<&'a str>) -> Self {
-        Self { name, queue: name.and_then(|name| tree.find(name)) }
+        Self { name, queue: name.and_then(|name| tree.bind(name)) }
     }
 
     /// The queue's name.

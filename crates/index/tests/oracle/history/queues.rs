@@ -97,6 +97,9 @@ impl History {
         let notice = points(random, |random| random.of(&SPANS));
         let grace = random.maybe(70, |random| random.of(&SPANS)).unwrap_or(0);
         let things = random.percent(50);
-        self.events.push(Event::Configure(ConfigObj { notice, grace, wait, preempt, reclaim, things }));
+        let mut default = || random.maybe(40, |random| random.of(&[0, 1, 2, 3]));
+        let defaults = (default(), default());
+        let config = ConfigObj { notice, grace, wait, preempt, reclaim, things, defaults };
+        self.events.push(Event::Configure(config));
     }
 }

@@ -323,7 +323,10 @@ impl Naive {
 
     /// The queue of a pod in a family: the one that it names, that was fixed, or that it has evidence of: the one that ends its run first.
     fn queue_of(&self, pod: &PodObj, family: Family) -> Option<u8> {
-        let of = [self.named_queue(pod, family), self.bound(pod).queue(family), evidence_of(pod, family)];
+        let named = self.named_queue(pod, family).map(|queue| self.bind(family, queue));
+        // the queue that was fixed is forgotten once it is gone
+        let fixed = self.bound(pod).queue(family).filter(|queue| self.knows(family, *queue));
+        let of = [named, fixed, evidence_of(pod, family)];
         // the first of several that are as short
         of.into_iter().flatten().min_by_key(|queue| self.ceiling(family, *queue).unwrap_or(Nanos::MAX))
     }
@@ -391,7 +394,7 @@ impl Naive {
         let (Some(theirs), Some(mine)) = (named.queue, own) else {
             return named.queue.or(own);
         };
-        let ceiling = |queue| self.ceiling(family, queue);
+        let ceiling = |queue| self.ceiling(family, self.bind(family, queue));
         // who makes a group for a pod that runs can't lengthen its run
         let is_late = named.made.zip(pod.scheduled()).is_some_and(|(made, at)| made * MILLI > at);
         let endless = Nanos::MAX;

@@ -95,7 +95,10 @@ impl Naive {
             // of what was handed out
             _ => {}
         }
-        if matches!(event, Event::RunaiQueue(..) | Event::DeleteRunai(_) | Event::RetainRunai(_)) {
+        if matches!(
+            event,
+            Event::RunaiQueue(..) | Event::DeleteRunai(_) | Event::RetainRunai(_) | Event::Configure(_)
+        ) {
             self.plant();
         }
         became_ready

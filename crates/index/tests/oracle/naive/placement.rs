@@ -1,6 +1,6 @@
 //! Which pods of a node may go for a preemptor.
 
-use tenure_policy::{expiry::SYSTEM_CRITICAL_PRIORITY, floor::Floors, tree::QueueTree};
+use tenure_policy::{expiry::Family, expiry::SYSTEM_CRITICAL_PRIORITY, floor::Floors, tree::QueueTree};
 use tenure_types::podgroup::PodGroupKind;
 
 use super::{Naive, groups, tally::Tree};
@@ -66,8 +66,9 @@ impl Naive {
     fn floor_until(&self, ask: Ask, pod: &PodObj) -> Option<Nanos> {
         let queue = self.queue(pod)?;
         let (tree, floors) = (self.tree(), self.floors());
-        let find = |queue: u8| tree.find(&wire::runai_name(queue));
-        let floor = if ask.queue == Some(queue) {
+        let find = |queue: u8| tree.bind(&wire::runai_name(queue));
+        let bind = |queue| self.bind(Family::Runai, queue);
+        let floor = if ask.queue.map(bind) == Some(bind(queue)) {
             floors.preempt(tree, find(queue), None)
         } else {
             floors.reclaim(tree, ask.queue.and_then(find), find(queue), None)

@@ -97,6 +97,16 @@ impl Naive {
                 || self.path(queue).is_none_or(|path| path.iter().all(is_there)))
     }
 
+    /// The queue that counts for a workload that names this one.
+    pub fn bind(&self, family: Family, queue: u8) -> u8 {
+        let default = match family {
+            Family::Runai => self.config.defaults.0,
+            Family::Tensorstack => self.config.defaults.1,
+        };
+        let is_bound = |default: &u8| !self.knows(family, queue) && self.knows(family, *default);
+        default.filter(is_bound).unwrap_or(queue)
+    }
+
     pub fn knows(&self, family: Family, queue: u8) -> bool {
         match family {
             Family::Runai => self.runai.contains_key(&queue),

@@ -32,8 +32,10 @@ pub struct Tally {
 impl Naive {
     pub(super) fn plant(&mut self) {
         let read = |queue| RunaiQueue::read(&wire::runai(queue)).0;
-        self.tree =
-            Tree(self.runai.iter().map(|(name, queue)| (wire::runai_name(*name), read(queue))).collect());
+        let queues = self.runai.iter().map(|(name, queue)| (wire::runai_name(*name), read(queue)));
+        let mut tree: QueueTree = queues.collect();
+        tree.set_default(self.config.defaults.0.map(wire::runai_name).as_deref());
+        self.tree = Tree(tree);
     }
 
     /// True if a queue means something else than what is known of it.
@@ -65,6 +67,7 @@ impl Naive {
                     (own.or_else(named), self.gangs[&key].start)
                 }
             };
+            let queue = queue.map(|queue| self.bind(Family::Runai, queue));
             let name = queue.map(wire::runai_name).unwrap_or_default();
             let floor = tree.find(&name).map(|id| longest_floor(&floors, tree, id)).unwrap_or_default();
             let end = start.map(|start| start + Nanos::try_from(floor.as_nanos()).unwrap());
@@ -103,7 +106,8 @@ impl Naive {
     fn count_ends(&self, tally: &mut Tally) {
         for pod in self.workload_pods() {
             let Some(end) = self.dues[&pod.uid].expires else { continue };
-            let queue = self.runai_of(pod).map(wire::runai_name).unwrap_or_default();
+            let queue = self.runai_of(pod).map(|queue| wire::runai_name(self.bind(Family::Runai, queue)));
+            let queue = queue.unwrap_or_default();
             if let Some(report) = tally.reports.get_mut(&queue) {
                 report.next_expiry = report.next_expiry.into_iter().chain([timestamp(end * MILLI)]).min();
             }
