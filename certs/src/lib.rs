@@ -191,10 +191,8 @@ impl Pair {
     /// True if the private key belongs to the certificate, or to the first one of a chain.
     pub fn matches(&self) -> bool {
         let certificate = Certificate::read(self.certificate.as_bytes());
-        let key = KeyPair::from_pem(&self.key);
-        certificate
-            .zip(key.ok())
-            .is_some_and(|(certificate, key)| certificate.public_key == key.subject_public_key_info())
+        let key = KeyPair::from_pem(&self.key).ok();
+        certificate.zip(key).is_some_and(|(of, key)| of.public_key == key.subject_public_key_info())
     }
 
     /// Writes `tls.crt` and, readable by its owner alone, `tls.key` into `directory`, over any that are there.

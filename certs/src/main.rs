@@ -52,11 +52,8 @@ impl Args {
 fn refuse_overwriting(out: &Path) -> Result<()> {
     for name in ["ca.crt", "tls.crt", "tls.key"] {
         let path = out.join(name);
-        ensure!(
-            !path.exists(),
-            "{} exists; choose another directory, or overwrite with --force",
-            path.display()
-        );
+        let shown = path.display();
+        ensure!(!path.exists(), "{shown} exists; choose another directory, or overwrite with --force");
     }
     Ok(())
 }

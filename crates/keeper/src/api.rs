@@ -9,7 +9,7 @@ use http::Request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, ValidationDirective},
+    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
     core::{ApiResource, request},
     discovery::{ApiCapabilities, ApiGroup, Scope},
 };
@@ -38,7 +38,7 @@ const MOST_WORKLOADS: u32 = 500;
 const KUEUE_IS_LOOKED_FOR_AFTER: Duration = Duration::from_secs(10);
 
 /// Name under which writes are recorded in `managedFields`.
-const FIELD_MANAGER: &str = "tenure-keeper";
+pub const FIELD_MANAGER: &str = "tenure-keeper";
 
 /// Why a write isn't known to be done.
 #[derive(Debug)]
@@ -72,7 +72,6 @@ impl ObjectClient {
         Self { client, kinds, forbidden, without_kueue_since }
     }
 
-    /// A pod as it is now.
     pub async fn pod(&self, namespace: &str, name: &str) -> Result<Pod, ApiError> {
         call(Api::namespaced(self.client.clone(), namespace).get(name)).await
     }
@@ -125,15 +124,11 @@ impl ObjectClient {
                 list.map(|list| list.items)
             }
         };
-        match found {
-            Err(ApiError::NotFound) => {
-                if matches!(lookup, Lookup::Labelled(_)) {
-                    *self.without_kueue_since.lock() = Some(Instant::now());
-                }
-                Ok(Vec::new())
-            }
-            found => found,
+        let found = if_found(found)?;
+        if found.is_none() && matches!(lookup, Lookup::Labelled(_)) {
+            *self.without_kueue_since.lock() = Some(Instant::now());
         }
+        Ok(found.unwrap_or_default())
     }
 
     /// The granted extensions of a namespace; none where the cluster doesn't have the kind.
@@ -170,7 +165,7 @@ impl ObjectClient {
             Api::namespaced(self.client.clone(), namespace.as_deref().unwrap_or_default());
         let metadata = json!({"uid": uid, "resourceVersion": resource_version});
         let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
-        let how = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let how = PatchParams::apply(FIELD_MANAGER);
         let name = name.as_deref().unwrap_or_default();
         let written =
             async { api.patch_status(name, &how, &patch).await?.read().map_err(kube::Error::SerdeError) };
@@ -191,10 +186,7 @@ impl ObjectClient {
         let is_live = |WholeObject { metadata, .. }: &WholeObject| {
             metadata.uid.as_deref() == Some(&owner.uid) && metadata.deletion_timestamp.is_none()
         };
-        match self.get(namespace, owner).await {
-            Err(ApiError::NotFound) => Ok(None),
-            found => Ok(Some(found?).filter(is_live)),
-        }
+        Ok(if_found(self.get(namespace, owner).await)?.filter(is_live))
     }
 
     /// Applies a merge patch, and returns the changed object. A field that the served schema doesn't have is an error,
@@ -205,11 +197,7 @@ impl ObjectClient {
         owner: &OwnerReference,
         patch: &Value,
     ) -> Result<WholeObject, ApiError> {
-        let how = PatchParams {
-            field_manager: Some(FIELD_MANAGER.into()),
-            field_validation: Some(ValidationDirective::Strict),
-            ..PatchParams::default()
-        };
+        let how = PatchParams::apply(FIELD_MANAGER).validation_strict();
         self.on(namespace, owner, async |api| call(api.patch(&owner.name, &how, &Patch::Merge(patch))).await)
             .await
     }
@@ -274,6 +262,14 @@ impl ObjectClient {
             Scope::Cluster => Api::all_with(client, resource),
             Scope::Namespaced => Api::namespaced_with(client, namespace, resource),
         }
+    }
+}
+
+/// Returns none in place of an object or a kind that isn't there.
+pub fn if_found<T>(result: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
+    match result {
+        Err(ApiError::NotFound) => Ok(None),
+        found => found.map(Some),
     }
 }
 

@@ -40,13 +40,8 @@ pub struct Args {
 
     /// Name of a PriorityClass: pods of its priority or a higher one are never touched. Without it:
     /// 2000000000, the priority of system-cluster-critical
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "",
-        hide_default_value = true,
-        help_heading = "Pods in scope"
-    )]
+    #[arg(long, value_name = "NAME", default_value = "", help_heading = "Pods in scope")]
+    #[arg(hide_default_value = true)]
     pub(crate) priority_class_threshold: String,
 
     /// Namespaces whose pods are never touched, separated by commas
@@ -59,14 +54,8 @@ pub struct Args {
     pub(crate) dry_run: bool,
 
     /// The number of owners that are handled at the same time
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        default_value = "1",
-        value_parser = at_least_one,
-        allow_negative_numbers = true,
-        help_heading = "Limits"
-    )]
+    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = at_least_one, help_heading = "Limits")]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) threadiness: NonZeroU32,
 
     /// The most pauses and deletions a second, on average. Returns, stamps of start times and notices of the end have
@@ -123,10 +112,7 @@ fn at_least_a_second(text: &str) -> Result<SignedDuration, String> {
 
 fn at_least_a_minute(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    if duration < Duration::from_mins(1) {
-        return Err("must be at least a minute".into());
-    }
-    Ok(duration)
+    if duration < Duration::from_mins(1) { Err("must be at least a minute".into()) } else { Ok(duration) }
 }
 
 fn at_least_one(text: &str) -> Result<NonZeroU32, &'static str> {

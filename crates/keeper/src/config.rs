@@ -57,7 +57,6 @@ impl Configure {
         (Self { cluster, current: sender }, Current(receiver))
     }
 
-    /// Replaces the configuration.
     pub fn apply(&self, config: Config) {
         // replaced before the index: a part that acts by the index's answer must have the same table, or a later one
         let config = Arc::new(config);

@@ -30,7 +30,6 @@ const CONTROLLER: &str = "tenure.dev/keeper";
 /// The most other names that are tried for an event whose name is taken, before one that can't be guessed.
 const OTHER_NAMES: usize = 4;
 
-/// Writes events.
 #[derive(Clone)]
 pub struct Events {
     client: Client,
@@ -70,14 +69,9 @@ impl Events {
                 Err(error) => return Err(error),
             };
             let uid = found.metadata.uid.unwrap_or_default();
-            name = format!(
-                "{first}-{:x}",
-                if tries < OTHER_NAMES.saturating_sub(1) {
-                    hash(&uid)
-                } else {
-                    RandomState::new().hash_one(&uid)
-                }
-            );
+            let can_be_guessed = tries < OTHER_NAMES.saturating_sub(1);
+            let suffix = if can_be_guessed { hash(&uid) } else { RandomState::new().hash_one(&uid) };
+            name = format!("{first}-{suffix:x}");
         }
         Err(ApiError::Timeout)
     }

@@ -21,7 +21,6 @@ use tracing::{debug, info, warn};
 
 use crate::{api::refer, handles::Handles, limit::WriteLimit};
 
-/// The time between two looks.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 
 /// The time until a pod that couldn't be annotated is tried again.
@@ -30,7 +29,6 @@ const RETRY: Duration = Duration::from_mins(1);
 /// The same where the API server has refused it.
 const RETRY_REFUSED: Duration = Duration::from_hours(1);
 
-/// Writes evidence on bound pods.
 pub struct EvidenceWriter {
     pub handles: Arc<Handles>,
     pub limit: WriteLimit,

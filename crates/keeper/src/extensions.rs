@@ -25,7 +25,7 @@ use tenure_service::{
     log::with_causes,
     work::{Lease, Run, Work},
 };
-use tenure_types::extension::{Extension, ExtensionState, ExtensionStatus, ExtensionTarget};
+use tenure_types::extension::{Extension, ExtensionState, ExtensionTarget};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -46,7 +46,6 @@ const UNREADABLE: &str =
 /// The time between two counts of the pending extensions.
 const BETWEEN_COUNTS: Duration = Duration::from_secs(1);
 
-/// The controller of extensions.
 pub struct ExtensionController {
     pub handles: Arc<Handles>,
     pub limit: WriteLimit,
@@ -108,11 +107,8 @@ impl ExtensionController {
             Decision::Grant(_) => return self.grant(extension, &run).await,
             Decision::Deny(why) => deny(why),
             Decision::End if state == ExtensionState::Granted => {
-                let status = ExtensionStatus {
-                    state: Some(ExtensionState::Used),
-                    ..extension.status.clone().unwrap_or_default()
-                };
-                let used = Extension { status: Some(status), ..extension.clone() };
+                let mut used = extension.clone();
+                used.status.get_or_insert_default().state = Some(ExtensionState::Used);
                 // nothing would show that its event is missing
                 self.handles.events.tell_first(Vec::new(), self.event(&used).into_iter().collect()).await;
                 json!({"state": "Used"})
@@ -126,11 +122,9 @@ impl ExtensionController {
     /// it were granted.
     async fn grant(&self, extension: &Extension, run: &RequestedRun) -> Result<(), ApiError> {
         let Some(_turn) = self.handles.extensions.take_turn(extension) else { return Ok(()) };
-        if !self.is_up_to_date(run).await? {
-            return Ok(());
-        }
-        let is_granted = matches!(extension::decide(extension, &self.run_of(extension)), Decision::Grant(_));
-        if !is_granted {
+        let is_granted =
+            || matches!(extension::decide(extension, &self.run_of(extension)), Decision::Grant(_));
+        if !self.is_up_to_date(run).await? || !is_granted() {
             return Ok(());
         }
         let (granted, at) = (&extension.spec.duration, at(self.handles.now()));
@@ -150,11 +144,10 @@ impl ExtensionController {
         extension: &Extension,
         run: &RequestedRun,
     ) -> Result<(Decision, String), ApiError> {
-        let target = &extension.spec.target;
         let mut run = run.clone();
-        let ended =
-            || extension::run_ended(&reference(&owner(target), extension.metadata.namespace.as_deref()));
-        let (mut message, is_pending) = (ended(), extension.state() == ExtensionState::Pending);
+        let target = reference(&owner(&extension.spec.target), extension.metadata.namespace.as_deref());
+        let mut message = extension::run_ended(&target);
+        let is_pending = extension.state() == ExtensionState::Pending;
         if run == RequestedRun::Unknown || self.handles.extensions.is_unverified(extension) {
             match self.target(extension).await? {
                 TargetState::Missing => {
@@ -205,9 +198,9 @@ impl ExtensionController {
             return Ok(());
         }
         if extension.status.is_none() && state != ExtensionState::Pending {
-            let status =
-                Some(ExtensionStatus { state: Some(ExtensionState::Pending), ..ExtensionStatus::default() });
-            self.tell(&Extension { status, ..extension.clone() });
+            let mut pending = extension.clone();
+            pending.status.get_or_insert_default().state = Some(ExtensionState::Pending);
+            self.tell(&pending);
         }
         if state != ExtensionState::Used {
             self.tell(&written);

@@ -22,7 +22,6 @@ use crate::{
     status::Statuses,
 };
 
-/// The handles that the controllers of the leader share.
 pub struct Handles {
     pub client: Client,
     pub objects: ObjectClient,
@@ -36,7 +35,6 @@ pub struct Handles {
     pub metrics: Metrics,
     pub events: EventQueue,
     pub messages: Messages,
-    /// The ledger of usage.
     pub usage: UsageBook,
     /// The workloads whose pods are to show the end of their run.
     pub told: ToldWorkloads,

@@ -65,7 +65,6 @@ pub struct QueueCounters {
 }
 
 impl Metrics {
-    /// Makes the keeper's metrics part of a registry.
     pub fn register(registry: &mut Registry) -> Self {
         let queues = QueueCounters::register(registry);
         let help = "Start times that were to be written on PodGroups, by their API group and result";

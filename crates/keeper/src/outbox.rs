@@ -63,7 +63,6 @@ impl EventOutbox {
         }
     }
 
-    /// The object is gone.
     pub fn forget(&self, object: Uid) {
         self.0.lock().by_uid.remove(&object);
     }

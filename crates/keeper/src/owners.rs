@@ -18,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{api::of_kind, cluster::ClusterState, config::Current};
 
-/// Owners of one kind.
 #[derive(Debug)]
 struct OwnerStore {
     cluster: ClusterState,
@@ -28,18 +27,12 @@ struct OwnerStore {
     clock: ServerClock,
 }
 
-impl OwnerStore {
-    fn is_of_workloads(&self) -> bool {
-        (self.resource.group.as_str(), self.resource.kind.as_str()) == (kueue::GROUP, kueue::WORKLOAD)
-    }
-}
-
 impl Store<Owner> for OwnerStore {
     type Key = Uid;
 
     fn apply(&mut self, Owner { metadata }: Owner) {
         let (outbox, now) = (&self.cluster.outbox, self.clock.now());
-        if self.is_of_workloads() {
+        if (self.resource.group.as_str(), self.resource.kind.as_str()) == (kueue::GROUP, kueue::WORKLOAD) {
             outbox.apply(&self.resource, &metadata, now);
             self.cluster.change_if(|index| index.apply_workload(self.source, &metadata));
             return;
@@ -62,7 +55,6 @@ impl Store<Owner> for OwnerStore {
     }
 }
 
-/// Follows owners of all kinds of the table.
 pub struct Owners {
     client: Client,
     cluster: ClusterState,
@@ -95,11 +87,15 @@ impl Kinds for Owners {
     }
 
     fn served(&self, served: &Served) -> Vec<(u16, ApiResource)> {
-        self.kinds.of(served).collect()
+        let of = |(number, (group, kind)): (&u16, &GroupKind)| {
+            let (resource, _) = of_kind(served.get(group)?, kind)?;
+            Some((*number, resource))
+        };
+        self.kinds.now.iter().filter_map(of).collect()
     }
 
     fn have(&self, source: u16) -> bool {
-        self.kinds.have(source)
+        self.kinds.now.contains_key(&source)
     }
 
     async fn changed(&mut self) {
@@ -153,20 +149,8 @@ impl Numbered {
         *now = table.ancestors().filter_map(number).collect();
     }
 
-    fn have(&self, number: u16) -> bool {
-        self.now.contains_key(&number)
-    }
-
     fn groups(&self) -> BTreeSet<String> {
         self.now.values().map(|(group, _)| group.clone()).collect()
-    }
-
-    /// Returns the served kinds, with their numbers.
-    fn of(&self, served: &Served) -> impl Iterator<Item = (u16, ApiResource)> {
-        self.now.iter().filter_map(|(number, (group, kind))| {
-            let (resource, _) = of_kind(served.get(group)?, kind)?;
-            Some((*number, resource))
-        })
     }
 }
 
@@ -188,11 +172,11 @@ mod tests {
     fn a_kind_keeps_its_number_and_no_other_ever_has_it() {
         let mut kinds = Numbered::default();
         let first = updated(&mut kinds, &["A", "B"]);
-        assert!(kinds.groups().contains("example.com") && kinds.have(first["A"]));
+        assert!(kinds.groups().contains("example.com") && kinds.now.contains_key(&first["A"]));
         let second = updated(&mut kinds, &["C", "B"]);
         assert_eq!(second["B"], first["B"]);
         assert!(!first.values().any(|number| *number == second["C"]), "{first:?} {second:?}");
-        assert!(!kinds.have(first["A"]));
+        assert!(!kinds.now.contains_key(&first["A"]));
         let third = updated(&mut kinds, &["A", "C"]);
         assert_eq!((third["A"], third["C"]), (first["A"], second["C"]));
         assert!(updated(&mut kinds, &[]).is_empty() && !kinds.groups().contains("example.com"));

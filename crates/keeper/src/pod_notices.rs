@@ -6,7 +6,6 @@ mod told;
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use kube::core::ObjectMeta;
 use tenure_index::Uid;
 use tenure_policy::pause::{self, OwnerObject};
 use tenure_service::{
@@ -34,7 +33,6 @@ const CROWD: Duration = Duration::from_millis(500);
 /// The waits after failures. Pods of a namespace can't be written while its admission webhook is down.
 const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_mins(1) };
 
-/// Writes the end of runs on pods.
 pub struct PodNotices {
     pub handles: Arc<Handles>,
 }
@@ -78,7 +76,7 @@ impl PodNotices {
         let more = async || {
             sleep(CROWD).await;
             // an error means that no workload was told
-            let _ = timeout(BETWEEN_LOOKS, self.handles.told.changed()).await;
+            let _ = timeout(BETWEEN_LOOKS, self.handles.told.changed.notified()).await;
         };
         let run = Run { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
         run.work(|| self.look(&queue), more, async |lease| self.handle(lease).await).await;
@@ -130,7 +128,8 @@ impl PodNotices {
         if metadata.uid.as_deref().map(Uid::of) != Some(*uid) || metadata.deletion_timestamp.is_some() {
             return Ok(ShowResult::Gone);
         }
-        if shown(metadata) == end.map(|end| end.to_string()).as_deref() {
+        let shown = metadata.annotations.as_ref().and_then(|all| all.get(keys::EXPIRES_AT_ANNOTATION));
+        if shown == end.map(|end| end.to_string()).as_ref() {
             return Ok(ShowResult::Done);
         }
         let patch = pause::show_end(OwnerObject(&found.value), *end);
@@ -150,11 +149,6 @@ impl PodNotices {
             }
         }
     }
-}
-
-/// The end that a pod shows.
-fn shown(metadata: &ObjectMeta) -> Option<&str> {
-    metadata.annotations.as_ref()?.get(keys::EXPIRES_AT_ANNOTATION).map(String::as_str)
 }
 
 #[cfg(test)]

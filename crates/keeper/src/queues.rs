@@ -18,7 +18,7 @@ use tenure_types::{
     tolerant::Tolerant,
 };
 
-use crate::cluster::ClusterState;
+use crate::{api::if_found, cluster::ClusterState};
 
 /// The time for which a reading counts: the workloads of a queue often expire together.
 const READING_AGE: Duration = Duration::from_secs(1);
@@ -26,17 +26,14 @@ const READING_AGE: Duration = Duration::from_secs(1);
 /// The number of readings from which on old ones are dropped.
 const READINGS: usize = 1_000;
 
-/// When each queue was read, and whether it was as it is known.
-type Readings = BTreeMap<(Family, String), (Instant, bool)>;
-
 /// Compares queues with what their watches have shown.
 pub struct QueueReader {
     client: Client,
     cluster: ClusterState,
     version: QueueVersion,
     t9k_system_namespace: String,
-    /// The queues that were read a moment ago, and whether they were as they are known.
-    readings: Mutex<Readings>,
+    /// The queues that were read a moment ago: when, and whether they were as they are known.
+    readings: Mutex<BTreeMap<(Family, String), (Instant, bool)>>,
 }
 
 impl QueueReader {
@@ -99,26 +96,16 @@ impl QueueReader {
         }
     }
 
+    /// Reads one queue, and compares it: one that can't be read counts as absent. A list of a single object needs no right of its
+    /// own beside that of the watch.
     async fn is_same<Q>(&self, queues: Api<Tolerant<Q>>, name: &str) -> Result<bool, ApiError>
     where
         Q: ReadQueue + Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
-        let queue = read(queues, name).await?;
+        let one = ListParams::default().fields(&format!("metadata.name={name}"));
+        // none if the kind isn't installed
+        let list = if_found(call(queues.list(&one)).await)?;
+        let queue = list.and_then(|list| list.items.into_iter().next()?.0.ok());
         Ok(self.cluster.with(|index| index.queues(Q::FAMILY).knows(name, queue.as_ref())))
-    }
-}
-
-/// Reads one queue; none if there is none that can be read. A list of a single object needs no right of its own beside
-/// that of the watch.
-async fn read<K>(api: Api<Tolerant<K>>, name: &str) -> Result<Option<K>, ApiError>
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
-{
-    let one = ListParams::default().fields(&format!("metadata.name={name}"));
-    match call(api.list(&one)).await {
-        Ok(list) => Ok(list.items.into_iter().next().and_then(|queue| queue.0.ok())),
-        // the kind isn't installed
-        Err(ApiError::NotFound) => Ok(None),
-        Err(error) => Err(error),
     }
 }

@@ -76,7 +76,6 @@ impl Work for Returning {
     }
 }
 
-/// Resumes workloads that were paused for a time.
 pub struct Requeuer {
     pub handles: Arc<Handles>,
     pub limit: WriteLimit,

@@ -35,7 +35,6 @@ const STALE: Duration = Duration::from_secs(5);
 /// The number of stamps on a group in one run without a wait between them: a user may remove each again.
 const WITHOUT_WAIT: u8 = 3;
 
-/// Keeps the stamps of `PodGroup`s right.
 pub struct Stamps {
     handles: Arc<Handles>,
     limit: WriteLimit,

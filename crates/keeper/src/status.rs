@@ -46,7 +46,6 @@ const AT_ONCE: usize = 8;
 pub const WRITES_PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(19);
 pub const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(49);
 
-/// Keeps the statuses of queues right.
 pub struct Reporter {
     pub handles: Arc<Handles>,
     /// The version in which queues are read, and therefore written.
@@ -80,10 +79,8 @@ impl Reporter {
             let tally = cluster.with(|index| index.tally(&config.get().floors, self.handles.now()));
             let workloads = tally.reports.iter().map(|(queue, report)| (queue.clone(), report.workloads));
             *self.handles.metrics.workloads.lock() = workloads.collect();
-            let reports = tally.reports.into_iter();
-            queue.replace(
-                self.handles.statuses.report(reports.map(|(name, report)| (name, report.of(self.version)))),
-            );
+            let reports = tally.reports.into_iter().map(|(name, report)| (name, report.of(self.version)));
+            queue.replace(self.handles.statuses.report(reports));
             until.set(tally.until);
             next.set(begun + BETWEEN_LOOKS.max(begun.elapsed().saturating_mul(PART_OF_TIME)));
         };
@@ -153,10 +150,8 @@ impl Reporter {
         let is_new = |complaint| self.complaints.lock().insert(complaint);
         match error {
             WriteError::Api(ApiError::Forbidden(_)) => {
-                let resource = match self.version {
-                    QueueVersion::V3alpha1 => "queues/status",
-                    QueueVersion::V2 => "queues",
-                };
+                let is_v2 = self.version == QueueVersion::V2;
+                let resource = if is_v2 { "queues" } else { "queues/status" };
                 if is_new(Complaint::Forbidden) {
                     error!(
                         %queue, resource, error = why,

@@ -19,7 +19,6 @@ use crate::{api::refer, handles::Handles, limit::WriteLimit};
 /// The time between two looks, and between two tries for a pod.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
-/// Shortens the grace periods of pods past their ceiling.
 pub struct Terminations {
     pub handles: Arc<Handles>,
     pub limit: WriteLimit,

@@ -112,7 +112,7 @@ fn build_one(partial: &Path, label: &str, name: &str, package: &str) -> Result<(
         progress.show(&log);
         thread::sleep(POLL);
     };
-    progress.end(&log);
+    progress.print(&log, "\n");
     if status.success() { Ok(()) } else { Err(process.failure(&format!("of {package} ended with {status}"))) }
 }
 
@@ -142,10 +142,6 @@ impl<'a> Progress<'a> {
             self.shown = Instant::now();
             self.print(log, if self.terminal { "" } else { "\n" });
         }
-    }
-
-    fn end(&self, log: &Path) {
-        self.print(log, "\n");
     }
 
     fn print(&self, log: &Path, end: &str) {

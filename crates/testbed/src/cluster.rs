@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tenure_certs::Authority;
 use tokio::process::Command;
 use tokio::sync::Mutex;
@@ -105,7 +105,8 @@ impl Cluster {
             (controllers, scheduler) = (started.0, Some(Box::new(started.1)));
         }
 
-        directory.make_disposable();
+        // the logs of a successful run aren't needed
+        directory.is_disposable = true;
         Ok(Self {
             controllers,
             scheduler,
@@ -146,7 +147,7 @@ impl Cluster {
 
     /// The work directory, with a log for each process: `kube-apiserver.log` and so on.
     pub fn directory(&self) -> &Path {
-        self.directory.path()
+        &self.directory.path
     }
 
     /// Every request to the API server: JSON lines of `audit.k8s.io/v1` events at level Metadata.
@@ -159,7 +160,7 @@ impl Cluster {
 
     /// The authority that the API server and its clients trust, to certify more servers, such as webhooks.
     pub fn authority(&self) -> &Authority {
-        self.credentials.authority()
+        &self.credentials.authority
     }
 
     /// The control plane's binaries.
@@ -173,13 +174,12 @@ impl Cluster {
         let spec =
             TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() };
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
-        let token = accounts
-            .create_token_request(name, &PostParams::default(), &request)
-            .await
-            .with_context(|| format!("cannot get a token of service account {namespace}/{name}"))?;
+        let token = accounts.create_token_request(name, &PostParams::default(), &request).await;
+        let token =
+            token.with_context(|| format!("cannot get a token of service account {namespace}/{name}"))?;
         let token =
             token.status.and_then(|status| status.token).context("the API server granted no token")?;
-        self.credentials.token_kubeconfig(&self.url, &format!("{namespace}.{name}"), &token)
+        self.credentials.kubeconfig(&self.url, &format!("{namespace}.{name}"), &json!({ "token": token }))
     }
 
     /// Returns a new kubeconfig of a user, and of one group beside `system:authenticated` if any, by a client

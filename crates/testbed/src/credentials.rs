@@ -11,7 +11,7 @@ use tenure_certs::Authority;
 /// The cluster's own authority, with its files in one directory.
 pub(crate) struct Credentials {
     directory: PathBuf,
-    authority: Authority,
+    pub(crate) authority: Authority,
 }
 
 impl Credentials {
@@ -26,10 +26,6 @@ impl Credentials {
         put(&directory.join("service-accounts.key"), &service_accounts.serialize_pem())?;
         put(&directory.join("service-accounts.pub"), &service_accounts.public_key_pem())?;
         Ok(Self { directory, authority })
-    }
-
-    pub(crate) fn authority(&self) -> &Authority {
-        &self.authority
     }
 
     /// A file that [`Credentials::create`] writes.
@@ -55,13 +51,8 @@ impl Credentials {
         self.kubeconfig(server, &name, &credentials)
     }
 
-    /// A kubeconfig for the bearer of a token.
-    pub(crate) fn token_kubeconfig(&self, server: &str, name: &str, token: &str) -> Result<PathBuf> {
-        self.kubeconfig(server, name, &json!({ "token": token }))
-    }
-
     // JSON is YAML
-    fn kubeconfig(&self, server: &str, name: &str, credentials: &Value) -> Result<PathBuf> {
+    pub(crate) fn kubeconfig(&self, server: &str, name: &str, credentials: &Value) -> Result<PathBuf> {
         let config = json!({
             "apiVersion": "v1",
             "kind": "Config",

@@ -16,8 +16,9 @@ const KEEP: &str = "TENURE_TESTBED_KEEP";
 /// It is removed with this value, unless the start failed, the thread panics, or `TENURE_TESTBED_KEEP` is set; then
 /// the next start of any cluster removes it.
 pub(crate) struct Directory {
-    path: PathBuf,
-    disposable: bool,
+    pub(crate) path: PathBuf,
+    /// True to remove the directory on drop.
+    pub(crate) is_disposable: bool,
     _lock: File,
 }
 
@@ -42,26 +43,17 @@ impl Directory {
         let path = make_unused(parent, &format!("{name}-{}", process::id()))?;
         let lock = File::create(lock_of(&path))?;
         lock.lock()?;
-        Ok(Self { path, disposable: false, _lock: lock })
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+        Ok(Self { path, is_disposable: false, _lock: lock })
     }
 
     pub(crate) fn join(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
-
-    /// Has the directory removed on drop: the logs of a successful run aren't needed.
-    pub(crate) fn make_disposable(&mut self) {
-        self.disposable = true;
-    }
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        if self.disposable && !thread::panicking() && env::var_os(KEEP).is_none() {
+        if self.is_disposable && !thread::panicking() && env::var_os(KEEP).is_none() {
             // the next sweep gets what this one leaves
             let _ = fs::remove_dir_all(&self.path);
         }
@@ -121,7 +113,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let live = Directory::create_in(parent.path(), "test").unwrap();
         let dead = Directory::create_in(parent.path(), "test").unwrap();
-        let (live_path, dead_path) = (live.path().to_owned(), dead.path().to_owned());
+        let (live_path, dead_path) = (live.path.clone(), dead.path.clone());
         assert_ne!(live_path, dead_path);
         drop(dead);
         assert!(dead_path.exists(), "the directory of a failed start stays for its logs");
@@ -134,8 +126,8 @@ mod tests {
     fn directory_of_a_good_run_goes_with_it() {
         let parent = tempfile::tempdir().unwrap();
         let mut directory = Directory::create_in(parent.path(), "test").unwrap();
-        directory.make_disposable();
-        let path = directory.path().to_owned();
+        directory.is_disposable = true;
+        let path = directory.path.clone();
         drop(directory);
         assert!(!path.exists());
     }

@@ -20,10 +20,8 @@ pub(crate) async fn create(client: Client, count: usize) -> Result<()> {
     let nodes = Api::<Node>::all(client);
     for number in 1..=count {
         let node = node(&format!("node-{number}"))?;
-        nodes
-            .create(&PostParams::default(), &node)
-            .await
-            .with_context(|| format!("cannot create node {number}"))?;
+        let created = nodes.create(&PostParams::default(), &node).await;
+        created.with_context(|| format!("cannot create node {number}"))?;
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! The flags and files of each server.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use anyhow::Result;
 use serde_json::json;
@@ -43,6 +42,14 @@ impl Plan<'_> {
 
     /// kube-apiserver and its URL.
     pub(crate) fn api_server(&self, etcd: u16, more: &[(&str, &str)]) -> Result<(Server, String)> {
+        let audit = json!({
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived"],
+            "rules": [{"level": "Metadata"}],
+        });
+        let audit_policy = self.directory.join("audit-policy.yaml");
+        put(&audit_policy, &audit.to_string())?;
         let port = free_port()?;
         let mut flags = self.serving(port);
         flags.extend([
@@ -63,26 +70,14 @@ impl Plan<'_> {
             flag("requestheader-username-headers", "X-Remote-User"),
             flag("requestheader-group-headers", "X-Remote-Group"),
             flag("requestheader-extra-headers-prefix", "X-Remote-Extra-"),
-            flag("audit-policy-file", self.audit_policy()?),
+            flag("audit-policy-file", audit_policy),
             flag("audit-log-path", self.directory.join("audit.log")),
             // in megabytes: long tests read one file from its beginning, and 100 is the default
             flag("audit-log-maxsize", "10000"),
         ]);
         flags.extend(more.iter().map(|(name, value)| flag(name, value)));
-        let health = Health::https(port, "/readyz", self.credentials.authority())?;
+        let health = Health::https(port, "/readyz", &self.credentials.authority)?;
         Ok((self.server("kube-apiserver", flags, Some(health)), format!("https://127.0.0.1:{port}")))
-    }
-
-    fn audit_policy(&self) -> Result<PathBuf> {
-        let policy = json!({
-            "apiVersion": "audit.k8s.io/v1",
-            "kind": "Policy",
-            "omitStages": ["RequestReceived"],
-            "rules": [{"level": "Metadata"}],
-        });
-        let path = self.directory.join("audit-policy.yaml");
-        put(&path, &policy.to_string())?;
-        Ok(path)
     }
 
     /// kube-controller-manager.
@@ -106,7 +101,7 @@ impl Plan<'_> {
             // a busy machine, or a stopped API server, is no reason to evict pods
             flag("node-monitor-grace-period", "1h"),
         ]);
-        let health = Health::https(port, "/healthz", self.credentials.authority())?;
+        let health = Health::https(port, "/healthz", &self.credentials.authority)?;
         Ok(self.server("kube-controller-manager", flags, Some(health)))
     }
 
@@ -131,7 +126,7 @@ impl Plan<'_> {
             flag("authentication-kubeconfig", &kubeconfig),
             flag("authorization-kubeconfig", &kubeconfig),
         ]);
-        let health = Health::https(port, "/healthz", self.credentials.authority())?;
+        let health = Health::https(port, "/healthz", &self.credentials.authority)?;
         Ok((self.server("kube-scheduler", flags, Some(health)), path))
     }
 
@@ -166,7 +161,7 @@ impl Plan<'_> {
             program: self.binaries.path(name),
             arguments,
             log: self.directory.join(&format!("{name}.log")),
-            home: self.directory.path().to_owned(),
+            home: self.directory.path.clone(),
             health,
         }
     }

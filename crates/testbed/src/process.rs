@@ -32,11 +32,8 @@ impl Process {
     ///
     /// It gets a process group of its own, so that Ctrl-C in a terminal does not reach it.
     pub fn spawn(name: &str, mut command: Command, log: &Path) -> Result<Self> {
-        let file = File::options()
-            .create(true)
-            .append(true)
-            .open(log)
-            .with_context(|| format!("cannot open the log {}", log.display()))?;
+        let file = File::options().create(true).append(true).open(log);
+        let file = file.with_context(|| format!("cannot open the log {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
         die_with_parent(&mut command);
         let child = spawn(command).with_context(|| format!("cannot start {name}"))?;

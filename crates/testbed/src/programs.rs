@@ -9,8 +9,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::binaries::spell;
-use crate::directory::workspace;
+use crate::{binaries::spell, directory::workspace};
 
 const DIRECTORY: &str = "TENURE_PROGRAMS";
 
@@ -47,10 +46,8 @@ fn build(name: &str) -> Result<HashMap<String, PathBuf>> {
     }
     // cargo sets these for the test that this may be part of; build scripts that watch them would run again
     for (name, _) in env::vars_os() {
-        if ["CARGO_PKG_", "CARGO_MANIFEST_"]
-            .iter()
-            .any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
-        {
+        let begins_with = |prefix: &str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
+        if begins_with("CARGO_PKG_") || begins_with("CARGO_MANIFEST_") {
             command.env_remove(name);
         }
     }

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use kube::{Client, Config};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use tenure_certs::Authority;
 
 use crate::{Process, eventually};

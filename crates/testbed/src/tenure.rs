@@ -15,10 +15,7 @@ use installed::{account, bring_certificate, fetch_config, probe};
 pub use keeper::Keeper;
 use keeper::{Program, our_program};
 
-use crate::directory::workspace;
-use crate::ports::free_port;
-use crate::server::flag;
-use crate::{Cluster, Process, eventually};
+use crate::{Cluster, Process, directory::workspace, eventually, ports::free_port, server::flag};
 
 /// The namespace that the chart is installed in.
 pub const RELEASE_NAMESPACE: &str = "tenure-system";

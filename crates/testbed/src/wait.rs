@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Error, Result, anyhow};
+use anyhow::{Result, anyhow};
 use tokio::time::{Instant, sleep, timeout_at};
 
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -31,27 +31,24 @@ pub async fn eventually<T>(
     mut poll: impl AsyncFnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     let end = Instant::now() + deadline;
-    let mut reason = None;
+    let mut reason: Option<anyhow::Error> = None;
     loop {
         match timeout_at(end, poll()).await {
             Ok(Ok(Some(value))) => return Ok(value),
             Ok(Ok(None)) => reason = None,
             Ok(Err(error)) => reason = Some(error),
-            Err(_) => return Err(late(what, deadline, reason)),
+            Err(_) => break,
         }
         if Instant::now() >= end {
-            return Err(late(what, deadline, reason));
+            break;
         }
         sleep(INTERVAL).await;
     }
-}
-
-fn late(what: &str, deadline: Duration, reason: Option<Error>) -> Error {
     let waited = format!("waited {deadline:?} in vain for {what}");
-    match reason {
+    Err(match reason {
         Some(reason) => reason.context(waited),
         None => anyhow!(waited),
-    }
+    })
 }
 
 #[cfg(test)]

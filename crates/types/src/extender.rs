@@ -25,9 +25,6 @@ pub const MOST_VICTIMS: usize = 200_000;
 /// Initial capacity of a node's list of victims: most nodes lose no more.
 const FEW: usize = 16;
 
-/// The longest name of a node.
-const LONGEST_NAME: usize = 253;
-
 /// An object or a list in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
@@ -113,47 +110,24 @@ impl<'b> Args<'b> {
     }
 }
 
-/// A text that is borrowed unless it has escapes: a question has thousands. Null is the empty one.
-struct Text<'b>(Cow<'b, str>);
+/// A text that is borrowed unless it has escapes: a question has thousands.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
 
-impl<'de> Deserialize<'de> for Text<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
+/// Has a visitor read a value, of any shape that the visitor knows.
+struct Seed<V>(V);
 
-        impl<'de> Visitor<'de> for Any {
-            type Value = Text<'de>;
+impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for Seed<V> {
+    type Value = V::Value;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-
-            fn visit_unit<E>(self) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::default()))
-            }
-        }
-
-        deserializer.deserialize_any(Any)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
+        deserializer.deserialize_any(self.0)
     }
 }
 
 /// A key of a part, which decodes to the field that its value holds.
 struct Key(Part);
-
-impl<'de> DeserializeSeed<'de> for Key {
-    type Value = Option<Field>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
 
 impl Visitor<'_> for Key {
     type Value = Option<Field>;
@@ -179,15 +153,16 @@ impl<'de> Deserialize<'de> for Args<'de> {
             }
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Args<'de>, M::Error> {
-                let (mut args, mut bounds) = (Args::default(), Bounds::default());
-                while let Some(field) = map.next_key_seed(Key(Part::Args))? {
+                let mut args = Args::default();
+                let mut bounds = Bounds { nodes: MOST_NODES, victims: MOST_VICTIMS };
+                while let Some(field) = map.next_key_seed(Seed(Key(Part::Args)))? {
                     match field {
                         Some(Field::Preemptor) => {
                             let pod = map.next_value::<Option<&'de RawValue>>()?;
                             args.pod = pod.filter(|raw| raw.get() != "null");
                         }
                         Some(Field::Part(Part::Nodes)) => {
-                            args.nodes.append(&mut map.next_value_seed(Nodes(&mut bounds))?);
+                            args.nodes.append(&mut map.next_value_seed(Seed(Nodes(&mut bounds)))?);
                         }
                         // named, so that a key that is added is read here or skipped on purpose
                         None
@@ -210,12 +185,6 @@ impl<'de> Deserialize<'de> for Args<'de> {
 struct Bounds {
     nodes: usize,
     victims: usize,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self { nodes: MOST_NODES, victims: MOST_VICTIMS }
-    }
 }
 
 impl Bounds {

@@ -162,8 +162,7 @@ pub struct Owner {
 }
 
 /// The fields of the `spec` of any queue, as raw JSON.
-#[derive(Default, Deserialize)]
-#[serde(transparent)]
+#[derive(Deserialize)]
 struct RawSpec(BTreeMap<String, Value>);
 
 impl RawSpec {

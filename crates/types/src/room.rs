@@ -20,13 +20,12 @@ pub use run::RunRequests;
 /// A Pod with the fields that determine the room it takes.
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
 #[resource(inherit = core::Pod)]
+#[serde(default)]
 pub struct PodWithRoom {
     /// Without what no decision needs.
-    #[serde(default, deserialize_with = "slim")]
+    #[serde(deserialize_with = "slim")]
     pub metadata: ObjectMeta,
-    #[serde(default)]
     spec: Spec,
-    #[serde(default)]
     status: Status,
 }
 
@@ -205,32 +204,27 @@ impl Spec {
         let mut running: BTreeMap<String, i64> = BTreeMap::new();
         let mut peak: BTreeMap<String, i64> = BTreeMap::new();
         for init in &self.init_containers {
-            if init.is_sidecar() {
-                add(&mut running, of(init));
-                raise(&mut peak, running.clone());
+            let mut with = running.clone();
+            if init.is_sidecar() || !counting.is_of_runs() {
+                add(&mut with, of(init));
             } else {
                 // it can't be resized, so that a run needs nothing that its node shows
-                let mut with = running.clone();
-                let of = if counting.is_of_runs() {
-                    amounts(&init.resources.requests).collect()
-                } else {
-                    of(init)
-                };
-                add(&mut with, of);
-                raise(&mut peak, with);
+                add(&mut with, amounts(&init.resources.requests));
             }
+            if init.is_sidecar() {
+                running.clone_from(&with);
+            }
+            raise(&mut peak, with);
         }
         for container in &self.containers {
             add(&mut running, of(container));
         }
         raise(&mut running, peak);
         if let Some(own) = &self.resources {
-            let held = status.held().map(|held| {
-                held.map(|mut held| {
-                    take_away(&mut held, amounts(&self.overhead));
-                    held
-                })
-            });
+            let mut held = status.held();
+            for held in held.iter_mut().flatten() {
+                take_away(held, amounts(&self.overhead));
+            }
             let own = counting.count(amounts(&own.requests), held);
             running.extend(own.into_iter().filter(|(resource, _)| is_of_pods(resource)));
         }

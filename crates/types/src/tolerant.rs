@@ -38,11 +38,7 @@ pub struct UnreadableObject {
 }
 
 impl<K> Tolerant<K> {
-    /// Returns the object.
-    ///
-    /// # Errors
-    ///
-    /// If it can't be read.
+    /// Returns the object, or the reason why it can't be read.
     pub fn read(self) -> serde_json::Result<K> {
         self.0.map_err(serde_json::Error::custom)
     }
@@ -51,16 +47,11 @@ impl<K> Tolerant<K> {
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Tolerant<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = Box::<RawValue>::deserialize(deserializer)?;
+        let read = split(&object).and_then(|(object, _)| serde_json::from_str(&object));
         Ok(Self(
-            read(&object)
-                .map_err(|error| UnreadableObject { error: error.to_string(), metadata: names(&object) }),
+            read.map_err(|error| UnreadableObject { error: error.to_string(), metadata: names(&object) }),
         ))
     }
-}
-
-fn read<K: DeserializeOwned>(object: &RawValue) -> serde_json::Result<K> {
-    let (object, _) = split(object)?;
-    serde_json::from_str(&object)
 }
 
 /// Returns the text of an object without its `managedFields`, and these.

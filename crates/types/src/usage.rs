@@ -57,31 +57,27 @@ impl UsageEnd {
 
     /// The name of the end, without the age of a preempted run.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cut => "cut",
-            Self::PreemptedUnder5m
-            | Self::PreemptedUnder30m
-            | Self::PreemptedUnder1h
-            | Self::PreemptedUnder6h
-            | Self::PreemptedUnder1d
-            | Self::PreemptedLater => "preempted",
-            Self::EvictedUnready => "evicted_unready",
-            Self::Deleted => "deleted",
-        }
+        self.name_and_age().0
     }
 
     /// The ages of preempted runs; empty for other ends.
     pub const fn age(self) -> &'static str {
+        self.name_and_age().1
+    }
+
+    const fn name_and_age(self) -> (&'static str, &'static str) {
         match self {
-            Self::PreemptedUnder5m => "0-5m",
-            Self::PreemptedUnder30m => "5m-30m",
-            Self::PreemptedUnder1h => "30m-1h",
-            Self::PreemptedUnder6h => "1h-6h",
-            Self::PreemptedUnder1d => "6h-1d",
-            Self::PreemptedLater => "1d+",
-            Self::Succeeded | Self::Failed | Self::Cut | Self::EvictedUnready | Self::Deleted => "",
+            Self::Succeeded => ("succeeded", ""),
+            Self::Failed => ("failed", ""),
+            Self::Cut => ("cut", ""),
+            Self::PreemptedUnder5m => ("preempted", "0-5m"),
+            Self::PreemptedUnder30m => ("preempted", "5m-30m"),
+            Self::PreemptedUnder1h => ("preempted", "30m-1h"),
+            Self::PreemptedUnder6h => ("preempted", "1h-6h"),
+            Self::PreemptedUnder1d => ("preempted", "6h-1d"),
+            Self::PreemptedLater => ("preempted", "1d+"),
+            Self::EvictedUnready => ("evicted_unready", ""),
+            Self::Deleted => ("deleted", ""),
         }
     }
 }

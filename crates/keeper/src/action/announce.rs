@@ -19,15 +19,9 @@ impl Pauser {
     pub(super) async fn announce(&self, work: &Work<'_>, notice: &Notice) -> Result<Done, Failure> {
         let Some(found) = work.found() else { return Ok(unread()) };
         let (first, object) = (&work.batch.first, OwnerObject(&found.value));
-        let noticed = |at| {
-            JournalAct::Noticed(GivenNotice {
-                queue: first.queue.clone(),
-                end: notice.end,
-                at,
-                then: notice.then,
-            })
-        };
-        let act = notice.told.map(noticed);
+        let (end, then) = (notice.end, notice.then);
+        let given = |at| GivenNotice { queue: first.queue.clone(), end, at, then };
+        let act = notice.told.map(given).map(JournalAct::Noticed);
         let (patch, noted) = match notice.change {
             NoticeChange::Keep => (None, None),
             NoticeChange::Clear => (Some(pause::withdraw(object)), None),

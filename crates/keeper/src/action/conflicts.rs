@@ -18,7 +18,6 @@ pub struct Conflicts {
 }
 
 impl Conflicts {
-    /// True if another try may be made.
     pub const fn may_retry(&self) -> bool {
         self.retries < READS.saturating_sub(1)
     }

@@ -10,7 +10,6 @@ use thiserror::Error;
 /// After so long beyond the deadline of a pod a try is late. Nine tries from then on end within ten minutes of the deadline.
 pub const LATE_AFTER: SignedDuration = SignedDuration::from_mins(1);
 
-/// Why nothing could be done yet.
 #[derive(Debug, Error)]
 pub enum Failure {
     #[error(transparent)]

@@ -22,10 +22,9 @@ use tenure_types::{extension::Extension, projection::Pod};
 
 use super::{
     Act, Case, Failure, OwnerObject, Pauser, Question, RunState, Task, WholeObject, describe, judge,
-    kept::{LATE, PausableOwners},
-    told, warn,
+    kept::LATE, told, warn,
 };
-use crate::{events::EventCause, handles::Handles};
+use crate::{api::if_found, events::EventCause, handles::Handles};
 
 /// After so many tries, an owner of a kind that can't be paused ends the chain if it can't be read: any user may name one in
 /// an API that is broken.
@@ -57,7 +56,6 @@ impl Work<'_> {
         self.case.answers.object.as_ref()?.1.as_ref()
     }
 
-    /// The cause of the act.
     pub(super) fn cause(&self) -> EventCause {
         told::cause(self.batch, self.pod())
     }
@@ -108,14 +106,10 @@ impl Pauser {
                 work.case.answers.queues_are_as_known = Some(are_as_known);
             }
             Question::Climb => {
-                let climbed = match work.pod() {
-                    Some(pod) => {
-                        let is_own = work.state.ceiling.as_ref().is_some_and(|of| of.queue.is_none());
-                        let own = if is_own { own_claim(pod) } else { None };
-                        self.climb(due, pod, own, &work.case.config.table).await?
-                    }
-                    None => return Ok(()),
-                };
+                let Some(pod) = work.pod() else { return Ok(()) };
+                let is_own = work.state.ceiling.as_ref().is_some_and(|of| of.queue.is_none());
+                let own = if is_own { own_claim(pod) } else { None };
+                let climbed = self.climb(due, pod, own, &work.case.config.table).await?;
                 work.case.answers.climbed = Some(climbed);
             }
             Question::Workload(of) => {
@@ -131,12 +125,11 @@ impl Pauser {
                 work.case.answers.stopped.insert(owner.uid, has_stopped);
             }
             Question::Object(object) => {
-                let found = match self.handles.objects.get(&due.namespace, &object).await {
-                    Err(ApiError::NotFound) => None,
+                let found = match if_found(self.handles.objects.get(&due.namespace, &object).await) {
                     Err(source) if work.batch.task.ends_run() => {
                         return Err(Failure::Pause { owner: object, source });
                     }
-                    found => Some(found?),
+                    found => found?,
                 };
                 work.case.answers.object = Some((object, found));
             }
@@ -146,14 +139,9 @@ impl Pauser {
 
     /// The pod as it is now, if it is still the one that is meant, and not exempt.
     pub(super) async fn pod(&self, due: &DuePod) -> Result<Option<Pod>, ApiError> {
-        match self.handles.objects.pod(&due.namespace, &due.name).await {
-            Ok(pod) => {
-                let same = pod.metadata.uid.as_deref().is_some_and(|uid| Uid::of(uid) == due.uid);
-                Ok(Some(pod).filter(|pod| same && exemption(pod, &self.scope).is_none()))
-            }
-            Err(ApiError::NotFound) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let pod = if_found(self.handles.objects.pod(&due.namespace, &due.name).await)?;
+        let is_meant = |pod: &Pod| pod.metadata.uid.as_deref().is_some_and(|uid| Uid::of(uid) == due.uid);
+        Ok(pod.filter(|pod| is_meant(pod) && exemption(pod, &self.scope).is_none()))
     }
 
     /// `own` is the pod's own ceiling, if that has ended its run.
@@ -193,7 +181,7 @@ impl Pauser {
         let namespace = &work.batch.first.namespace;
         let exempt = self.handles.cluster.with(|index| index.exempt_pods(namespace, Uid::of(&owner.uid)));
         for pod in exempt.into_iter().take(EXEMPT_PODS) {
-            if self.owners_of_exempt(work, &pod).await?.0.contains(&owner.uid) {
+            if self.owners_of_exempt(work, &pod).await?.contains(&owner.uid) {
                 if !self.makes_exempt_pods(work, owner).await? {
                     return Ok(false);
                 }
@@ -207,10 +195,8 @@ impl Pauser {
 
     /// True if a template of an owner names a class that is exempt, or if its templates aren't known.
     async fn makes_exempt_pods(&self, work: &Work<'_>, owner: &OwnerReference) -> Result<bool, Failure> {
-        let found = match self.handles.objects.get(&work.batch.first.namespace, owner).await {
-            Err(ApiError::NotFound) => return Ok(false),
-            found => found?,
-        };
+        let found = if_found(self.handles.objects.get(&work.batch.first.namespace, owner).await)?;
+        let Some(found) = found else { return Ok(false) };
         let classes: Api<PriorityClass> = Api::all(self.handles.client.clone());
         let Some(named) = priority_classes(owner, &found.value, &work.case.config.table) else {
             return Ok(true);
@@ -225,19 +211,17 @@ impl Pauser {
     }
 
     /// The owners of an exempt pod, as they were a moment ago.
-    async fn owners_of_exempt(&self, work: &Work<'_>, name: &str) -> Result<PausableOwners, Failure> {
+    async fn owners_of_exempt(&self, work: &Work<'_>, name: &str) -> Result<Vec<String>, Failure> {
         let (due, config) = (&work.batch.first, &work.case.config);
         let key = (due.namespace.clone(), name.to_owned());
         let known = self.exempt_owners.lock().get(&key, config);
         if let Some(owners) = known {
             return Ok(owners);
         }
-        let pod = match self.handles.objects.pod(&due.namespace, name).await {
-            Err(ApiError::NotFound) => return Ok(PausableOwners::default()),
-            pod => pod?,
-        };
+        let pod = if_found(self.handles.objects.pod(&due.namespace, name).await)?;
+        let Some(pod) = pod else { return Ok(Vec::new()) };
         let climbed = self.climb(due, &pod, None, &config.table).await?;
-        let owners = PausableOwners(climbed.pausable.into_iter().map(|owner| owner.uid).collect());
+        let owners = climbed.pausable.into_iter().map(|owner| owner.uid).collect::<Vec<_>>();
         self.exempt_owners.lock().insert(key, owners.clone(), config);
         Ok(owners)
     }

@@ -13,10 +13,6 @@ use tenure_types::extension::Extension;
 /// For how long the owners of an exempt pod are believed.
 const EXEMPT_OWNERS_AGE: Duration = Duration::from_secs(15);
 
-/// The uids of all owners of a pod that can be paused.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PausableOwners(pub Vec<String>);
-
 /// Namespace and name.
 type PodName = (String, String);
 
@@ -25,18 +21,19 @@ type PodName = (String, String);
 pub struct ExemptOwners {
     /// The configuration whose table found the owners.
     config: Option<Arc<Config>>,
-    by_pod: HashMap<PodName, (PausableOwners, Instant)>,
+    /// The uids of all owners of a pod that can be paused.
+    by_pod: HashMap<PodName, (Vec<String>, Instant)>,
 }
 
 impl ExemptOwners {
     /// Returns the owners of a pod, if they were found a moment ago by the same table.
-    pub fn get(&self, pod: &PodName, config: &Arc<Config>) -> Option<PausableOwners> {
+    pub fn get(&self, pod: &PodName, config: &Arc<Config>) -> Option<Vec<String>> {
         let (owners, since) = self.by_pod.get(pod)?;
         let same = self.config.as_ref().is_some_and(|known| Arc::ptr_eq(known, config));
         (same && since.elapsed() < EXEMPT_OWNERS_AGE).then(|| owners.clone())
     }
 
-    pub fn insert(&mut self, pod: PodName, owners: PausableOwners, config: &Arc<Config>) {
+    pub fn insert(&mut self, pod: PodName, owners: Vec<String>, config: &Arc<Config>) {
         if self.config.as_ref().is_some_and(|known| Arc::ptr_eq(known, config)) {
             self.by_pod.retain(|_, (_, since)| since.elapsed() < EXEMPT_OWNERS_AGE);
         } else {
@@ -82,7 +79,7 @@ mod tests {
     fn what_was_found_by_another_table_is_not_believed() {
         let (old, new) = (Arc::new(Config::default()), Arc::new(Config::default()));
         let mut exempt = ExemptOwners::default();
-        let owners = |uid: &str| PausableOwners(vec![uid.into()]);
+        let owners = |uid: &str| vec![uid.to_owned()];
         let pod = ("ns".to_owned(), "a".to_owned());
         exempt.insert(pod.clone(), owners("set"), &old);
         assert_eq!((exempt.get(&pod, &old), exempt.get(&pod, &new)), (Some(owners("set")), None));

@@ -64,23 +64,19 @@ impl ObjectClient {
         let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
         let kind = GroupVersionKind::gvk(group, version, &owner.kind);
         let instead = instead_of(owner);
-        match call(pinned_kind(&self.client, &kind)).await {
-            Err(ApiError::NotFound) => {}
-            found => {
-                let (resource, capabilities) = found?;
-                let found = (resource, capabilities.scope);
-                self.kinds.lock().insert(&owner.api_version, &owner.kind, found.clone());
-                return Ok((found, false));
+        let (of, (resource, capabilities)) = match call(pinned_kind(&self.client, &kind)).await {
+            Err(ApiError::NotFound) => {
+                let known = self.kinds.lock().get(&instead, &owner.kind).cloned();
+                if let Some(known) = known {
+                    return Ok((known, true));
+                }
+                let served = call(discovery::group(&self.client, group)).await?;
+                (&instead, of_kind(&served, &owner.kind).ok_or(ApiError::NotFound)?)
             }
-        }
-        let known = self.kinds.lock().get(&instead, &owner.kind).cloned();
-        if let Some(known) = known {
-            return Ok((known, true));
-        }
-        let served = call(discovery::group(&self.client, group)).await?;
-        let (resource, capabilities) = of_kind(&served, &owner.kind).ok_or(ApiError::NotFound)?;
+            found => (&owner.api_version, found?),
+        };
         let found = (resource, capabilities.scope);
-        self.kinds.lock().insert(&instead, &owner.kind, found.clone());
+        self.kinds.lock().insert(of, &owner.kind, found.clone());
         Ok((found, false))
     }
 }

@@ -12,7 +12,7 @@ use tenure_policy::{
     pause::OwnerObject,
 };
 use tenure_service::call::ApiError;
-use tenure_types::projection;
+use tenure_types::{podgroup::LONGEST_NAME, projection};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -76,14 +76,11 @@ fn selects(owner: &Value, labels: &BTreeMap<String, String>) -> bool {
     selector.and_then(|of| Selector::try_from(of).ok()).is_some_and(|selector| selector.matches(labels))
 }
 
-/// The longest group of an API, and the longest name of an object, that Kubernetes allows.
-const LONGEST_NAME: usize = 253;
-
 /// The longest version and kind of an API that Kubernetes allows.
 const LONGEST_LABEL: usize = 63;
 
-/// True if an owner reference could be that of a real object. Users can write any text in it, and that text becomes a
-/// part of a path.
+/// True if an owner reference could be that of a real object: a group is at most as long as a name. Users can write any text
+/// in it, and that text becomes a part of a path.
 pub(super) fn could_exist(owner: &OwnerReference) -> bool {
     let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
     if group.len().max(owner.name.len()) > LONGEST_NAME || version.len().max(owner.kind.len()) > LONGEST_LABEL

@@ -239,7 +239,6 @@ impl EventQueue {
         self.metrics.waiting_events.store(self.work.waiting(), Relaxed);
     }
 
-    /// Ends a try.
     pub fn tried(&self, lease: Lease<QueuedEvent>, result: &Result<(), ApiError>) {
         lease.work.untried.lock().take();
         let event = Arc::clone(&lease.work);

@@ -25,7 +25,6 @@ const LONGEST_NOTE_BYTES: usize = 1024;
 pub struct EventRecord {
     /// The object that the event is about.
     pub object: ObjectReference,
-    /// The reason.
     pub reason: EventReason,
     /// The action, as a CamelCase verb.
     pub action: &'static str,

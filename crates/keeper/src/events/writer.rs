@@ -30,7 +30,6 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The most events of one pause: the limit of events is so many times that of pauses.
 const EVENTS_PER_WRITE: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
 
-/// Writes the events of all parts of the keeper.
 pub struct EventWriter {
     handles: Arc<Handles>,
     events: Events,

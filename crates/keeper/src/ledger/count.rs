@@ -10,17 +10,12 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::{
-    RecordStore,
-    record::{RecordError, StoredRecord},
-    session::Session,
-};
+use super::{RecordStore, record::RecordError, session::Session};
 use crate::{config::Current, handles::Handles};
 
 /// The time before another try to read the record.
 const RETRY_RECORD: Duration = Duration::from_secs(5);
 
-/// Counts while this keeper leads.
 pub struct UsageCounter {
     pub handles: Arc<Handles>,
     pub store: RecordStore,
@@ -39,31 +34,13 @@ impl UsageCounter {
             let result = if let Some(resources) = &resources {
                 self.session(resources, &mut config, shutdown).await
             } else {
-                self.reconfigured(None, &mut config, shutdown).await;
+                shutdown.run_until_cancelled(reconfigured(None, &mut config)).await;
                 Ok(())
             };
             self.handles.usage.close();
             if let Err(failure) = result {
                 error!(error = with_causes(&failure), "Doesn't count what runs use: will try again");
-                tokio::select! {
-                    () = sleep(RETRY_RECORD) => {}
-                    () = shutdown.cancelled() => {}
-                }
-            }
-        }
-    }
-
-    /// Returns when other resources are to be counted, or none, and at `shutdown`.
-    async fn reconfigured(
-        &self,
-        resources: Option<&UsageResources>,
-        config: &mut Current,
-        shutdown: &CancellationToken,
-    ) {
-        while config.get().usage.as_ref() == resources {
-            tokio::select! {
-                () = config.changed() => {}
-                () = shutdown.cancelled() => return,
+                shutdown.run_until_cancelled(sleep(RETRY_RECORD)).await;
             }
         }
     }
@@ -75,7 +52,7 @@ impl UsageCounter {
         config: &mut Current,
         shutdown: &CancellationToken,
     ) -> Result<(), RecordError> {
-        let StoredRecord { record, version } = self.store.read().await?;
+        let (record, version) = self.store.read().await?;
         let ledger = match record {
             Some(record) => UsageLedger::restore(record, resources.clone()),
             None => UsageLedger::new(resources.clone(), self.handles.now()),
@@ -84,7 +61,8 @@ impl UsageCounter {
         self.handles.usage.open(ledger);
         tokio::select! {
             failure = session.count() => return failure.map(|never| match never {}),
-            () = self.reconfigured(Some(resources), config, shutdown) => {}
+            () = reconfigured(Some(resources), config) => {}
+            () = shutdown.cancelled() => {}
         }
         session.save().await
     }
@@ -98,5 +76,12 @@ impl UsageCounter {
             requests,
         };
         Some((pod, seen))
+    }
+}
+
+/// Returns when other resources are to be counted, or none.
+async fn reconfigured(resources: Option<&UsageResources>, config: &mut Current) {
+    while config.get().usage.as_ref() == resources {
+        config.changed().await;
     }
 }

@@ -10,10 +10,8 @@ use tenure_service::call::{ApiError, call};
 use tenure_types::usage::{USAGE_KEY, UsageRecord};
 use thiserror::Error;
 
-/// Name under which the record is noted in `managedFields`.
-const FIELD_MANAGER: &str = "tenure-keeper";
+use crate::api::FIELD_MANAGER;
 
-/// Why the record can't be read or written.
 #[derive(Debug, Error)]
 pub enum RecordError {
     #[error("there is no ConfigMap {0}: create it, or install the chart with usage.enabled=true")]
@@ -28,15 +26,6 @@ pub enum RecordError {
     Api(String, #[source] ApiError),
 }
 
-/// The record, and the version of the `ConfigMap` that has it.
-#[derive(Debug)]
-pub struct StoredRecord {
-    /// None before the first one.
-    pub record: Option<UsageRecord>,
-    pub version: String,
-}
-
-/// Reads and writes the record.
 pub struct RecordStore {
     maps: Api<ConfigMap>,
     namespace: String,
@@ -48,12 +37,13 @@ impl RecordStore {
         Self { maps: Api::namespaced(client, &namespace), namespace, name }
     }
 
-    pub async fn read(&self) -> Result<StoredRecord, RecordError> {
+    /// Reads the record, which is none before the first one, and the version of the `ConfigMap`.
+    pub async fn read(&self) -> Result<(Option<UsageRecord>, String), RecordError> {
         let map = call(self.maps.get(&self.name)).await.map_err(|error| self.failed(error))?;
         let text = map.data.as_ref().and_then(|data| data.get(USAGE_KEY)).filter(|text| !text.is_empty());
         let record = text.map(|text| serde_json::from_str(text)).transpose();
         let record = record.map_err(|error| RecordError::Unreadable(self.place(), error))?;
-        Ok(StoredRecord { record, version: map.metadata.resource_version.unwrap_or_default() })
+        Ok((record, map.metadata.resource_version.unwrap_or_default()))
     }
 
     /// Writes the record over a version of the `ConfigMap`; returns its new version, and the bytes of the record.
@@ -62,7 +52,7 @@ impl RecordStore {
         let text = serde_json::to_string(record).map_err(unreadable)?;
         let bytes = text.len();
         let patch = json!({"metadata": {"resourceVersion": over}, "data": {USAGE_KEY: text}});
-        let how = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let how = PatchParams::apply(FIELD_MANAGER);
         let map = call(self.maps.patch(&self.name, &how, &Patch::Merge(patch))).await;
         let map = map.map_err(|error| self.failed(error))?;
         Ok((map.metadata.resource_version.unwrap_or_default(), bytes))

@@ -38,7 +38,6 @@ const TICK: Duration = Duration::from_secs(1);
 /// The time before another try.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The cause of a failed list or watch.
 #[derive(Debug, Error)]
 enum Failure {
     #[error("failed to list pods")]
@@ -146,18 +145,15 @@ impl<'c> Session<'c> {
         book.with(|ledger| if after_gap { ledger.begin_list_after_gap() } else { ledger.begin_list() });
         let mut page = ListParams {
             field_selector: Some(BOUND.into()),
-            limit: Some(self.pages.objects()),
             version_match: exact.as_ref().map(|_| VersionMatch::Exact),
             resource_version: exact.clone(),
             ..ListParams::default()
         };
         let version = loop {
+            page.limit = Some(self.pages.objects());
             let _turn = self.pages.turn().await;
             let ObjectList { metadata, items, .. } = match self.pods.list(&page).await {
-                Err(error) if self.pages.shrink_after(&error) => {
-                    page.limit = Some(self.pages.objects());
-                    continue;
-                }
+                Err(error) if self.pages.shrink_after(&error) => continue,
                 list => list.map_err(Failure::List)?,
             };
             for pod in items {

@@ -38,7 +38,6 @@ pub type HttpClient = Client<HttpsConnector<Connector>, Full<Bytes>>;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Authorities that can't be read.
 #[derive(Debug, Error)]
 pub enum BadAuthorities {
     #[error(transparent)]
@@ -69,7 +68,7 @@ pub fn client(authorities: Option<&[u8]>) -> Result<HttpClient, BadAuthorities> 
         .with_tls_config(tls)
         .https_or_http()
         .enable_http1()
-        .wrap_connector(Connector::from_env());
+        .wrap_connector(Connector::with(Matcher::from_env()));
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIMEOUT)
@@ -86,10 +85,6 @@ pub struct Connector {
 }
 
 impl Connector {
-    fn from_env() -> Self {
-        Self::with(Matcher::from_env())
-    }
-
     fn with(proxies: Matcher) -> Self {
         let mut direct = HttpConnector::new();
         direct.enforce_http(false);

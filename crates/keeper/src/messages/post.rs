@@ -3,7 +3,7 @@
 use std::{io, str, time::Duration};
 
 use http::{
-    HeaderValue, Request, StatusCode, Uri,
+    HeaderValue, Method, Request, StatusCode, Uri,
     header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT},
 };
 use http_body_util::{BodyExt, Full, Limited};
@@ -12,7 +12,6 @@ use hyper_util::client::legacy;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tenure_policy::message::{Message, Receiver, ReceiverUrl, check_url};
-use tenure_service::log::with_causes;
 use thiserror::Error;
 use tokio::{fs::File, io::AsyncReadExt, time::timeout};
 
@@ -32,7 +31,6 @@ const LONGEST_AUTHORITIES: u64 = 1024 * 1024;
 
 const AGENT: &str = concat!("tenure-keeper/", env!("CARGO_PKG_VERSION"));
 
-/// The reason why a message wasn't taken.
 #[derive(Debug, Error)]
 pub enum PostError {
     #[error("it was taken out of the configuration")]
@@ -58,35 +56,25 @@ pub enum PostOutcome {
     /// The receiver won't ever take it.
     Refused,
     /// It is worth another try, after the rest that the receiver asks for.
-    Failed {
-        rest: Option<Duration>,
-    },
+    Failed(Option<Duration>),
 }
 
 impl PostOutcome {
     pub fn of(result: &Result<(), PostError>) -> Self {
+        let may_pass = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
         match result {
             Ok(()) => Self::Sent,
-            Err(PostError::Status { status, retry_after }) => match *status {
-                StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-                    Self::Failed { rest: *retry_after }
-                }
-                status if status.is_client_error() => Self::Refused,
-                _ => Self::Failed { rest: *retry_after },
-            },
-            Err(_) => Self::Failed { rest: None },
+            Err(PostError::Status { status, .. })
+                if status.is_client_error() && !may_pass.contains(status) =>
+            {
+                Self::Refused
+            }
+            Err(PostError::Status { retry_after, .. }) => Self::Failed(*retry_after),
+            Err(_) => Self::Failed(None),
         }
     }
 }
 
-impl PostError {
-    /// The error with its causes.
-    pub fn described(&self) -> String {
-        with_causes(self)
-    }
-}
-
-/// Posts the messages of one receiver.
 #[derive(Debug, Default)]
 pub struct Poster {
     /// The client for these authorities.
@@ -112,10 +100,8 @@ impl Poster {
         message: &Message,
     ) -> Result<http::Response<Incoming>, PostError> {
         let (media_type, body) = message.body(receiver);
-        let mut request = Request::post(url(receiver).await?).body(Full::new(Bytes::from(body))).map_err(
-            // an URL was parsed, so this can't be
-            |_| PostError::Invalid { field: "url", expected: "must be a URL" },
-        )?;
+        let mut request = Request::new(Full::new(Bytes::from(body)));
+        (*request.method_mut(), *request.uri_mut()) = (Method::POST, url(receiver).await?);
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
@@ -209,9 +195,9 @@ mod tests {
             assert_eq!(of(status), PostOutcome::Refused, "{status}");
         }
         for status in [301, 302, 308, 408, 429, 500, 502, 503] {
-            assert_eq!(of(status), PostOutcome::Failed { rest: None }, "{status}");
+            assert_eq!(of(status), PostOutcome::Failed(None), "{status}");
         }
-        assert_eq!(PostOutcome::of(&Err(PostError::Timeout)), PostOutcome::Failed { rest: None });
+        assert_eq!(PostOutcome::of(&Err(PostError::Timeout)), PostOutcome::Failed(None));
         assert_eq!(PostOutcome::of(&Ok(())), PostOutcome::Sent);
     }
 

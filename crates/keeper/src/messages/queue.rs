@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tenure_policy::message::Message;
-use tenure_service::work::{Lease, Limits, Spread, Work, WorkQueue};
+use tenure_service::{
+    log::with_causes,
+    work::{Lease, Limits, Spread, Work, WorkQueue},
+};
 use tenure_types::wait::Wait;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -34,10 +37,9 @@ const LONGEST_REST: Duration = Duration::from_mins(10);
 /// The least time between two lines of log about messages that are dropped.
 const BETWEEN_COMPLAINTS: Duration = Duration::from_mins(1);
 
-/// The messages of a receiver.
 #[derive(Debug)]
 pub struct ReceiverQueue {
-    receiver: String,
+    pub receiver: String,
     /// The messages, each once.
     pub work: WorkQueue<QueuedMessage>,
     state: Mutex<State>,
@@ -72,7 +74,6 @@ impl Work for QueuedMessage {
 #[derive(Debug, Default)]
 struct State {
     generation: u64,
-    /// True if the last try has failed.
     is_failing: bool,
     complained: Option<Instant>,
     /// The messages that were dropped since.
@@ -85,11 +86,6 @@ impl ReceiverQueue {
         let (spread, capacity) = (Spread::Queue, CAPACITY);
         let limits = Limits { at_once, per_namespace, retry, spread, capacity, ..Limits::default() };
         Self { receiver: receiver.into(), work: WorkQueue::new(limits), state: Mutex::default(), metrics }
-    }
-
-    /// The name of the receiver.
-    pub fn receiver(&self) -> &str {
-        &self.receiver
     }
 
     /// Adds a message. If too many wait, the oldest of the namespace with the most is dropped.
@@ -136,7 +132,6 @@ impl ReceiverQueue {
         Some(lease)
     }
 
-    /// Ends a try.
     pub fn tried(&self, lease: Lease<QueuedMessage>, result: &Result<(), PostError>) {
         let mut state = self.state.lock();
         // it counts as dropped already
@@ -145,9 +140,9 @@ impl ReceiverQueue {
         }
         let was_failing = std::mem::replace(&mut state.is_failing, result.is_err());
         let (receiver, message) = (&self.receiver, Arc::clone(&lease.work.message));
-        let error = result.as_ref().err().map(PostError::described).unwrap_or_default();
+        let error = result.as_ref().err().map(|error| with_causes(error)).unwrap_or_default();
         let outcome = PostOutcome::of(result);
-        if let PostOutcome::Failed { rest: Some(rest) } = outcome {
+        if let PostOutcome::Failed(Some(rest)) = outcome {
             self.work.rest_until(Instant::now() + rest.min(LONGEST_REST));
         }
         match outcome {
@@ -158,7 +153,7 @@ impl ReceiverQueue {
                     info!(%receiver, "Takes messages again");
                 }
             }
-            PostOutcome::Failed { .. } if lease.since.elapsed() < PATIENCE => {
+            PostOutcome::Failed(_) if lease.since.elapsed() < PATIENCE => {
                 lease.failed();
                 if !was_failing {
                     warn!(%receiver, error, "Failed to send a message: will try again");

@@ -24,14 +24,12 @@ const FOR_MESSAGES: Duration = Duration::from_secs(5);
 /// Sends the messages, in a task for each receiver.
 pub struct MessageSender(pub Messages);
 
-/// The tasks of receivers.
 #[derive(Default)]
 struct Tasks {
     set: JoinSet<()>,
     sending: BTreeMap<String, Sending>,
 }
 
-/// The task of a receiver.
 struct Sending {
     queue: Arc<ReceiverQueue>,
     settings: Receiver,
@@ -83,8 +81,8 @@ impl Tasks {
             is_left
         });
         for queue in queues {
-            let Some(settings) = settings(&messages.config, queue.receiver()) else { continue };
-            match sending.get_mut(queue.receiver()) {
+            let Some(settings) = settings(&messages.config, &queue.receiver) else { continue };
+            match sending.get_mut(&queue.receiver) {
                 Some(of) if of.settings == settings => {}
                 Some(of) => {
                     of.settings = settings;
@@ -92,7 +90,7 @@ impl Tasks {
                 }
                 None => {
                     let task = set.spawn(send(Arc::clone(&queue), messages.config.clone(), ended.clone()));
-                    sending.insert(queue.receiver().to_owned(), Sending { queue, settings, task });
+                    sending.insert(queue.receiver.clone(), Sending { queue, settings, task });
                 }
             }
         }
@@ -110,7 +108,7 @@ async fn send(queue: Arc<ReceiverQueue>, config: Current, ended: CancellationTok
 /// Posts a message by the settings of this moment.
 async fn post(queue: &ReceiverQueue, poster: &Poster, config: &Current, lease: Lease<QueuedMessage>) {
     let Some(lease) = queue.begin(lease) else { return };
-    let result = match settings(config, queue.receiver()) {
+    let result = match settings(config, &queue.receiver) {
         Some(receiver) => poster.post(&receiver, &lease.work.message).await,
         // its queue goes in a moment
         None => Err(PostError::NoReceiver),

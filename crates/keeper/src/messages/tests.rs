@@ -11,7 +11,7 @@ use tenure_policy::{
     pause::dry_run,
     reason::EventReason,
 };
-use tenure_service::{call::ApiError, leadership::Leadership};
+use tenure_service::{call::ApiError, leadership::Leadership, log::with_causes};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -195,10 +195,10 @@ async fn files_are_read_for_each_message_and_a_missing_one_is_an_error_that_show
     let receiver =
         Receiver { token_file: Some(token_file.clone()), ..receiver(ReceiverUrl::InFile(url_file.clone())) };
     let poster = Poster::default();
-    let error = poster.post(&receiver, &sent()).await.unwrap_err().described();
+    let error = with_causes(&poster.post(&receiver, &sent()).await.unwrap_err());
     assert!(error.starts_with("urlFile: can't be read: No such file"), "{error}");
     fs::write(&url_file, format!("{url}\n")).unwrap();
-    let error = poster.post(&receiver, &sent()).await.unwrap_err().described();
+    let error = with_causes(&poster.post(&receiver, &sent()).await.unwrap_err());
     assert!(error.starts_with("tokenFile: can't be read"), "{error}");
     for token in ["secret-one", "secret-two"] {
         fs::write(&token_file, format!("{token}\n")).unwrap();
@@ -223,7 +223,7 @@ async fn files_are_read_for_each_message_and_a_missing_one_is_an_error_that_show
         (&url_file, &*"x".repeat(20_000), "urlFile: must be a shorter file"),
     ] {
         fs::write(file, bad).unwrap();
-        let error = poster.post(&receiver, &sent()).await.unwrap_err().described();
+        let error = with_causes(&poster.post(&receiver, &sent()).await.unwrap_err());
         assert!(error.starts_with(expected) && !error.contains("secret"), "{error}");
     }
 }
@@ -258,7 +258,7 @@ async fn the_error_of_a_connection_shows_no_path() {
     drop(listener);
     for url in [format!("http://{address}/secret"), format!("https://{address}/secret")] {
         let receiver = receiver(ReceiverUrl::Of(SecretText(url)));
-        let error = Poster::default().post(&receiver, &sent()).await.unwrap_err().described();
+        let error = with_causes(&Poster::default().post(&receiver, &sent()).await.unwrap_err());
         assert!(error.starts_with("no answer: ") && !error.contains("secret"), "{error}");
     }
 }

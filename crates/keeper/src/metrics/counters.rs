@@ -28,7 +28,6 @@ impl<const N: usize> Counters<N> {
         Self { names, family: registered(registry, name, help, Family::default()), known: Arc::default() }
     }
 
-    /// Counts one.
     pub fn inc(&self, values: [&str; N]) {
         self.add(values, 1);
     }

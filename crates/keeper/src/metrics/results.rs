@@ -10,7 +10,6 @@ pub fn label(result: impl Debug) -> String {
 /// The result of stamping a `PodGroup`.
 #[derive(Clone, Copy, Debug)]
 pub enum StampResult {
-    /// It was stamped.
     Stamped,
     /// It would have been stamped, if it weren't a dry run.
     WouldStamp,

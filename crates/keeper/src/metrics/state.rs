@@ -14,7 +14,6 @@ use tenure_service::{clock::ServerClock, leadership::Leadership};
 use super::{Metrics, SOON};
 use crate::{cluster::ClusterState, ledger::UsageBook};
 
-/// Metrics that are computed when they are scraped.
 #[derive(Debug)]
 pub struct State {
     pub cluster: ClusterState,
@@ -44,11 +43,8 @@ impl Collector for State {
         let pending = counts.overdue.saturating_add(counts.unready).saturating_add(in_flight);
         gauge("pending_writes", help, count(pending))?;
         gauge("waiting_to_return", "Paused workloads that come back by themselves", count(counts.returning))?;
-        gauge(
-            "paused_owners",
-            "Owners that stay paused until a person resumes them",
-            count(counts.staying_paused),
-        )?;
+        let help = "Owners that stay paused until a person resumes them";
+        gauge("paused_owners", help, count(counts.staying_paused))?;
         let help = "Pods past their ceiling that still terminate although their grace period is over: their node doesn't answer, or finalizers hold them";
         gauge("terminating_past_end", help, count(counts.past_end))?;
         gauge("leader", "Whether this keeper leads: 1 or 0", f64::from(u8::from(self.lead.holds())))?;

@@ -7,11 +7,10 @@ use parking_lot::Mutex;
 use tenure_index::{CeilingIndex, DuePod, Uid};
 use tokio::sync::Notify;
 
-/// The workloads that were told when their run ends.
 #[derive(Debug, Default)]
 pub struct ToldWorkloads {
     by_owner: Mutex<HashMap<Uid, ToldWorkload>>,
-    changed: Notify,
+    pub changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -56,18 +55,15 @@ impl ToldWorkloads {
         self.changed.notify_one();
     }
 
-    /// Waits until an owner was told since the last call.
-    pub async fn changed(&self) {
-        self.changed.notified().await;
-    }
-
     /// Returns the pods that may not show the end of their run. Forgets workloads whose run has ended, or that have no more
     /// pods.
     pub fn missing(&self, index: &CeilingIndex, now: Timestamp) -> Vec<PodToShow> {
         let mut all = Vec::new();
         self.by_owner.lock().retain(|owner, told| {
             let missing = told.look(*owner, index);
-            let is_left = told.end.map_or(!missing.is_empty(), |end| end > now && told.has_pods(&missing));
+            let is_left = told.end.map_or(!missing.is_empty(), |end| {
+                end > now && !(told.shown.is_empty() && missing.is_empty())
+            });
             if is_left {
                 all.extend(missing);
             }
@@ -101,7 +97,6 @@ impl ToldWorkloads {
         by_owner.get_mut(&pod.owner).filter(|told| told.end == pod.end).map(look)
     }
 
-    /// Forgets all.
     pub fn clear(&self) {
         self.by_owner.lock().clear();
     }
@@ -124,10 +119,6 @@ impl ToldWorkload {
             end: *end,
         };
         missing.map(pod).collect()
-    }
-
-    fn has_pods(&self, missing: &[PodToShow]) -> bool {
-        !(self.shown.is_empty() && missing.is_empty())
     }
 }
 

@@ -20,7 +20,6 @@ use tracing::warn;
 use super::{Requeuer, Returning};
 use crate::action::Conflicts;
 
-/// The result of a try.
 pub enum Attempt {
     /// The owner was resumed, or deactivated.
     Done(Box<ReturnReport>),

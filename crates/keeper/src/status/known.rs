@@ -54,7 +54,6 @@ impl Work for StaleStatus {
     }
 }
 
-/// A write of a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
     pub name: String,
@@ -80,12 +79,10 @@ impl Statuses {
         true
     }
 
-    /// The queue is gone.
     pub fn delete(&self, name: &str) {
         self.0.lock().remove(name);
     }
 
-    /// Drops all queues but these.
     pub fn retain(&self, names: &HashSet<String>) {
         self.0.lock().retain(|name, _| names.contains(name));
     }
@@ -127,7 +124,6 @@ impl Statuses {
 }
 
 impl Known {
-    /// True if the status needs a write.
     fn lacks(&self, report: &QueueReport) -> bool {
         let Difference { children, own } = report.difference(&self.status);
         own || (children && !self.leaves_children(report))

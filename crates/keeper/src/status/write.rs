@@ -2,7 +2,7 @@
 
 use kube::{
     Api,
-    api::{Patch, PatchParams, ValidationDirective},
+    api::{Patch, PatchParams},
 };
 use serde_json::Value;
 use tenure_policy::queue_status::Difference;
@@ -21,7 +21,6 @@ const FIELD_MANAGER: &str = "tenure-keeper-status";
 
 const CHILDREN: &str = ".status.childQueues";
 
-/// Why a status could not be written.
 #[derive(Debug, Error)]
 pub enum WriteError {
     #[error(transparent)]
@@ -43,7 +42,7 @@ impl Reporter {
         }?;
         let status = match write.report.removal(&write.uid, &status) {
             Some(removal) if self.version == QueueVersion::V3alpha1 => {
-                self.patch(&write.name, &PatchParams::default(), &Patch::Merge(removal)).await?
+                self.patch(&write.name, false, &Patch::Merge(removal)).await?
             }
             _ => status,
         };
@@ -55,21 +54,11 @@ impl Reporter {
     async fn apply(&self, write: &Write, children: bool, force: bool) -> Result<ObservedStatus, ApiError> {
         let Write { name, uid, report, .. } = write;
         let patch = Patch::Apply(report.applied(name, uid, self.version, children));
-        let how = PatchParams { force, ..PatchParams::default() };
-        self.patch(name, &how, &patch).await
+        self.patch(name, force, &patch).await
     }
 
-    async fn patch(
-        &self,
-        name: &str,
-        how: &PatchParams,
-        patch: &Patch<Value>,
-    ) -> Result<ObservedStatus, ApiError> {
-        let how = PatchParams {
-            field_manager: Some(FIELD_MANAGER.into()),
-            field_validation: Some(ValidationDirective::Strict),
-            ..how.clone()
-        };
+    async fn patch(&self, name: &str, force: bool, patch: &Patch<Value>) -> Result<ObservedStatus, ApiError> {
+        let how = PatchParams { force, ..PatchParams::apply(FIELD_MANAGER).validation_strict() };
         self.limit.until_ready().await;
         let client = self.handles.client.clone();
         match self.version {

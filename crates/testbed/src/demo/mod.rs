@@ -1,8 +1,7 @@
 mod scenes;
 mod timeline;
 
-use std::env;
-use std::time::Duration;
+use std::{env, time::Duration};
 
 use anyhow::{Context as _, Result};
 use clap::Args;

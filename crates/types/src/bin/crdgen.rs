@@ -87,13 +87,11 @@ fn by_webhook() -> CustomResourceConversion {
         path: Some("/convert".into()),
         port: Some(443),
     };
+    let client_config = WebhookClientConfig { service: Some(service), ..WebhookClientConfig::default() };
     CustomResourceConversion {
         strategy: "Webhook".into(),
         webhook: Some(WebhookConversion {
-            client_config: Some(WebhookClientConfig {
-                service: Some(service),
-                ..WebhookClientConfig::default()
-            }),
+            client_config: Some(client_config),
             conversion_review_versions: vec!["v1".into()],
         }),
     }

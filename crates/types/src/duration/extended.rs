@@ -95,10 +95,6 @@ macro_rules! extended_in_range {
 impl Grammar for ExtendedDuration {
     const EXPECTED: &'static str = "a duration such as 90m, 1h30m or 7d (units: w, d, h, m, s, ms, us, ns)";
 
-    fn is_zero(&self) -> bool {
-        self.0 == 0
-    }
-
     fn schema() -> Schema {
         let matches = concat!("self.matches('", extended_pattern!(), "')");
         schema(64, matches, Self::EXPECTED, &[(extended_in_range!(extended_pattern!()), OUT_OF_RANGE)])

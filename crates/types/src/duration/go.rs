@@ -27,13 +27,10 @@ impl FromStr for GoDuration {
     type Err = DurationError;
 
     fn from_str(text: &str) -> Result<Self, DurationError> {
-        if let Some(text) = text.strip_prefix('-') {
-            // the least i64 has no positive counterpart, so negate before narrowing
-            let negative = -i128::from(magnitude(text, go_unit)?);
-            return i64::try_from(negative).map(Self).map_err(|_| DurationError::OutOfRange);
-        }
-        let magnitude = magnitude(text.strip_prefix('+').unwrap_or(text), go_unit)?;
-        i64::try_from(magnitude).map(Self).map_err(|_| DurationError::OutOfRange)
+        let magnitude = i128::from(magnitude(text.strip_prefix(['-', '+']).unwrap_or(text), go_unit)?);
+        // the least i64 has no positive counterpart, so negate before narrowing
+        let nanoseconds = if text.starts_with('-') { -magnitude } else { magnitude };
+        i64::try_from(nanoseconds).map(Self).map_err(|_| DurationError::OutOfRange)
     }
 }
 
@@ -75,10 +72,6 @@ fn decimal(f: &mut fmt::Formatter<'_>, nanoseconds: u64, unit: u64, symbol: &str
 
 impl Grammar for GoDuration {
     const EXPECTED: &'static str = "a duration such as 90m or 1h30m (units: h, m, s, ms, us, ns)";
-
-    fn is_zero(&self) -> bool {
-        self.0 == 0
-    }
 
     /// The schema that KAI-Scheduler has.
     fn schema() -> Schema {

@@ -14,7 +14,7 @@ pub const MOST_POINTS: usize = 8;
 pub struct Points<D>([D; MOST_POINTS]);
 
 /// A grammar of durations of which a field may have several.
-pub trait PointsGrammar: Grammar + Copy + Default + Ord + fmt::Display {
+pub trait PointsGrammar: Grammar + Copy + Ord + fmt::Display {
     /// The expected form of several, as messages continue "must be …".
     const POINTS_EXPECTED: &'static str;
 
@@ -76,10 +76,6 @@ impl<D: PointsGrammar> fmt::Display for Points<D> {
 
 impl<D: PointsGrammar> Grammar for Points<D> {
     const EXPECTED: &'static str = D::POINTS_EXPECTED;
-
-    fn is_zero(&self) -> bool {
-        self.longest().is_zero()
-    }
 
     fn schema() -> Schema {
         D::points_schema()

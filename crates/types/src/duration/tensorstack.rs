@@ -111,10 +111,6 @@ impl fmt::Display for TensorstackDuration {
 impl Grammar for TensorstackDuration {
     const EXPECTED: &'static str = "a duration of whole numbers such as 30s, 1h20m15s or 15d (units, in this order: y, w, d, h, m, s, ms)";
 
-    fn is_zero(&self) -> bool {
-        self.0 == 0
-    }
-
     fn schema() -> Schema {
         let matches = concat!("self.matches('^", tensorstack_pattern!(), "$')");
         schema(64, matches, Self::EXPECTED, &[(tensorstack_in_range!(), OUT_OF_RANGE)])

@@ -1,18 +1,20 @@
 use std::{borrow::Cow, fmt, marker::PhantomData, str::FromStr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::DurationError;
 
 /// A duration grammar that a field of a custom resource may have.
-pub trait Grammar: FromStr<Err = DurationError> {
+pub trait Grammar: FromStr<Err = DurationError> + Default + PartialEq {
     /// The expected form, as messages continue "must be …".
     const EXPECTED: &'static str;
 
     /// True if the duration is zero.
-    fn is_zero(&self) -> bool;
+    fn is_zero(&self) -> bool {
+        *self == Self::default()
+    }
 
     /// The JSON schema that the API server enforces by itself.
     fn schema() -> Schema;
@@ -23,9 +25,11 @@ pub trait Grammar: FromStr<Err = DurationError> {
 /// Decoding an object must not fail for one bad field: a queue that was stored around the webhook still has a parent
 /// and a priority, and the webhook wants to name every bad field at once. So the text is kept, and the caller that
 /// needs the value parses it and handles the error then.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent, bound = "")]
 pub struct Written<D> {
     text: String,
+    #[serde(skip)]
     grammar: PhantomData<D>,
 }
 
@@ -56,18 +60,6 @@ impl<D> From<String> for Written<D> {
 impl<D> fmt::Debug for Written<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.text.fmt(f)
-    }
-}
-
-impl<D> Serialize for Written<D> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.text)
-    }
-}
-
-impl<'de, D> Deserialize<'de> for Written<D> {
-    fn deserialize<T: Deserializer<'de>>(deserializer: T) -> Result<Self, T::Error> {
-        String::deserialize(deserializer).map(Self::from)
     }
 }
 

@@ -2,24 +2,14 @@
 
 use std::{borrow::Cow, fmt};
 
-use serde::{
-    Deserializer,
-    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
-};
+use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 
-use super::{Bounds, FEW, Field, Key, LONGEST_NAME, Offer, Part, Text};
+use super::{Bounds, FEW, Field, Key, Offer, Part, Seed, Text};
+use crate::podgroup::LONGEST_NAME;
 
 /// A map of candidate nodes, or null.
 pub(super) struct Nodes<'s>(pub &'s mut Bounds);
-
-impl<'de> DeserializeSeed<'de> for Nodes<'_> {
-    type Value = Vec<Offer<'de>>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
 
 impl<'de> Visitor<'de> for Nodes<'_> {
     type Value = Vec<Offer<'de>>;
@@ -42,7 +32,7 @@ impl<'de> Visitor<'de> for Nodes<'_> {
                     node.len()
                 )));
             }
-            let (victims, pdb_violations) = map.next_value_seed(Victims(self.0))?;
+            let (victims, pdb_violations) = map.next_value_seed(Seed(Victims(self.0)))?;
             offers.push(Offer { node, victims, pdb_violations });
         }
         Ok(offers)
@@ -51,14 +41,6 @@ impl<'de> Visitor<'de> for Nodes<'_> {
 
 /// The victims of a node, and how many of them a disruption budget would rather keep; or null.
 struct Victims<'s>(&'s mut Bounds);
-
-impl<'de> DeserializeSeed<'de> for Victims<'_> {
-    type Value = (Vec<Cow<'de, str>>, i64);
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
 
 impl<'de> Visitor<'de> for Victims<'_> {
     type Value = (Vec<Cow<'de, str>>, i64);
@@ -73,9 +55,9 @@ impl<'de> Visitor<'de> for Victims<'_> {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
         let (mut uids, mut pdb_violations) = Self::Value::default();
-        while let Some(field) = map.next_key_seed(Key(Part::Victims))? {
+        while let Some(field) = map.next_key_seed(Seed(Key(Part::Victims)))? {
             match field {
-                Some(Field::Part(Part::Pods)) => uids = map.next_value_seed(Uids(self.0))?,
+                Some(Field::Part(Part::Pods)) => uids = map.next_value_seed(Seed(Uids(self.0)))?,
                 Some(Field::PdbViolations) => {
                     pdb_violations = map.next_value::<Option<Number>>()?.as_ref().map_or(0, count);
                 }
@@ -100,14 +82,6 @@ fn count(number: &Number) -> i64 {
 /// A list of pods in either form, only a uid or a whole Pod; or null.
 struct Uids<'s>(&'s mut Bounds);
 
-impl<'de> DeserializeSeed<'de> for Uids<'_> {
-    type Value = Vec<Cow<'de, str>>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
 impl<'de> Visitor<'de> for Uids<'_> {
     type Value = Vec<Cow<'de, str>>;
 
@@ -121,7 +95,7 @@ impl<'de> Visitor<'de> for Uids<'_> {
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut pods: S) -> Result<Self::Value, S::Error> {
         let mut uids = Vec::with_capacity(FEW);
-        while let Some(uid) = pods.next_element_seed(Uid(Part::Pod))? {
+        while let Some(uid) = pods.next_element_seed(Seed(Uid(Part::Pod)))? {
             self.0.victim()?;
             uids.push(uid);
         }
@@ -132,14 +106,6 @@ impl<'de> Visitor<'de> for Uids<'_> {
 /// The uid of a pod: its `UID`, or that of its `metadata`. A pod without one can't be identified, and is skipped.
 struct Uid(Part);
 
-impl<'de> DeserializeSeed<'de> for Uid {
-    type Value = Cow<'de, str>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
 impl<'de> Visitor<'de> for Uid {
     type Value = Cow<'de, str>;
 
@@ -149,13 +115,13 @@ impl<'de> Visitor<'de> for Uid {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
         let mut uid = Cow::default();
-        while let Some(field) = map.next_key_seed(Key(self.0))? {
+        while let Some(field) = map.next_key_seed(Seed(Key(self.0)))? {
             match field {
                 Some(Field::Uid) => {
-                    uid = map.next_value::<Text<'de>>()?.0;
+                    uid = map.next_value::<Option<Text<'de>>>()?.map(|Text(uid)| uid).unwrap_or_default();
                 }
                 Some(Field::Part(part)) => {
-                    let own = map.next_value_seed(Self(part))?;
+                    let own = map.next_value_seed(Seed(Self(part)))?;
                     if uid.is_empty() {
                         uid = own;
                     }

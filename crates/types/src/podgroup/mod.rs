@@ -128,15 +128,14 @@ impl PodGroupKind {
 
 /// A `PodGroup` of any kind, reduced to what [`PodGroupKind::spec`] and [`PodGroupKind::shown`] read.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct PodGroup {
     /// The metadata, without the parts that no decision needs.
-    #[serde(default, deserialize_with = "slim")]
+    #[serde(deserialize_with = "slim")]
     pub metadata: ObjectMeta,
     /// The `spec`, in the format of the kind.
-    #[serde(default)]
     pub spec: Value,
     /// The `status`, in the format of the kind.
-    #[serde(default)]
     pub status: Value,
 }
 

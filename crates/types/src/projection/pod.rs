@@ -13,15 +13,14 @@ use crate::keys;
 /// A Pod, reduced to the fields that Tenure reads.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, Resource)]
 #[resource(inherit = core::Pod)]
+#[serde(default)]
 pub struct Pod {
     /// The metadata, without the parts that no decision needs, above all `managedFields`.
-    #[serde(default, deserialize_with = "slim")]
+    #[serde(deserialize_with = "slim")]
     pub metadata: ObjectMeta,
     /// The fields of `spec` that are read.
-    #[serde(default)]
     pub spec: PodSpec,
     /// The fields of `status` that are read.
-    #[serde(default)]
     pub status: PodStatus,
 }
 

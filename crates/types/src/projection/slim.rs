@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::Owner;
 
+/// The metadata of an object, of which some is read.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(remote = "ObjectMeta", rename_all = "camelCase")]
 struct SlimMeta {
     name: Option<String>,
     namespace: Option<String>,
@@ -21,38 +22,20 @@ struct SlimMeta {
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
     owner_references: Option<Vec<OwnerReference>>,
+    #[serde(skip)]
+    finalizers: Option<Vec<String>>,
+    #[serde(skip)]
+    generate_name: Option<String>,
+    #[serde(skip)]
+    generation: Option<i64>,
+    #[serde(skip)]
+    managed_fields: Option<Vec<ManagedFieldsEntry>>,
+    #[serde(skip)]
+    self_link: Option<String>,
 }
 
 pub(crate) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let SlimMeta {
-        name,
-        namespace,
-        uid,
-        resource_version,
-        creation_timestamp,
-        deletion_timestamp,
-        deletion_grace_period_seconds,
-        labels,
-        annotations,
-        owner_references,
-    } = SlimMeta::deserialize(deserializer)?;
-    Ok(ObjectMeta {
-        name,
-        namespace,
-        uid,
-        resource_version,
-        creation_timestamp,
-        deletion_timestamp,
-        deletion_grace_period_seconds,
-        labels,
-        annotations,
-        owner_references,
-        finalizers: None,
-        generate_name: None,
-        generation: None,
-        managed_fields: None,
-        self_link: None,
-    })
+    SlimMeta::deserialize(deserializer)
 }
 
 /// Returns the metadata of an object, without the parts that no decision needs; empty metadata if they can't be read.

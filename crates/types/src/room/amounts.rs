@@ -33,37 +33,24 @@ impl Counting {
         asked: impl Iterator<Item = (String, i64)>,
         held: Option<Held>,
     ) -> BTreeMap<String, i64> {
-        match (self, held) {
-            (Self::Most { is_infeasible }, held) => most(asked, held.unwrap_or_default(), is_infeasible),
-            (Self::Asked, None) => asked.collect(),
-            (Self::Asked | Self::Given, held) => {
-                let mut given: BTreeMap<String, i64> = asked.filter(|(of, _)| !is_resizable(of)).collect();
-                for mut held in held.into_iter().flatten() {
-                    held.retain(|resource, _| is_resizable(resource));
-                    raise(&mut given, held);
-                }
-                given
+        let mut counted: BTreeMap<String, i64> = match (self, &held) {
+            (Self::Most { is_infeasible: true }, Some(held)) if !held.iter().all(BTreeMap::is_empty) => {
+                BTreeMap::new()
             }
+            (Self::Most { .. }, _) | (Self::Asked, None) => asked.collect(),
+            (Self::Asked | Self::Given, _) => asked.filter(|(of, _)| !is_resizable(of)).collect(),
+        };
+        for mut held in held.into_iter().flatten() {
+            held.retain(|resource, _| is_resizable(resource) || !self.is_of_runs());
+            raise(&mut counted, held);
         }
+        counted
     }
 }
 
 /// True if a user can change the request of a running pod.
 fn is_resizable(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory")
-}
-
-fn most(
-    asked: impl Iterator<Item = (String, i64)>,
-    held: Held,
-    is_infeasible: bool,
-) -> BTreeMap<String, i64> {
-    let counts = !is_infeasible || held.iter().all(BTreeMap::is_empty);
-    let mut most = if counts { asked.collect() } else { BTreeMap::new() };
-    for of in held {
-        raise(&mut most, of);
-    }
-    most
 }
 
 /// Reads the amounts by resource. A value that can't be read is skipped: it was never admitted as a quantity.

@@ -142,6 +142,7 @@ impl Needs {
             terms.map(|term| term.read(namespace)).collect()
         };
         let hard = |of: &&SpreadConstraint| of.when_unsatisfiable.as_deref() != Some("ScheduleAnyway");
+        let spread = spec.topology_spread_constraints.iter().filter(hard);
         let needs = Self {
             is_unknown: false,
             host_ports: containers.flat_map(|of| &of.ports).filter_map(ContainerPort::read).collect(),
@@ -150,12 +151,7 @@ impl Needs {
             has_resource_claims: !spec.resource_claims.is_empty(),
             affinity: terms(|of| of.pod_affinity.as_ref()),
             anti_affinity: terms(|of| of.pod_anti_affinity.as_ref()),
-            spread: spec
-                .topology_spread_constraints
-                .iter()
-                .filter(hard)
-                .filter_map(|of| read(of.label_selector.as_ref()))
-                .collect(),
+            spread: spread.filter_map(|of| read(of.label_selector.as_ref())).collect(),
         };
         if needs == Self::default() {
             return None;
@@ -218,11 +214,10 @@ impl Volume {
 
 impl WrittenTerm {
     fn read(&self, namespace: &str) -> Term {
-        let texts = |of: &[String]| -> Texts { of.iter().map(|of| of.as_str().into()).collect() };
         let namespaces = match (&self.namespace_selector, self.namespaces.as_slice()) {
             (Some(_), _) => None,
             (None, []) => Some(Box::new([namespace.into()]) as Texts),
-            (None, named) => Some(texts(named)),
+            (None, named) => Some(named.iter().map(|of| of.as_str().into()).collect()),
         };
         match read(self.label_selector.as_ref()) {
             Some(selector) => Term { namespaces, selector },

@@ -5,10 +5,7 @@ use serde_json::Value;
 
 use super::{
     v2,
-    v3alpha1::{
-        MaxDurationAction, OnReversal, OverCeiling, QueueExtensions, QueueResource, QueueResources,
-        QueueSpec, WaitForPodsReady,
-    },
+    v3alpha1::{MaxDurationAction, OnReversal, OverCeiling, QueueExtensions, QueueSpec, WaitForPodsReady},
 };
 use crate::{Written, keys, projection::text};
 
@@ -97,7 +94,7 @@ macro_rules! own_fields {
                     priority: priority.and_then(|priority| priority.try_into().ok()),
                     preempt_min_runtime: preempt_min_runtime.as_ref().map(|text| text.as_str().into()),
                     reclaim_min_runtime: reclaim_min_runtime.as_ref().map(|text| text.as_str().into()),
-                    resources: resources.as_ref().map(of_v2),
+                    resources: resources.clone(),
                 }
             }
 
@@ -135,15 +132,6 @@ own_fields! {
     over_ceiling: "overCeiling" = "tenure.dev/over-ceiling",
     wait_for_pods_ready: "waitForPodsReady" = keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION,
     extensions: "extensions" = "tenure.dev/extensions",
-}
-
-fn of_v2(resources: &QueueResources<v2::QueueResource>) -> QueueResources {
-    let QueueResources { cpu, gpu, memory } = resources;
-    let of = |resource: &Option<v2::QueueResource>| {
-        let &v2::QueueResource { quota, over_quota_weight, limit } = resource.as_ref()?;
-        Some(QueueResource { quota, over_quota_weight, limit })
-    };
-    QueueResources { cpu: of(cpu), gpu: of(gpu), memory: of(memory) }
 }
 
 #[cfg(test)]

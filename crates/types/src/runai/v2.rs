@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::CustomResource;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, transform::transform_subschemas};
 use serde::{Deserialize, Serialize};
 
 use super::v3alpha1::{QueueCondition, QueueResources};
@@ -43,50 +43,30 @@ pub struct QueueSpec {
     pub parent_queue: Option<String>,
     /// Order among sibling queues: the higher is served first. Unset means 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "integer")]
+    #[schemars(transform = without_bounds)]
     pub priority: Option<i64>,
     /// Floor: for how long after its start a workload of this queue can't be preempted by another workload of
     /// the same leaf queue. A duration such as 90m or 1h30m: days and weeks are v3alpha1's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub preempt_min_runtime: Option<Written<GoDuration>>,
     /// Floor: for how long after its start a workload of this queue can't be reclaimed by a workload of another
     /// queue. A duration such as 90m or 1h30m: days and weeks are v3alpha1's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub reclaim_min_runtime: Option<Written<GoDuration>>,
     /// The resources that the queue may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resources: Option<QueueResources<QueueResource>>,
-}
-
-/// The share of one resource that a queue may use.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct QueueResource {
-    /// The amount that the queue is entitled to. -1 means without limit, unset means 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "number")]
-    pub quota: Option<f64>,
-    /// The queue's weight in sharing what is left over. Unset means 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "number")]
-    pub over_quota_weight: Option<f64>,
-    /// The most that the queue may use. -1 means without limit, unset means 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "number")]
-    pub limit: Option<f64>,
+    #[schemars(transform = without_bounds)]
+    pub resources: Option<QueueResources>,
 }
 
 /// The observed state of a queue, as schedulers report it.
+// only for the schema: a status is read and written as JSON
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueStatus {
     /// Conditions, such as `Orphan` and `OverQuota`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<QueueCondition>>,
     /// Names of the child queues.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child_queues: Option<Vec<String>>,
     /// Amounts allocated to workloads of the queue, by resource name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,12 +82,9 @@ pub struct QueueStatus {
     pub requested: Option<BTreeMap<String, Quantity>>,
 }
 
-/// The schema of a number as KAI has it: without a format, which would claim more.
-fn integer(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": ["integer", "null"]})
-}
-
-/// The same of a number with a fraction.
-fn number(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": ["number", "null"]})
+/// Leaves numbers as KAI has them: without bounds or a format, which would claim more.
+fn without_bounds(schema: &mut Schema) {
+    schema.remove("minimum");
+    schema.remove("format");
+    transform_subschemas(&mut without_bounds, schema);
 }

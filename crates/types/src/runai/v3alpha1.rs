@@ -291,16 +291,16 @@ pub enum RequeuingTimestamp {
 
 /// The resources that a queue may use, as in KAI's Queue v2.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-pub struct QueueResources<R = QueueResource> {
+pub struct QueueResources {
     /// Processors, in thousandths of a core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<R>,
+    pub cpu: Option<QueueResource>,
     /// GPUs; fractions are allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu: Option<R>,
+    pub gpu: Option<QueueResource>,
     /// Memory, in megabytes (1,000,000 bytes).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<R>,
+    pub memory: Option<QueueResource>,
 }
 
 /// The share of one resource that a queue may use.

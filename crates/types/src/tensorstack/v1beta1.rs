@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::{
-    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector},
-    jiff::Timestamp,
+use k8s_openapi::apimachinery::pkg::{
+    api::resource::Quantity,
+    apis::meta::v1::{LabelSelector, Time},
 };
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -80,6 +80,7 @@ pub struct Quota {
 }
 
 /// The observed state of a queue, as the T9k scheduler reports it.
+// only for the schema: nothing here reads or writes it
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueStatus {
@@ -88,13 +89,10 @@ pub struct QueueStatus {
     #[schemars(schema_with = "crate::quantity::map")]
     pub allocated: Option<BTreeMap<String, Quantity>>,
     /// Conditions, such as `QueueClosed` and `ResourcePressure`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<QueueCondition>>,
     /// `PodGroups` of the queue.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_groups: Option<PodGroupCounts>,
     /// Pods of the queue, by phase.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<PodCounts>,
 }
 
@@ -108,14 +106,10 @@ pub struct QueueCondition {
     /// The status: True, False or Unknown.
     pub status: String,
     /// The time at which the status last changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
-    pub last_transition_time: Option<Timestamp>,
+    pub last_transition_time: Option<Time>,
     /// The reason, in one CamelCase word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The reason, for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
@@ -123,7 +117,6 @@ pub struct QueueCondition {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct PodGroupCounts {
     /// The number of all `PodGroups`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<i32>,
 }
 
@@ -131,18 +124,13 @@ pub struct PodGroupCounts {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct PodCounts {
     /// Pods in phase Pending.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<i32>,
     /// Pods in phase Running.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<i32>,
     /// Pods in phase Succeeded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub succeeded: Option<i32>,
     /// Pods in phase Failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<i32>,
     /// Pods in phase Unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<i32>,
 }

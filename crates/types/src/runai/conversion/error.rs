@@ -1,5 +1,7 @@
 use thiserror::Error;
 
+use crate::podgroup::LONGEST_NAME;
+
 /// The reason why an object can't be converted.
 #[derive(Debug, Error)]
 pub enum ConversionError {
@@ -27,8 +29,6 @@ pub enum ConversionError {
         error: serde_json::Error,
     },
 }
-
-const LONGEST_NAME: usize = 253;
 
 const LONGEST_VALUE: usize = 100;
 

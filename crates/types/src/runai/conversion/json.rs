@@ -43,14 +43,6 @@ impl Json {
         Some(Self::read(raw)).filter(|json| matches!(json, Self::Map(_)))
     }
 
-    /// Returns the text of a string.
-    pub(super) fn as_text(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
     /// Returns the value as JSON.
     pub(super) fn to_json(&self) -> Cow<'_, str> {
         match self {

@@ -18,7 +18,7 @@ mod object;
 mod simple;
 mod touched;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 pub use self::error::ConversionError;
@@ -31,31 +31,22 @@ pub const MUST_BE_KNOWN: &str = "must be scheduling.run.ai/v2 or scheduling.run.
 const GROUP: &str = "scheduling.run.ai";
 
 /// A converted Queue, to be serialized. The parts that conversion doesn't touch are still the text that was read.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
 pub struct Converted<'b>(Fields<'b>);
-
-impl Serialize for Converted<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
-    }
-}
 
 /// Converts a Queue of either version to the given version.
 pub fn convert(object: &RawValue, to: QueueVersion) -> Result<Converted<'_>, ConversionError> {
     let mut queue = object::read(object)?;
     let from = version(&queue)?;
     if from != to {
-        queue.set("apiVersion", object::Node::New(Json::Text(api_version(to).into())));
+        queue.set("apiVersion", object::Node::New(Json::Text(format!("{GROUP}/{to}").into())));
         let here = queue.touched();
         if !here.is_ordinary() {
             queue.touch(bijection::converted(&here, from));
         }
     }
     Ok(Converted(queue))
-}
-
-fn api_version(version: QueueVersion) -> String {
-    format!("{GROUP}/{version}")
 }
 
 /// Returns the version of Queue that an apiVersion names.

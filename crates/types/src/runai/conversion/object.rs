@@ -28,7 +28,8 @@ struct Opened(&'static [(&'static str, Self)]);
 #[derive(Debug)]
 pub(super) struct Fields<'b>(Vec<(Cow<'b, str>, Node<'b>)>);
 
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
 pub(super) enum Node<'b> {
     /// A value as it was read.
     Raw(&'b RawValue),
@@ -181,16 +182,5 @@ impl<'de> Visitor<'de> for Opened {
 impl Serialize for Fields<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter())
-    }
-}
-
-impl Serialize for Node<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Raw(raw) => raw.serialize(serializer),
-            Self::Fields(fields) => fields.serialize(serializer),
-            Self::Null => serializer.serialize_unit(),
-            Self::New(json) => json.serialize(serializer),
-        }
     }
 }

@@ -53,7 +53,10 @@ impl Slot {
     }
 
     pub(super) fn text(&self, key: &str) -> Option<&str> {
-        self.get(key).and_then(Json::as_text)
+        match self.get(key)? {
+            Json::Text(text) => Some(text),
+            _ => None,
+        }
     }
 
     pub(super) fn set(&mut self, key: &'static str, json: Json) {

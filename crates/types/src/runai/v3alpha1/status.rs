@@ -1,6 +1,6 @@
-//! The status of a queue.
+//! The status of a queue, only for the schema: a status is read and written as JSON.
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,12 +15,9 @@ pub struct QueueStatus {
     pub of_schedulers: v2::QueueStatus,
     /// The number of workloads that name this queue, by state. A workload is the topmost owner that can be paused, with all
     /// its pods; of pods that have none, it is their pod group, or the pod by itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workloads: Option<QueueWorkloads>,
     /// The time at which the first of the running workloads reaches its ceiling.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
-    pub next_expiry: Option<Timestamp>,
+    pub next_expiry: Option<Time>,
 }
 
 /// Numbers of workloads, by state.
@@ -28,20 +25,15 @@ pub struct QueueStatus {
 #[serde(rename_all = "camelCase")]
 pub struct QueueWorkloads {
     /// Workloads with a pod that is scheduled and hasn't ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<i64>,
     /// Running workloads that are within a floor.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected: Option<i64>,
     /// Workloads that Tenure has paused, and that stay paused until a user resumes them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<i64>,
     /// Workloads that Tenure has paused and will resume by itself. They aren't counted in paused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeueing: Option<i64>,
     /// The number of running ones that had started before some times: at most 10 of them, the earliest first. Each number
     /// includes those before it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<Vec<QueueRuns>>,
 }
 
@@ -50,11 +42,8 @@ pub struct QueueWorkloads {
 #[serde(rename_all = "camelCase")]
 pub struct QueueRuns {
     /// The time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
-    pub started_before: Option<Timestamp>,
+    pub started_before: Option<Time>,
     /// The number of workloads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workloads: Option<i64>,
 }
 
@@ -68,17 +57,11 @@ pub struct QueueCondition {
     /// The status: True, False or Unknown.
     pub status: String,
     /// The reason, in one CamelCase word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The reason, for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The time at which the condition was last probed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
-    pub last_probe_time: Option<Timestamp>,
+    pub last_probe_time: Option<Time>,
     /// The time at which the status last changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
-    pub last_transition_time: Option<Timestamp>,
+    pub last_transition_time: Option<Time>,
 }
