@@ -162,7 +162,7 @@ impl CertificateManager {
     }
 
     fn serve(&self, held: &Held) {
-        let Some(leaf) = held.leaf() else { return };
+        let Some(leaf) = &held.leaf else { return };
         if self.made.borrow().as_ref() != Some(leaf) {
             self.made.send_replace(Some(leaf.clone()));
         }

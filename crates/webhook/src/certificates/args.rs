@@ -29,7 +29,7 @@ use super::{
 pub struct ConfiguredArgs {
     /// The DNS names and IP addresses by which the API server calls this webhook
     #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
-    webhook_hosts: Vec<String>,
+    pub webhook_hosts: Vec<String>,
 
     /// The validating webhook configurations that call it
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -45,11 +45,6 @@ pub struct ConfiguredArgs {
 }
 
 impl ConfiguredArgs {
-    /// Returns the names of the webhook.
-    pub fn hosts(&self) -> Vec<String> {
-        self.webhook_hosts.clone()
-    }
-
     /// Returns the webhook configurations.
     pub fn configurations(&self) -> impl Iterator<Item = Truster> {
         let validating = self.validating_configurations.iter().cloned();
@@ -114,14 +109,13 @@ impl CertificateArgs {
             configured,
         } = self;
         let Some(secret) = self_managed_secret else { return Ok(None) };
-        let names = configured.hosts();
-        ensure!(!names.is_empty(), "--webhook-hosts must be set beside --self-managed-secret");
+        ensure!(
+            !configured.webhook_hosts.is_empty(),
+            "--webhook-hosts must be set beside --self-managed-secret"
+        );
         check(lifetimes)?;
-        let namespace = if self_managed_namespace.is_empty() {
-            client.default_namespace().to_owned()
-        } else {
-            self_managed_namespace
-        };
+        let namespace = Some(self_managed_namespace).filter(|namespace| !namespace.is_empty());
+        let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
         let map = self_managed_config_map.map(|map| Truster::config_map(namespace.clone(), map));
         let trusters = configured.configurations().chain(configured.definitions()).chain(map).collect();
         let (made, pair) = watch::channel(None);
@@ -133,7 +127,7 @@ impl CertificateArgs {
             namespace,
             secret,
             lease: self_managed_lease,
-            names,
+            names: configured.webhook_hosts,
             trusters,
             lifetimes,
             interval: tls.reload_interval(),
