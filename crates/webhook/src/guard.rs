@@ -18,12 +18,13 @@ use tenure_policy::{
     guard::{self, GuardVerdict, Operation},
     preemption::Rules,
 };
-use tenure_service::{clock::ServerClock, log::of_callers, readiness::ProcessReadiness};
+use tenure_service::log::of_callers;
 use tracing::{debug, info};
 
 use crate::{
-    CurrentConfig, KnownQueues, Permits, Placement,
+    Permits,
     review::{Request, Response, unknown},
+    sight::Sight,
 };
 
 pub use http::router;
@@ -32,18 +33,10 @@ use subject::{PodRemoval, operation};
 /// Keeps schedulers and drains from ending a pod's run too early. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Guard {
-    /// All pods and what protects them.
-    pub placement: Placement,
-    /// All queues.
-    pub queues: KnownQueues,
-    /// The clock by which floors end.
-    pub clock: ServerClock,
-    /// The readiness of the watches and the clock.
-    pub readiness: ProcessReadiness,
+    /// All pods and queues, and what protects them.
+    pub sight: Sight,
     /// The recent grants of this replica's extender.
     pub permits: Permits,
-    /// The configuration.
-    pub config: CurrentConfig,
     told: Arc<Mutex<Told>>,
 }
 
@@ -74,16 +67,9 @@ struct Reviewed<'r> {
 }
 
 impl Guard {
-    /// One that is configured by default.
-    pub fn new(
-        placement: Placement,
-        queues: KnownQueues,
-        clock: ServerClock,
-        readiness: ProcessReadiness,
-        permits: Permits,
-    ) -> Self {
-        let (config, told) = Default::default();
-        Self { placement, queues, clock, readiness, permits, config, told }
+    /// Creates a guard.
+    pub fn new(sight: Sight, permits: Permits) -> Self {
+        Self { sight, permits, told: Arc::default() }
     }
 
     fn review<'r>(&self, request: &'r Request<'_>) -> Reviewed<'r> {
@@ -121,18 +107,19 @@ impl Guard {
     }
 
     fn judge(&self, subject: &PodRemoval<'_>) -> GuardVerdict {
-        let Config { floors, guarded, .. } = &*self.config.get();
+        let Sight { placement, queues, clock, readiness, config } = &self.sight;
+        let Config { floors, guarded, .. } = &*config.get();
         let asked = subject.asked(guarded.unknown_preemptor(subject.user));
         guard::judge(guarded, &asked, || {
-            let now = self.clock.now();
+            let now = clock.now();
             let sought = subject.pod.as_ref().map_or(Sought::Named, Sought::Shown);
             let uid = subject.pod.as_ref().and_then(|pod| pod.metadata.uid.as_deref());
             let permit = uid.and_then(|uid| self.permits.covering(Uid::of(uid), now));
-            let syncing = self.readiness.awaited().is_some();
-            self.queues.look(|queues| {
+            let syncing = readiness.awaited().is_some();
+            queues.look(|queues| {
                 let rules = Rules { floors, tree: queues.tree(), now };
                 let guarding = Guarding { rules, syncing, permit };
-                self.placement.look(|index| index.guard(&guarding, &asked, sought))
+                placement.look(|index| index.guard(&guarding, &asked, sought))
             })
         })
     }

@@ -1,5 +1,6 @@
 //! The parts of the cluster that the webhook follows.
 
+use futures::future::OptionFuture;
 use kube::{Api, Client, runtime::watcher};
 use tenure_service::{
     clock::ServerClock,
@@ -12,42 +13,37 @@ use tenure_types::{
     tolerant::Tolerant,
 };
 
-use crate::{Extender, KnownQueues, Placement, scheduler::NominationNudger};
+use crate::{CurrentConfig, Extender, KnownQueues, Placement};
 
-/// The extender's and the guard's view of the cluster, and their clock.
-#[derive(Clone)]
+/// The webhook's view of the cluster, its clock and its configuration. Clones share their state.
+#[derive(Clone, Debug, Default)]
 pub struct Sight {
+    /// All pods and what protects them.
     pub placement: Placement,
-    pub client: Client,
+    /// All queues.
+    pub queues: KnownQueues,
+    /// The clock by which floors end.
     pub clock: ServerClock,
+    /// The readiness of the watches and the clock.
     pub readiness: ProcessReadiness,
+    /// The configuration.
+    pub config: CurrentConfig,
 }
 
 impl Sight {
     /// Follows all objects that the extender and the guard need, as far as they are on. Never ends.
-    pub async fn look(self, waker: Option<NominationNudger>, extender: Option<Extender>, guards: bool) {
-        let Self { placement, client, clock, readiness } = self;
+    pub(crate) async fn look(self, client: Client, extender: Option<Extender>, guards: bool) {
+        let Self { placement, clock, readiness, .. } = self;
         if extender.is_none() && !guards {
             return std::future::pending().await;
         }
         let measured = clock.measure(client.clone(), readiness.awaiting("the API server's clock"));
-        let namespaces = async {
-            if guards {
-                placement.clone().follow_namespaces(client.clone(), readiness.clone()).await;
-            }
-        };
-        let wake = async {
-            if let Some(waker) = waker {
-                waker.run(client.clone()).await;
-            }
-        };
-        let count = async {
-            if let Some(extender) = extender {
-                extender.count_kept().await;
-            }
-        };
-        let follow = placement.clone().follow(client.clone(), readiness.clone());
-        tokio::join!(measured, follow, namespaces, wake, count);
+        let namespaces =
+            guards.then(|| placement.clone().follow_namespaces(client.clone(), readiness.clone()));
+        let wake = extender.as_ref().and_then(Extender::waker).map(|waker| waker.run(client.clone()));
+        let count = OptionFuture::from(extender.as_ref().map(Extender::count_kept));
+        let (namespaces, wake) = (OptionFuture::from(namespaces), OptionFuture::from(wake));
+        tokio::join!(measured, placement.clone().follow(client, readiness), namespaces, wake, count);
     }
 }
 
