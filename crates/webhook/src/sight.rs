@@ -1,11 +1,11 @@
 //! The parts of the cluster that the webhook follows.
 
 use futures::future::OptionFuture;
-use kube::{Api, Client, runtime::watcher};
+use kube::{Api, Client};
 use tenure_service::{
     clock::ServerClock,
     readiness::{Awaited, ProcessReadiness},
-    watch,
+    watch::{TolerantStore, follow_converted},
 };
 use tenure_types::{
     projection::{RunaiQueueObject, RunaiQueueV2Object},
@@ -38,27 +38,22 @@ impl Sight {
             return std::future::pending().await;
         }
         let measured = clock.measure(client.clone(), readiness.awaiting("the API server's clock"));
-        let namespaces =
-            guards.then(|| placement.clone().follow_namespaces(client.clone(), readiness.clone()));
         let wake = extender.as_ref().and_then(Extender::waker).map(|waker| waker.run(client.clone()));
         let count = OptionFuture::from(extender.as_ref().map(Extender::count_kept));
-        let (namespaces, wake) = (OptionFuture::from(namespaces), OptionFuture::from(wake));
-        tokio::join!(measured, placement.clone().follow(client, readiness), namespaces, wake, count);
+        tokio::join!(measured, placement.follow(client, readiness, guards), OptionFuture::from(wake), count);
     }
 }
 
 /// Follows the queues of the run.ai family. Never ends.
 pub async fn follow(version: QueueVersion, client: Client, synced: Awaited, queues: KnownQueues) {
-    let all = watcher::Config::default();
+    let store = TolerantStore(queues);
     match version {
         QueueVersion::V3alpha1 => {
-            let api: Api<Tolerant<RunaiQueueObject>> = Api::all(client);
-            watch::follow_converted(api, all, synced, watch::TolerantStore(queues)).await;
+            follow_converted(Api::<Tolerant<RunaiQueueObject>>::all(client), synced, store).await;
         }
+        // stored as v3alpha1, where the definition is Tenure's
         QueueVersion::V2 => {
-            let api: Api<Tolerant<RunaiQueueV2Object>> = Api::all(client);
-            // stored as v3alpha1, where the definition is Tenure's
-            watch::follow_converted(api, all, synced, watch::TolerantStore(queues)).await;
+            follow_converted(Api::<Tolerant<RunaiQueueV2Object>>::all(client), synced, store).await;
         }
     }
 }
