@@ -50,10 +50,9 @@ impl FreshnessGate {
             }
             if tokio::time::timeout(ASK_AGAIN, changed).await.is_err() {
                 rounds = rounds.saturating_add(1);
-            }
-            if rounds == TOLD_AFTER {
-                rounds = rounds.saturating_add(1);
-                warn!(kind, "Pauses and returns wait for the watch of a kind to answer");
+                if rounds == TOLD_AFTER {
+                    warn!(kind, "Pauses and returns wait for the watch of a kind to answer");
+                }
             }
         }
     }

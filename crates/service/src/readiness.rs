@@ -13,8 +13,7 @@ use tokio::sync::watch;
 
 use crate::freshness::{Freshness, WatchFreshness};
 
-/// The conditions that a process waits for. It is also unready while a required watch is too stale, and once it
-/// [drains](Self::drain).
+/// What a process waits for. It is also unready while a required watch is too stale, and once it [drains](Self::drain).
 #[derive(Clone, Debug, Default)]
 pub struct ProcessReadiness {
     awaited: Arc<watch::Sender<BTreeSet<String>>>,

@@ -122,6 +122,10 @@ impl TlsArgs {
         let acceptor = Identify { bounds, tls, authorities: authorities.iter().cloned().collect() };
         let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
         Bounds::of_server(&mut server);
+        let reload_authorities = async {
+            join_all(authorities.iter().map(|authority| authority.reload(&ends, tls_reload_interval))).await;
+            std::future::pending::<()>().await;
+        };
         let drain = async {
             shutdown.cancelled().await;
             readiness.drain();
@@ -132,7 +136,7 @@ impl TlsArgs {
         tokio::select! {
             result = server.serve(draining(router, readiness.clone()).into_make_service()) => Ok(result?),
             () = certificate.reload(config, pair, tls_reload_interval) => Ok(()),
-            () = reload_all(&authorities, &ends, tls_reload_interval) => Ok(()),
+            () = reload_authorities => Ok(()),
             () = drain => Ok(()),
         }
     }
@@ -147,12 +151,6 @@ fn draining(router: Router, readiness: ProcessReadiness) -> Router {
         }
         std::future::ready(response)
     }))
-}
-
-/// Reloads the files of authorities whenever they have changed; never returns.
-async fn reload_all(authorities: &[ClientCa], ends: &CertificateEnds, interval: Duration) {
-    join_all(authorities.iter().map(|authority| authority.reload(ends, interval))).await;
-    std::future::pending::<()>().await;
 }
 
 /// Accepts connections over TLS, and gives their requests the certificate chain that the client has shown.
