@@ -37,26 +37,21 @@ pub struct Guard {
     pub sight: Sight,
     /// The recent grants of this replica's extender.
     pub permits: Permits,
-    told: Arc<Mutex<Told>>,
+    /// The refusals that a line of log was written for.
+    told: Arc<Mutex<HashSet<u64>>>,
 }
 
-/// The refusals that a line of log was written for. A drain asks for a pod every few seconds.
-#[derive(Debug, Default)]
-struct Told(HashSet<u64>);
-
-/// More than a drain has at a time. When there are so many, lines are repeated.
+/// More refusals than a drain has at a time. When there are so many, lines are repeated.
 const MOST_TOLD: usize = 10_000;
 
-impl Told {
-    /// True for the first of equal refusals.
-    fn is_new(&mut self, refusal: impl Hash) -> bool {
-        let mut hasher = DefaultHasher::new();
-        refusal.hash(&mut hasher);
-        if self.0.len() >= MOST_TOLD {
-            self.0.clear();
-        }
-        self.0.insert(hasher.finish())
+/// True for the first of equal refusals. A drain asks for a pod every few seconds.
+fn is_new(told: &mut HashSet<u64>, refusal: impl Hash) -> bool {
+    let mut hasher = DefaultHasher::new();
+    refusal.hash(&mut hasher);
+    if told.len() >= MOST_TOLD {
+        told.clear();
     }
+    told.insert(hasher.finish())
 }
 
 /// The answer to a review, with its labels for the metrics and the audit log.
@@ -97,7 +92,8 @@ impl Guard {
             debug!(%namespace, name = pod, operation, user, reason, "Let a pod go");
             return;
         };
-        let is_new = self.told.lock().is_new((namespace, pod, operation, user, hold.rule.name(), hold.until));
+        let refusal = (namespace, pod, operation, user, hold.rule.name(), hold.until);
+        let is_new = is_new(&mut self.told.lock(), refusal);
         let (rule, until) = (hold.rule.name(), hold.until.map(tracing::field::display));
         if is_new && of_callers() {
             info!(%namespace, name = pod, operation, user, reason, rule, until, "Kept a pod that is protected");
@@ -172,13 +168,13 @@ mod tests {
 
     #[test]
     fn of_equal_refusals_the_first_is_told_and_memory_is_bounded() {
-        let mut told = Told::default();
-        assert!(told.is_new(("ns", "pod", 1)));
-        assert!(!told.is_new(("ns", "pod", 1)));
-        assert!(told.is_new(("ns", "pod", 2)), "protected until another time");
+        let mut told = HashSet::new();
+        assert!(is_new(&mut told, ("ns", "pod", 1)));
+        assert!(!is_new(&mut told, ("ns", "pod", 1)));
+        assert!(is_new(&mut told, ("ns", "pod", 2)), "protected until another time");
         for number in 0..3 * MOST_TOLD {
-            told.is_new(number);
+            is_new(&mut told, number);
         }
-        assert!(told.0.len() <= MOST_TOLD);
+        assert!(told.len() <= MOST_TOLD);
     }
 }

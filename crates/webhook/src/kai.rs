@@ -45,7 +45,7 @@ pub struct KaiWatch {
 /// An object: its kind, and its name with its namespace.
 type Object = (&'static str, String);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     floors: Floors,
     /// The defaults in each object, or the reason why they can't be told.
@@ -68,9 +68,6 @@ impl KaiWatch {
     /// Registers its metrics.
     pub fn new(registry: &mut Registry) -> Self {
         let state = State {
-            floors: Floors::default(),
-            seen: BTreeMap::new(),
-            told: BTreeMap::new(),
             differing: registered(
                 registry,
                 "kai_floors_differ",
@@ -83,6 +80,7 @@ impl KaiWatch {
                 "What of KAI-Scheduler's configuration is missing, can't be read or is taken for something else, by kind",
                 Family::default(),
             ),
+            ..State::default()
         };
         Self { state: Arc::new(Mutex::new(state)), sources: Arc::default() }
     }

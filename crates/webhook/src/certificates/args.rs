@@ -100,23 +100,16 @@ impl CertificateArgs {
         ends: &CertificateEnds,
         readiness: &ProcessReadiness,
     ) -> anyhow::Result<Option<(CertificateManager, MadeCertificate)>> {
-        let Self {
-            self_managed_secret,
-            self_managed_namespace,
-            self_managed_lease,
-            self_managed_config_map,
-            lifetimes,
-            configured,
-        } = self;
-        let Some(secret) = self_managed_secret else { return Ok(None) };
+        let Some(secret) = self.self_managed_secret else { return Ok(None) };
+        let (configured, lifetimes) = (self.configured, self.lifetimes);
         ensure!(
             !configured.webhook_hosts.is_empty(),
             "--webhook-hosts must be set beside --self-managed-secret"
         );
         check(lifetimes)?;
-        let namespace = Some(self_managed_namespace).filter(|namespace| !namespace.is_empty());
+        let namespace = Some(self.self_managed_namespace).filter(|namespace| !namespace.is_empty());
         let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-        let map = self_managed_config_map.map(|map| Truster::config_map(namespace.clone(), map));
+        let map = self.self_managed_config_map.map(|map| Truster::config_map(namespace.clone(), map));
         let trusters = configured.configurations().chain(configured.definitions()).chain(map).collect();
         let (made, pair) = watch::channel(None);
         let manager = CertificateManager {
@@ -126,7 +119,7 @@ impl CertificateArgs {
             clock,
             namespace,
             secret,
-            lease: self_managed_lease,
+            lease: self.self_managed_lease,
             names: configured.webhook_hosts,
             trusters,
             lifetimes,

@@ -36,8 +36,7 @@ const IN_FLIGHT: usize = 32 * 1024 * 1024;
 /// The time limit for a large review's turn, its body, and its conversion. An API server would wait for longer.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The webhook's route for conversion. Large reviews take turns: one of the largest, and
-/// several of an ordinary list.
+/// The webhook's route for conversion. Large reviews take turns: one of the largest, and several of an ordinary list.
 pub(crate) fn router(metrics: Metrics) -> Router {
     let turns = LargeBodies::new(IN_FLIGHT, MAX_CONVERSION_BYTES as usize);
     Router::new()
