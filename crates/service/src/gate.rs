@@ -26,7 +26,7 @@ pub struct FreshnessGate {
 impl FreshnessGate {
     /// Creates a gate of the watches of a process.
     pub fn new(readiness: &ProcessReadiness, lead: &Leadership, max_staleness: Duration) -> Self {
-        Self { freshness: readiness.freshness().clone(), lead: lead.clone(), max_staleness }
+        Self { freshness: readiness.freshness.clone(), lead: lead.clone(), max_staleness }
     }
 
     /// True if an act may rest on what the watches have shown.

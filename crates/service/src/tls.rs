@@ -67,7 +67,7 @@ pub struct TlsArgs {
 
     /// Time between two checks of the certificate; a changed one is taken up without a restart
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = interval)]
-    tls_reload_interval: Duration,
+    pub tls_reload_interval: Duration,
 
     /// Time after a signal to end for which requests are still accepted while the process is already unready: the time
     /// that a cluster needs to notice
@@ -84,11 +84,6 @@ fn interval(text: &str) -> anyhow::Result<Duration> {
 }
 
 impl TlsArgs {
-    /// The time between two checks of what may change.
-    pub fn reload_interval(&self) -> Duration {
-        self.tls_reload_interval
-    }
-
     /// Serves until `shutdown`, then drains. With authorities, it asks clients for a certificate, for [`ClientCa::verify`].
     /// It shows the certificate that is made, or else that of the files, and listens once there is one. The process is
     /// unready while that isn't valid.
@@ -199,7 +194,7 @@ mod tests {
             error.contains("--tls-reload-interval") && error.contains("must be at least 10ms"),
             "{error}"
         );
-        assert_eq!(parse("10ms").unwrap().tls.reload_interval(), Duration::from_millis(10));
+        assert_eq!(parse("10ms").unwrap().tls.tls_reload_interval, Duration::from_millis(10));
     }
 
     #[test]

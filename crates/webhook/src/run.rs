@@ -1,6 +1,7 @@
 //! Puts the parts of the webhook together.
 
 use axum::Router;
+use futures::future::OptionFuture;
 use kube::Client;
 use tenure_policy::{config::Config, kueue};
 use tenure_service::{
@@ -40,7 +41,7 @@ impl Args {
         let client = self.client.clone().client(&clock).await?;
         let callers = self.callers.clone().load(self.scheduler_extender)?;
         let readiness = ProcessReadiness::default();
-        registry.register_collector(Box::new(readiness.freshness().clone()));
+        registry.register_collector(Box::new(readiness.freshness.clone()));
         let certificates = self.certificates.clone();
         // a client of its own: the Lease must not wait behind other calls
         let of_lease = self.client.clone().client(&clock).await?;
@@ -57,7 +58,7 @@ impl Args {
         let queues = Box::pin(follow(self.runai_queue_version, client.clone(), synced, sight.queues.clone()));
         let definition = Box::pin(self.definition.clone().keep(client.clone()));
         let kai = Box::pin(handlers.kai.clone().follow(client.clone()));
-        let look = Box::pin(sight.look(client, handlers.extender.clone(), handlers.guard.is_some()));
+        let look = Box::pin(look(sight, client, handlers.extender.clone(), handlers.guard.is_some()));
         let admin = self.admin.clone().serve(readiness.clone(), metrics_page).await?;
         let authorities = callers.authorities();
         let router = callers.admit(handlers.router(&metrics), metrics);
@@ -139,6 +140,18 @@ impl Handlers {
             .merge(guard::router(guard, metrics.clone(), &bodies))
             .merge(owners::router(owners, metrics.clone(), &bodies))
     }
+}
+
+/// Follows all objects that the extender and the guard need, as far as they are on. Never ends.
+async fn look(sight: Sight, client: Client, extender: Option<Extender>, guards: bool) {
+    let Sight { placement, clock, readiness, .. } = sight;
+    if extender.is_none() && !guards {
+        return std::future::pending().await;
+    }
+    let measured = clock.measure(client.clone(), readiness.awaiting("the API server's clock"));
+    let wake = extender.as_ref().and_then(Extender::waker).map(|waker| waker.run(client.clone()));
+    let count = OptionFuture::from(extender.as_ref().map(Extender::count_kept));
+    tokio::join!(measured, placement.follow(client, readiness, guards), OptionFuture::from(wake), count);
 }
 
 /// Keeps the certificates, if the webhook makes them. Never ends.

@@ -1,6 +1,5 @@
 //! The parts of the cluster that the webhook follows.
 
-use futures::future::OptionFuture;
 use kube::{Api, Client};
 use tenure_service::{
     clock::ServerClock,
@@ -13,7 +12,7 @@ use tenure_types::{
     tolerant::Tolerant,
 };
 
-use crate::{CurrentConfig, Extender, KnownQueues, Placement};
+use crate::{CurrentConfig, KnownQueues, Placement};
 
 /// The webhook's view of the cluster, its clock and its configuration. Clones share their state.
 #[derive(Clone, Debug, Default)]
@@ -28,20 +27,6 @@ pub struct Sight {
     pub readiness: ProcessReadiness,
     /// The configuration.
     pub config: CurrentConfig,
-}
-
-impl Sight {
-    /// Follows all objects that the extender and the guard need, as far as they are on. Never ends.
-    pub(crate) async fn look(self, client: Client, extender: Option<Extender>, guards: bool) {
-        let Self { placement, clock, readiness, .. } = self;
-        if extender.is_none() && !guards {
-            return std::future::pending().await;
-        }
-        let measured = clock.measure(client.clone(), readiness.awaiting("the API server's clock"));
-        let wake = extender.as_ref().and_then(Extender::waker).map(|waker| waker.run(client.clone()));
-        let count = OptionFuture::from(extender.as_ref().map(Extender::count_kept));
-        tokio::join!(measured, placement.follow(client, readiness, guards), OptionFuture::from(wake), count);
-    }
 }
 
 /// Follows the queues of the run.ai family. Never ends.

@@ -117,7 +117,7 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
                 Ok(version) => self.watch(version).await,
                 Err(failure) if failure.is_missing() && self.is_gone() => return self.missing(asked),
                 Err(Failure::List(error)) if self.pages.shrink_after(&error) => {
-                    let (kind, objects) = (self.synced.what(), self.pages.objects());
+                    let (kind, objects) = (&self.synced.what, self.pages.objects());
                     info!(kind, objects, "Has large objects: listing them in smaller pages");
                     continue;
                 }
@@ -217,7 +217,7 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
     fn works(&mut self) {
         self.tries = 0;
         if std::mem::replace(&mut self.trouble, Trouble::None) != Trouble::None {
-            info!(kind = self.synced.what(), "Watching again");
+            info!(kind = self.synced.what, "Watching again");
         }
     }
 
@@ -234,7 +234,7 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         self.freshness.confirm(asked);
         let was = std::mem::replace(&mut self.trouble, Trouble::Missing);
         if was != Trouble::Missing && self.need != Need::Optional {
-            info!(kind = self.synced.what(), "Not installed in the cluster: going on without it until it is");
+            info!(kind = self.synced.what, "Not installed in the cluster: going on without it until it is");
         }
     }
 
@@ -250,7 +250,7 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         }
         let error = with_causes(failure);
         if self.trouble != Trouble::Other(error.clone()) {
-            warn!(kind = self.synced.what(), error, "Watch failed: trying again");
+            warn!(kind = self.synced.what, error, "Watch failed: trying again");
             self.trouble = Trouble::Other(error);
         }
         sleep(failure.retry_after() + RETRY.jittered(self.tries)).await;

@@ -123,7 +123,7 @@ impl CertificateArgs {
             names: configured.webhook_hosts,
             trusters,
             lifetimes,
-            interval: tls.reload_interval(),
+            interval: tls.tls_reload_interval,
             ends: ends.clone(),
             made,
             trusted: readiness.awaiting("configurations that trust the certificate"),
