@@ -45,13 +45,6 @@ impl Caller {
     pub fn has_left(&self) -> bool {
         matches!(*self.0.lock(), State::Left)
     }
-
-    fn leave(&self) -> Option<Box<Granted>> {
-        match mem::replace(&mut *self.0.lock(), State::Left) {
-            State::Granted(granted) => Some(granted),
-            State::Waits | State::Left => None,
-        }
-    }
 }
 
 /// A call while it is answered. Dropped before [`Call::answered`], as at a timeout, it undoes the effects of the answer.
@@ -70,7 +63,8 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        let Some(granted) = self.caller.leave() else { return };
+        let state = mem::replace(&mut *self.caller.0.lock(), State::Left);
+        let State::Granted(granted) = state else { return };
         let (Granted { uid, at, waited }, extender) = (*granted, &self.extender);
         extender.recent_grants.lock().remove(Uid::of(&uid), at);
         extender.permits.revoke(&uid, at);
