@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use futures::future::{BoxFuture, FutureExt};
-use kube::{Api, Client, core::ApiResource, runtime::watcher};
+use kube::{Api, Client, core::ApiResource};
 use tenure_index::Uid;
 use tenure_policy::{kueue, owners::OwnerTable, pause};
 use tenure_service::{
@@ -116,7 +116,7 @@ impl Kinds for Owners {
         let (cluster, clock, config) = (self.cluster.clone(), self.clock.clone(), self.config.clone());
         let store = OwnerStore { cluster: cluster.clone(), source, resource, config, clock };
         let follow = async move {
-            let follow = follow_while_served(api, watcher::Config::default(), synced.clone(), store);
+            let follow = follow_while_served(api, synced.clone(), store);
             if end.run_until_cancelled(follow).await.is_none() {
                 synced.done();
                 cluster.change(|index| index.retain_owners(source, &HashSet::new()));

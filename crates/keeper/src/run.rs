@@ -63,7 +63,7 @@ impl Args {
         let client = self.client.clone().client_of_leader(&clock, lead.clone()).await?;
         let scope = self.scope(&client).await?;
         let readiness = ProcessReadiness::with_max_staleness(self.max_watch_staleness);
-        registry.register_collector(Box::new(readiness.freshness().clone()));
+        registry.register_collector(Box::new(readiness.freshness.clone()));
         let metrics = Metrics::register(registry);
         let cluster =
             ClusterState::new(settings(&config, scope.clone(), RetryAfter(self.retry_after.unsigned_abs())));

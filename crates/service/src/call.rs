@@ -11,8 +11,6 @@ use tenure_types::wait::Wait;
 use thiserror::Error;
 use tokio::time::Instant;
 
-use crate::leadership::NotLeading;
-
 /// The timeout of one call. kube's client has no limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -95,7 +93,9 @@ impl From<kube::Error> for ApiError {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::of_status(*status),
-            kube::Error::Service(cause) if cause.is::<NotLeading>() => Self::NotLeading,
+            kube::Error::Service(cause) if matches!(cause.downcast_ref(), Some(Self::NotLeading)) => {
+                Self::NotLeading
+            }
             kube::Error::Discovery(DiscoveryError::MissingKind(_) | DiscoveryError::MissingApiGroup(_)) => {
                 Self::NotFound
             }

@@ -27,8 +27,7 @@ use tracing::{error, info};
 
 use crate::validity::CertificateEnds;
 
-/// An extension of requests: the certificate chain that the client has shown, its own first. Only that it has the key was
-/// verified.
+/// An extension of requests: the chain that the client has shown, its own certificate first. Only its key was verified.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientChain(pub Option<Arc<[CertificateDer<'static>]>>);
 

@@ -43,8 +43,7 @@ pub struct ClientArgs {
 }
 
 impl ClientArgs {
-    /// Creates a client that doesn't retry: kube's policy can make a write land minutes after it was decided. The clock
-    /// reads the time from its answers.
+    /// Creates a client that doesn't retry: kube's policy can make a write land minutes late. The clock hears its answers.
     pub async fn client(self, clock: &ServerClock) -> anyhow::Result<Client> {
         self.client_of_leader(clock, Leadership::always()).await
     }
@@ -61,8 +60,7 @@ impl ClientArgs {
     }
 }
 
-/// A layer of a client: only the leader writes, the clock hears each answer, a 429 keeps its `Retry-After`, and pages
-/// with too many bytes fail.
+/// A layer by which only the leader writes, the clock hears answers, a 429 keeps its `Retry-After`, and large pages fail.
 pub(crate) fn api_layer<S>(
     lead: Leadership,
     clock: ServerClock,

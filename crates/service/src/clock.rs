@@ -118,14 +118,10 @@ impl Default for ServerClock {
 impl ServerClock {
     /// Creates a clock that shows this time, as if an answer had just said so.
     pub fn starting_at(time: Timestamp) -> Self {
-        let clock = Self::default();
-        {
-            let mut answers = clock.0.lock();
-            let now = answers.epoch;
-            answers.add(time, now, now);
-            answers.is_measured = true;
-        }
-        clock
+        let now = Instant::now();
+        let mut answers = Answers { epoch: now, is_measured: true, spans: VecDeque::new() };
+        answers.add(time, now, now);
+        Self(Arc::new(Mutex::new(answers)))
     }
 
     /// Returns the API server's time. Before the first measurement it is the beginning of time: nothing is due then.

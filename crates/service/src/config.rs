@@ -86,16 +86,8 @@ struct File<T, E> {
     metrics: Metrics,
     /// The content that was last read and good.
     held: Vec<u8>,
-    /// The error that was last reported.
-    refused: Option<Refused>,
-}
-
-/// The content that was found in place of a good configuration.
-#[derive(Debug, PartialEq, Eq)]
-enum Refused {
-    Content(Vec<u8>),
-    /// The file can't be read, for this reason.
-    Unreadable(String),
+    /// The bad content that was last reported, or the reason for which the file can't be read.
+    refused: Option<Result<Vec<u8>, String>>,
 }
 
 impl<T, E: Display> File<T, E> {
@@ -106,7 +98,7 @@ impl<T, E: Display> File<T, E> {
             Ok(bytes) => self.take(bytes?),
             Err(error) => {
                 let error = error.to_string();
-                self.refuse(Refused::Unreadable(error.clone()), &error);
+                self.refuse(Err(error.clone()), &error);
                 None
             }
         }
@@ -132,7 +124,7 @@ impl<T, E: Display> File<T, E> {
             }
             return None;
         }
-        if matches!(&self.refused, Some(Refused::Content(refused)) if *refused == bytes) {
+        if matches!(&self.refused, Some(Ok(refused)) if *refused == bytes) {
             return None;
         }
         match read(&bytes, self.parse) {
@@ -143,19 +135,20 @@ impl<T, E: Display> File<T, E> {
                 Some(config)
             }
             Err(error) => {
-                self.refuse(Refused::Content(bytes), &error);
+                self.refuse(Ok(bytes), &error);
                 None
             }
         }
     }
 
     /// Reports each error once.
-    fn refuse(&mut self, refused: Refused, error: &str) {
-        if self.refused.as_ref() == Some(&refused) {
+    fn refuse(&mut self, found: Result<Vec<u8>, String>, error: &str) {
+        if self.refused.as_ref() == Some(&found) {
             return;
         }
-        self.refused = Some(refused);
-        self.metrics.bad();
+        self.refused = Some(found);
+        self.metrics.successful.set(0);
+        self.metrics.failures.inc();
         error!(file = %self.path.display(), error, "Keeping the last good configuration");
     }
 }
@@ -197,11 +190,6 @@ impl Metrics {
     fn good(&self) {
         self.successful.set(1);
         self.success_time.set(Timestamp::now().as_duration().as_secs_f64());
-    }
-
-    fn bad(&self) {
-        self.successful.set(0);
-        self.failures.inc();
     }
 }
 

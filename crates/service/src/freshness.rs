@@ -104,16 +104,6 @@ impl Freshness {
             let _ = changes.changed().await;
         }
     }
-
-    /// The time since the last answer, by kind. Of several watches of a kind, the stalest counts.
-    fn ages(&self) -> BTreeMap<String, Duration> {
-        let mut ages = BTreeMap::new();
-        for answers in self.0.watches.lock().values() {
-            let age: &mut Duration = ages.entry(answers.kind.clone()).or_default();
-            *age = answers.heard.elapsed().max(*age);
-        }
-        ages
-    }
 }
 
 impl WatchFreshness {
@@ -142,8 +132,7 @@ impl WatchFreshness {
 
     /// True if a confirmation is required.
     pub fn is_doubted(&self) -> bool {
-        let required = *self.shared.required.borrow();
-        self.is_doubted_by(required)
+        self.is_doubted_by(*self.shared.required.borrow())
     }
 
     fn is_doubted_by(&self, required: Option<Instant>) -> bool {
@@ -172,7 +161,13 @@ impl Collector for Freshness {
         let help = "Time since the API server last answered a watch, by what is watched";
         let unit = Some(&Unit::Seconds);
         let mut family = encoder.encode_descriptor("watch_staleness", help, unit, MetricType::Gauge)?;
-        for (kind, age) in self.ages() {
+        // of several watches of a kind, the stalest counts
+        let mut ages: BTreeMap<String, Duration> = BTreeMap::new();
+        for answers in self.0.watches.lock().values() {
+            let age = ages.entry(answers.kind.clone()).or_default();
+            *age = answers.heard.elapsed().max(*age);
+        }
+        for (kind, age) in ages {
             ConstGauge::new(age.as_secs_f64()).encode(family.encode_family(&[("kind", kind)])?)?;
         }
         Ok(())

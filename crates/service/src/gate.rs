@@ -26,7 +26,7 @@ pub struct FreshnessGate {
 impl FreshnessGate {
     /// Creates a gate of the watches of a process.
     pub fn new(readiness: &ProcessReadiness, lead: &Leadership, max_staleness: Duration) -> Self {
-        Self { freshness: readiness.freshness().clone(), lead: lead.clone(), max_staleness }
+        Self { freshness: readiness.freshness.clone(), lead: lead.clone(), max_staleness }
     }
 
     /// True if an act may rest on what the watches have shown.
@@ -50,10 +50,9 @@ impl FreshnessGate {
             }
             if tokio::time::timeout(ASK_AGAIN, changed).await.is_err() {
                 rounds = rounds.saturating_add(1);
-            }
-            if rounds == TOLD_AFTER {
-                rounds = rounds.saturating_add(1);
-                warn!(kind, "Pauses and returns wait for the watch of a kind to answer");
+                if rounds == TOLD_AFTER {
+                    warn!(kind, "Pauses and returns wait for the watch of a kind to answer");
+                }
             }
         }
     }

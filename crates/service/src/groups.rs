@@ -86,7 +86,7 @@ where
     ) -> BoxFuture<'static, PodGroupKind> {
         let synced = readiness.awaiting(name(&resource));
         let api = Api::all_with(self.client.clone(), &resource);
-        let follow = follow_while_served(api, watcher::Config::default(), synced, (self.store)(kind));
+        let follow = follow_while_served(api, synced, (self.store)(kind));
         async move {
             end.run_until_cancelled(follow).await;
             kind

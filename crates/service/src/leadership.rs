@@ -29,7 +29,6 @@ use kube::Client;
 pub use election::Election;
 pub use term::Leadership;
 pub use view::{ElectionStep, LeaseView};
-pub use writes::NotLeading;
 
 /// The longest lease that is allowed: a longer one is surely a mistake, and instants have an end.
 const LONGEST_LEASE: Duration = Duration::from_hours(24);

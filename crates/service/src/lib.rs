@@ -27,8 +27,7 @@ pub mod validity;
 pub mod watch;
 pub mod work;
 
-/// Makes ring the process's provider of cryptography: the first line of every `main`. kube and axum-server would panic
-/// without one.
+/// Makes ring the process's provider of cryptography, without which kube and axum-server panic: the first line of `main`.
 pub fn install_crypto_provider() {
     // an error means that one is installed already
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -13,13 +13,13 @@ use tokio::sync::watch;
 
 use crate::freshness::{Freshness, WatchFreshness};
 
-/// The conditions that a process waits for. It is also unready while a required watch is too stale, and once it
-/// [drains](Self::drain).
+/// What a process waits for. It is also unready while a required watch is too stale, and once it [drains](Self::drain).
 #[derive(Clone, Debug, Default)]
 pub struct ProcessReadiness {
     awaited: Arc<watch::Sender<BTreeSet<String>>>,
     draining: Arc<AtomicBool>,
-    freshness: Freshness,
+    /// The freshness of the watches of the process.
+    pub freshness: Freshness,
     /// None: a process with stale watches is ready all the same.
     max_staleness: Option<Duration>,
 }
@@ -27,7 +27,7 @@ pub struct ProcessReadiness {
 /// A condition that a process waits for.
 #[derive(Clone, Debug)]
 pub struct Awaited {
-    what: String,
+    pub(crate) what: String,
     readiness: ProcessReadiness,
 }
 
@@ -35,11 +35,6 @@ impl ProcessReadiness {
     /// Creates the readiness of a process that is unready while a required watch is staler than this.
     pub fn with_max_staleness(max_staleness: Duration) -> Self {
         Self { max_staleness: Some(max_staleness), ..Self::default() }
-    }
-
-    /// Returns the freshness of the watches of the process.
-    pub const fn freshness(&self) -> &Freshness {
-        &self.freshness
     }
 
     /// Returns a handle for conditions that don't delay readiness.
@@ -93,11 +88,6 @@ impl ProcessReadiness {
 }
 
 impl Awaited {
-    /// Returns the name of the condition.
-    pub fn what(&self) -> &str {
-        &self.what
-    }
-
     /// Adds the watch that the condition is about.
     pub fn watch(&self, is_required: bool) -> WatchFreshness {
         self.readiness.freshness.watch(&self.what, is_required)

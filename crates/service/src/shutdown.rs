@@ -19,8 +19,7 @@ impl Signals {
         Ok(Self { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())? })
     }
 
-    /// Runs `work`, which ends by itself after its token is cancelled. The first signal cancels it; the second
-    /// gives up on it, with an error.
+    /// Runs `work`. The first signal cancels its token, after which it ends by itself; the second gives up, with an error.
     pub async fn run<T>(
         mut self,
         work: impl AsyncFnOnce(CancellationToken) -> anyhow::Result<T>,

@@ -67,7 +67,7 @@ pub struct TlsArgs {
 
     /// Time between two checks of the certificate; a changed one is taken up without a restart
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = interval)]
-    tls_reload_interval: Duration,
+    pub tls_reload_interval: Duration,
 
     /// Time after a signal to end for which requests are still accepted while the process is already unready: the time
     /// that a cluster needs to notice
@@ -84,11 +84,6 @@ fn interval(text: &str) -> anyhow::Result<Duration> {
 }
 
 impl TlsArgs {
-    /// The time between two checks of what may change.
-    pub fn reload_interval(&self) -> Duration {
-        self.tls_reload_interval
-    }
-
     /// Serves until `shutdown`, then drains. With authorities, it asks clients for a certificate, for [`ClientCa::verify`].
     /// It shows the certificate that is made, or else that of the files, and listens once there is one. The process is
     /// unready while that isn't valid.
@@ -122,6 +117,10 @@ impl TlsArgs {
         let acceptor = Identify { bounds, tls, authorities: authorities.iter().cloned().collect() };
         let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
         Bounds::of_server(&mut server);
+        let reload_authorities = async {
+            join_all(authorities.iter().map(|authority| authority.reload(&ends, tls_reload_interval))).await;
+            std::future::pending::<()>().await;
+        };
         let drain = async {
             shutdown.cancelled().await;
             readiness.drain();
@@ -132,7 +131,7 @@ impl TlsArgs {
         tokio::select! {
             result = server.serve(draining(router, readiness.clone()).into_make_service()) => Ok(result?),
             () = certificate.reload(config, pair, tls_reload_interval) => Ok(()),
-            () = reload_all(&authorities, &ends, tls_reload_interval) => Ok(()),
+            () = reload_authorities => Ok(()),
             () = drain => Ok(()),
         }
     }
@@ -147,12 +146,6 @@ fn draining(router: Router, readiness: ProcessReadiness) -> Router {
         }
         std::future::ready(response)
     }))
-}
-
-/// Reloads the files of authorities whenever they have changed; never returns.
-async fn reload_all(authorities: &[ClientCa], ends: &CertificateEnds, interval: Duration) {
-    join_all(authorities.iter().map(|authority| authority.reload(ends, interval))).await;
-    std::future::pending::<()>().await;
 }
 
 /// Accepts connections over TLS, and gives their requests the certificate chain that the client has shown.
@@ -201,7 +194,7 @@ mod tests {
             error.contains("--tls-reload-interval") && error.contains("must be at least 10ms"),
             "{error}"
         );
-        assert_eq!(parse("10ms").unwrap().tls.reload_interval(), Duration::from_millis(10));
+        assert_eq!(parse("10ms").unwrap().tls.tls_reload_interval, Duration::from_millis(10));
     }
 
     #[test]

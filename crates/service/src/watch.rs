@@ -4,7 +4,7 @@ mod follower;
 
 use std::{collections::HashSet, fmt::Debug};
 
-use kube::{Api, Resource, core::ObjectMeta, runtime::watcher};
+use kube::{Api, Resource, core::ObjectMeta, runtime::watcher::Config};
 use serde::de::DeserializeOwned;
 pub use tenure_types::store::Store;
 use tenure_types::{store::ObjectKey, tolerant::Tolerant};
@@ -17,34 +17,26 @@ use follower::{Follower, Need};
 /// one begins: so a connection that died unnoticed is detected.
 pub(crate) const TIMEOUT_SECONDS: u32 = 50;
 
+/// Objects that can be watched.
+pub trait Watched: Resource + Clone + DeserializeOwned + Debug + Send + 'static {}
+
+impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watched for K {}
+
 /// Feeds a store with all objects of a kind; never returns. `synced` is done once the store has them all. A kind that
 /// the API server doesn't have counts as one without objects, until it has it.
-pub async fn follow<K, S>(api: Api<K>, config: watcher::Config, synced: Awaited, store: S)
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    S: Store<K>,
-{
+pub async fn follow<K: Watched, S: Store<K>>(api: Api<K>, config: Config, synced: Awaited, store: S) {
     Follower::new(api, config, store, synced, Need::Required).follow_for_ever().await;
 }
 
-/// Follows a kind that this program itself converts for the API server. A list that fails for want of a converter
-/// doesn't delay readiness: otherwise the program would wait for itself, as it isn't asked to convert until it is
-/// ready.
-pub async fn follow_converted<K, S>(api: Api<K>, config: watcher::Config, synced: Awaited, store: S)
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    S: Store<K>,
-{
-    Follower::new(api, config, store, synced, Need::Converted).follow_for_ever().await;
+/// Follows a kind that this program itself converts for the API server. A list that fails for want of a converter doesn't
+/// delay readiness: the program isn't asked to convert until it is ready, and would wait for itself.
+pub async fn follow_converted<K: Watched, S: Store<K>>(api: Api<K>, synced: Awaited, store: S) {
+    Follower::new(api, Config::default(), store, synced, Need::Converted).follow_for_ever().await;
 }
 
 /// Follows a kind as long as the API server has it. A kind that can't be listed doesn't delay readiness.
-pub async fn follow_while_served<K, S>(api: Api<K>, config: watcher::Config, synced: Awaited, store: S)
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    S: Store<K>,
-{
-    Follower::new(api, config, store, synced, Need::Optional).follow().await;
+pub async fn follow_while_served<K: Watched, S: Store<K>>(api: Api<K>, synced: Awaited, store: S) {
+    Follower::new(api, Config::default(), store, synced, Need::Optional).follow().await;
 }
 
 /// A store for objects that tenants write. One that can't be decoded is logged, and counts as absent.

@@ -62,15 +62,14 @@ impl<W: Work> WorkQueue<W> {
     /// and its wait; while that is in flight, the new work is due when the call has ended.
     pub fn push(&self, work: W) -> Option<Arc<W>> {
         let mut state = self.0.state.lock();
-        state.push(work, Instant::now());
+        state.add(work, Instant::now(), true);
         let dropped = if state.waiting() > self.0.limits.capacity { state.drop_one() } else { None };
         drop(state);
         self.0.changed.notify_one();
         dropped
     }
 
-    /// Replaces all work by this, in this order among equal ranks. Work of a known key keeps its wait and its place among retries;
-    /// work in flight goes on.
+    /// Replaces all work, in this order among equal ranks. Known keys keep their waits and places; calls in flight go on.
     pub fn replace(&self, all: impl IntoIterator<Item = W>) {
         self.0.state.lock().replace(all, Instant::now());
         self.0.changed.notify_one();
@@ -121,12 +120,12 @@ impl<W: Work> WorkQueue<W> {
     #[cfg(test)]
     pub fn is_in_trouble(&self, namespace: &str) -> bool {
         let state = self.0.state.lock();
-        state.shares.is_troubled(namespace, Instant::now()) || state.shares.is_failing(namespace)
+        state.shares.is_troubled(namespace, Instant::now()) || state.shares.failing_since(namespace).is_some()
     }
 
     /// True if calls of a namespace have failed since one succeeded. With [`Spread::Work`] none counts.
     pub fn is_failing(&self, namespace: &str) -> bool {
-        self.0.state.lock().shares.is_failing(namespace)
+        self.0.state.lock().shares.failing_since(namespace).is_some()
     }
 
     /// Takes the next work that may begin.

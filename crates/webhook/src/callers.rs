@@ -129,7 +129,7 @@ async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> R
     }
     // a late end of the body changes nothing
     let _ = timeout(PASSED_OVER_WITHIN, pass_over(request.into_body(), PASSED_OVER_BYTES)).await;
-    reject(metrics, StatusCode::FORBIDDEN, message)
+    reject(metrics, (StatusCode::FORBIDDEN, message))
 }
 
 #[cfg(test)]

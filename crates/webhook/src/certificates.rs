@@ -162,7 +162,7 @@ impl CertificateManager {
     }
 
     fn serve(&self, held: &Held) {
-        let Some(leaf) = held.leaf() else { return };
+        let Some(leaf) = &held.leaf else { return };
         if self.made.borrow().as_ref() != Some(leaf) {
             self.made.send_replace(Some(leaf.clone()));
         }
@@ -264,8 +264,7 @@ enum Pace {
     Repeated,
 }
 
-/// Returns the time to the next look, by the steps of the last two. After two in a row, which another program may undo, it
-/// is a pause.
+/// Returns the time to the next look, by the last two steps. Two in a row, which another program may undo, make a pause.
 fn pace(before: Option<RenewalStep>, step: Option<RenewalStep>) -> Pace {
     match (before, step) {
         (None, Some(_)) => Pace::AtOnce,

@@ -18,12 +18,13 @@ use tenure_policy::{
     guard::{self, GuardVerdict, Operation},
     preemption::Rules,
 };
-use tenure_service::{clock::ServerClock, log::of_callers, readiness::ProcessReadiness};
+use tenure_service::log::of_callers;
 use tracing::{debug, info};
 
 use crate::{
-    CurrentConfig, KnownQueues, Permits, Placement,
+    Permits,
     review::{Request, Response, unknown},
+    sight::Sight,
 };
 
 pub use http::router;
@@ -32,38 +33,25 @@ use subject::{PodRemoval, operation};
 /// Keeps schedulers and drains from ending a pod's run too early. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Guard {
-    /// All pods and what protects them.
-    pub placement: Placement,
-    /// All queues.
-    pub queues: KnownQueues,
-    /// The clock by which floors end.
-    pub clock: ServerClock,
-    /// The readiness of the watches and the clock.
-    pub readiness: ProcessReadiness,
+    /// All pods and queues, and what protects them.
+    pub sight: Sight,
     /// The recent grants of this replica's extender.
     pub permits: Permits,
-    /// The configuration.
-    pub config: CurrentConfig,
-    told: Arc<Mutex<Told>>,
+    /// The refusals that a line of log was written for.
+    told: Arc<Mutex<HashSet<u64>>>,
 }
 
-/// The refusals that a line of log was written for. A drain asks for a pod every few seconds.
-#[derive(Debug, Default)]
-struct Told(HashSet<u64>);
-
-/// More than a drain has at a time. When there are so many, lines are repeated.
+/// More refusals than a drain has at a time. When there are so many, lines are repeated.
 const MOST_TOLD: usize = 10_000;
 
-impl Told {
-    /// True for the first of equal refusals.
-    fn is_new(&mut self, refusal: impl Hash) -> bool {
-        let mut hasher = DefaultHasher::new();
-        refusal.hash(&mut hasher);
-        if self.0.len() >= MOST_TOLD {
-            self.0.clear();
-        }
-        self.0.insert(hasher.finish())
+/// True for the first of equal refusals. A drain asks for a pod every few seconds.
+fn is_new(told: &mut HashSet<u64>, refusal: impl Hash) -> bool {
+    let mut hasher = DefaultHasher::new();
+    refusal.hash(&mut hasher);
+    if told.len() >= MOST_TOLD {
+        told.clear();
     }
+    told.insert(hasher.finish())
 }
 
 /// The answer to a review, with its labels for the metrics and the audit log.
@@ -74,16 +62,9 @@ struct Reviewed<'r> {
 }
 
 impl Guard {
-    /// One that is configured by default.
-    pub fn new(
-        placement: Placement,
-        queues: KnownQueues,
-        clock: ServerClock,
-        readiness: ProcessReadiness,
-        permits: Permits,
-    ) -> Self {
-        let (config, told) = Default::default();
-        Self { placement, queues, clock, readiness, permits, config, told }
+    /// Creates a guard.
+    pub fn new(sight: Sight, permits: Permits) -> Self {
+        Self { sight, permits, told: Arc::default() }
     }
 
     fn review<'r>(&self, request: &'r Request<'_>) -> Reviewed<'r> {
@@ -111,7 +92,8 @@ impl Guard {
             debug!(%namespace, name = pod, operation, user, reason, "Let a pod go");
             return;
         };
-        let is_new = self.told.lock().is_new((namespace, pod, operation, user, hold.rule.name(), hold.until));
+        let refusal = (namespace, pod, operation, user, hold.rule.name(), hold.until);
+        let is_new = is_new(&mut self.told.lock(), refusal);
         let (rule, until) = (hold.rule.name(), hold.until.map(tracing::field::display));
         if is_new && of_callers() {
             info!(%namespace, name = pod, operation, user, reason, rule, until, "Kept a pod that is protected");
@@ -121,18 +103,19 @@ impl Guard {
     }
 
     fn judge(&self, subject: &PodRemoval<'_>) -> GuardVerdict {
-        let Config { floors, guarded, .. } = &*self.config.get();
+        let Sight { placement, queues, clock, readiness, config } = &self.sight;
+        let Config { floors, guarded, .. } = &*config.get();
         let asked = subject.asked(guarded.unknown_preemptor(subject.user));
         guard::judge(guarded, &asked, || {
-            let now = self.clock.now();
+            let now = clock.now();
             let sought = subject.pod.as_ref().map_or(Sought::Named, Sought::Shown);
             let uid = subject.pod.as_ref().and_then(|pod| pod.metadata.uid.as_deref());
             let permit = uid.and_then(|uid| self.permits.covering(Uid::of(uid), now));
-            let syncing = self.readiness.awaited().is_some();
-            self.queues.look(|queues| {
+            let syncing = readiness.awaited().is_some();
+            queues.look(|queues| {
                 let rules = Rules { floors, tree: queues.tree(), now };
                 let guarding = Guarding { rules, syncing, permit };
-                self.placement.look(|index| index.guard(&guarding, &asked, sought))
+                placement.look(|index| index.guard(&guarding, &asked, sought))
             })
         })
     }
@@ -185,13 +168,13 @@ mod tests {
 
     #[test]
     fn of_equal_refusals_the_first_is_told_and_memory_is_bounded() {
-        let mut told = Told::default();
-        assert!(told.is_new(("ns", "pod", 1)));
-        assert!(!told.is_new(("ns", "pod", 1)));
-        assert!(told.is_new(("ns", "pod", 2)), "protected until another time");
+        let mut told = HashSet::new();
+        assert!(is_new(&mut told, ("ns", "pod", 1)));
+        assert!(!is_new(&mut told, ("ns", "pod", 1)));
+        assert!(is_new(&mut told, ("ns", "pod", 2)), "protected until another time");
         for number in 0..3 * MOST_TOLD {
-            told.is_new(number);
+            is_new(&mut told, number);
         }
-        assert!(told.0.len() <= MOST_TOLD);
+        assert!(told.len() <= MOST_TOLD);
     }
 }

@@ -38,16 +38,14 @@ async fn validate(
     let (validator, _, metrics) = &*context;
     let request = match read(&headers, &body) {
         Ok(request) => request,
-        Err((status, message)) => return reject(metrics, status, message),
+        Err(refusal) => return reject(metrics, refusal),
     };
     let (response, group) = validator.review(&request).await;
     let verdict = response.result();
-    if verdict == ReviewResult::Refused {
+    if verdict == ReviewResult::Refused && of_callers() {
         let Request { operation, kind, namespace, name, user_info, .. } = &request;
         let (user, reason) = (&user_info.username, response.reason());
-        if of_callers() {
-            info!(%operation, %group, kind = %kind.kind, %namespace, %name, %user, reason, "Refused an object");
-        }
+        info!(%operation, %group, kind = %kind.kind, %namespace, %name, %user, reason, "Refused an object");
     }
     metrics.reviewed(group, verdict, started.elapsed().as_secs_f64());
     json(&response)

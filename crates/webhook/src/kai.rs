@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use futures::future::OptionFuture;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
@@ -44,7 +45,7 @@ pub struct KaiWatch {
 /// An object: its kind, and its name with its namespace.
 type Object = (&'static str, String);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     floors: Floors,
     /// The defaults in each object, or the reason why they can't be told.
@@ -67,9 +68,6 @@ impl KaiWatch {
     /// Registers its metrics.
     pub fn new(registry: &mut Registry) -> Self {
         let state = State {
-            floors: Floors::default(),
-            seen: BTreeMap::new(),
-            told: BTreeMap::new(),
             differing: registered(
                 registry,
                 "kai_floors_differ",
@@ -82,6 +80,7 @@ impl KaiWatch {
                 "What of KAI-Scheduler's configuration is missing, can't be read or is taken for something else, by kind",
                 Family::default(),
             ),
+            ..State::default()
         };
         Self { state: Arc::new(Mutex::new(state)), sources: Arc::default() }
     }
@@ -104,25 +103,14 @@ impl KaiWatch {
         loop {
             let KaiSources { config_map, shards } = sources.borrow_and_update().clone();
             self.state.lock().forget();
-            let config_map = async {
-                if let Some(key) = config_map {
-                    self.follow_config_map(client.clone(), key).await;
-                }
-            };
-            let shards = async {
-                if shards {
-                    self.follow_shards(client.clone()).await;
-                }
-            };
-            let other = async {
-                if sources.changed().await.is_err() {
-                    // the sources never change again
-                    std::future::pending::<()>().await;
-                }
-            };
+            let config_map = config_map.map(|key| self.follow_config_map(client.clone(), key));
+            let shards = shards.then(|| self.follow_shards(client.clone()));
+            let (config_map, shards) = (OptionFuture::from(config_map), OptionFuture::from(shards));
             tokio::select! {
-                () = async { tokio::join!(config_map, shards, std::future::pending::<()>()); } => {}
-                () = other => {}
+                // never ends
+                _ = async { tokio::join!(config_map, shards, std::future::pending::<()>()) } => {}
+                // an error would mean that the sender is gone, but here it is
+                _ = sources.changed() => {}
             }
         }
     }
@@ -141,6 +129,10 @@ impl KaiWatch {
         let synced = ProcessReadiness::default().awaiting("schedulingshards.kai.scheduler");
         let api = Api::<DynamicObject>::all_with(client, &kind);
         follow(api, watcher::Config::default(), synced, Shards(self.clone())).await;
+    }
+
+    fn see(&self, object: Object, read: Result<KaiDefaults, String>) {
+        self.change(|seen| drop(seen.insert(object, read)));
     }
 
     fn change(&self, change: impl FnOnce(&mut BTreeMap<Object, Result<KaiDefaults, String>>)) {
@@ -172,17 +164,15 @@ impl State {
             self.seen.iter().map(|(object, read)| (object.clone(), findings(read))).collect();
         for (object, findings) in &now {
             let told = self.told.get(object).map_or(&[][..], Vec::as_slice);
-            findings
-                .iter()
-                .filter(|finding| !told.contains(finding))
-                .for_each(|finding| finding.tell(object));
+            for finding in findings.iter().filter(|finding| !told.contains(finding)) {
+                finding.tell(object);
+            }
         }
-        for ((kind, name), _) in self
-            .told
-            .iter()
-            .filter(|(object, told)| !told.is_empty() && now.get(*object).is_none_or(Vec::is_empty))
-        {
-            info!(kind, name, "KAI-Scheduler's default floors don't differ from Tenure's any more");
+        for (object, told) in &self.told {
+            if !told.is_empty() && now.get(object).is_none_or(Vec::is_empty) {
+                let (kind, name) = object;
+                info!(kind, name, "KAI-Scheduler's default floors don't differ from Tenure's any more");
+            }
         }
         self.told = now;
         self.count();
@@ -234,10 +224,8 @@ struct File {
 
 impl File {
     fn is_gone(&self) {
-        let gone = Err("there is no such ConfigMap: correct or empty kai.configMap".to_owned());
-        self.watch.change(|seen| {
-            seen.insert(self.object.clone(), gone);
-        });
+        let gone = "there is no such ConfigMap: correct or empty kai.configMap";
+        self.watch.see(self.object.clone(), Err(gone.to_owned()));
     }
 }
 
@@ -246,9 +234,7 @@ impl Store<ConfigMap> for File {
 
     fn apply(&mut self, map: ConfigMap) {
         let read = KaiDefaults::of_config_map(&map.data.unwrap_or_default(), &self.key);
-        self.watch.change(|seen| {
-            seen.insert(self.object.clone(), read);
-        });
+        self.watch.see(self.object.clone(), read);
     }
 
     fn delete(&mut self, _: &String) {
@@ -272,15 +258,11 @@ impl Store<DynamicObject> for Shards {
     fn apply(&mut self, shard: DynamicObject) {
         let name = shard.metadata.name.unwrap_or_default();
         let defaults = KaiDefaults::of_shard(shard.data.get("spec").unwrap_or(&Value::Null));
-        self.0.change(|seen| {
-            seen.insert((SHARD, name), Ok(defaults));
-        });
+        self.0.see((SHARD, name), Ok(defaults));
     }
 
     fn delete(&mut self, name: &String) {
-        self.0.change(|seen| {
-            seen.remove(&(SHARD, name.clone()));
-        });
+        self.0.change(|seen| drop(seen.remove(&(SHARD, name.clone()))));
     }
 
     fn retain(&mut self, names: &HashSet<String>) {

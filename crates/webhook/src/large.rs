@@ -34,7 +34,7 @@ pub async fn answer(State((metrics, admitted)): State<Unread>, request: Request,
     let start = pass_over(request.into_body(), usize::MAX).await;
     let start = String::from_utf8_lossy(&start);
     let Some(uid) = uid(&start) else {
-        return reject(&metrics, StatusCode::PAYLOAD_TOO_LARGE, "length limit exceeded".into());
+        return reject(&metrics, (StatusCode::PAYLOAD_TOO_LARGE, "length limit exceeded".into()));
     };
     metrics.rejected(StatusCode::PAYLOAD_TOO_LARGE.as_u16());
     if let Some(meaning) = admitted {

@@ -81,9 +81,6 @@ const REJECTIONS: [u16; 6] = [400, 403, 404, 413, 415, 503];
 /// The versions that queues are converted to.
 const VERSIONS: [&str; 2] = ["v3alpha1", "v2"];
 
-const CONVERTED: &str = "converted";
-const FAILED: &str = "failed";
-
 fn default<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
     registered(registry, name, help, M::default())
 }
@@ -181,22 +178,18 @@ impl Metrics {
             ),
             preemptions: PreemptionMetrics::register(registry),
         };
-        metrics.begin_at_zero();
+        for code in REJECTIONS {
+            drop(metrics.rejected_requests.get_or_create(&[("code", code)]));
+        }
+        for version in VERSIONS {
+            metrics.count_conversion(version, true, 0, 0);
+            metrics.count_conversion(version, false, 0, 0);
+        }
         metrics
     }
 
-    fn begin_at_zero(&self) {
-        for code in REJECTIONS {
-            drop(self.rejected_requests.get_or_create(&[("code", code)]));
-        }
-        for version in VERSIONS {
-            self.count_conversion(version, CONVERTED, 0, 0);
-            self.count_conversion(version, FAILED, 0, 0);
-        }
-    }
-
-    fn count_conversion(&self, version: &'static str, result: &'static str, reviews: u64, objects: u64) {
-        let labels = [("version", version), ("result", result)];
+    fn count_conversion(&self, version: &'static str, all: bool, reviews: u64, objects: u64) {
+        let labels = [("version", version), ("result", if all { "converted" } else { "failed" })];
         self.conversions.get_or_create(&labels).inc_by(reviews);
         self.converted_objects.get_or_create(&labels).inc_by(objects);
     }
@@ -213,7 +206,7 @@ impl Metrics {
 
     /// Counts a conversion review: `all` of its objects were converted, or none.
     pub(crate) fn converted(&self, version: &'static str, all: bool, objects: usize, seconds: f64) {
-        self.count_conversion(version, if all { CONVERTED } else { FAILED }, 1, objects as u64);
+        self.count_conversion(version, all, 1, objects as u64);
         self.conversion_seconds.observe(seconds);
     }
 

@@ -36,15 +36,11 @@ pub struct OwnerAnswers {
 }
 
 impl OwnerAnswers {
-    /// Knows the queues that a watch has seen.
-    pub fn new(queues: KnownQueues, config: CurrentConfig) -> Self {
-        Self { queues, config, lookups: None }
-    }
-
-    /// The same, which asks the API server for groups, and for queues of T9k.
-    #[must_use]
-    pub fn asking(self, client: Client, t9k_system_namespace: String) -> Self {
-        Self { lookups: Some(Lookups::new(client, t9k_system_namespace)), ..self }
+    /// Knows the queues that a watch has seen. With a client and the namespace of T9k's queues, it asks the API server for
+    /// groups, and for queues of T9k.
+    pub fn new(queues: KnownQueues, config: CurrentConfig, asking: Option<(Client, String)>) -> Self {
+        let lookups = asking.map(|(client, t9k_system_namespace)| Lookups::new(client, t9k_system_namespace));
+        Self { queues, config, lookups }
     }
 
     /// Answers a request.

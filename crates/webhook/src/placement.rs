@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use futures::future::OptionFuture;
 use k8s_openapi::api::{scheduling::v1::PriorityClass, storage::v1::CSINode};
 use kube::{Api, Client, runtime::watcher};
 use parking_lot::{RwLock, RwLockWriteGuard};
@@ -40,36 +41,26 @@ impl Placement {
         change(&mut self.0.write())
     }
 
-    /// Follows all objects that it holds, except namespaces. Never ends.
-    pub async fn follow(self, client: Client, readiness: ProcessReadiness) {
+    /// Follows all objects that it holds, but namespaces only for a guard. Never ends.
+    pub async fn follow(self, client: Client, readiness: ProcessReadiness, guards: bool) {
+        let (server, store, all) = (|| client.clone(), || self.clone(), watcher::Config::default);
+        let awaiting = |what: &str| readiness.awaiting(what);
         // pods that have ended take no room
-        let live = watcher::Config::default().fields("status.phase!=Succeeded,status.phase!=Failed");
-        let pods =
-            follow(Api::<PodWithRoom>::all(client.clone()), live, readiness.awaiting("pods"), self.clone());
-        let all = watcher::Config::default;
-        let nodes =
-            follow(Api::<Node>::all(client.clone()), all(), readiness.awaiting("nodes"), self.clone());
-        let drivers =
-            follow(Api::<CSINode>::all(client.clone()), all(), readiness.awaiting("csinodes"), self.clone());
-        let classes = follow(
-            Api::<PriorityClass>::all(client.clone()),
-            all(),
-            readiness.awaiting("priorityclasses"),
-            self.clone(),
-        );
-        let api = Api::<Tolerant<PodDisruptionBudget>>::all(client.clone());
-        let budgets = readiness.awaiting("poddisruptionbudgets");
-        let budgets = follow(api, all(), budgets, TolerantStore(self.clone()));
-        let looked = readiness.awaiting("the kinds of PodGroups");
+        let live = all().fields("status.phase!=Succeeded,status.phase!=Failed");
+        let pods = follow(Api::<PodWithRoom>::all(server()), live, awaiting("pods"), store());
+        let nodes = follow(Api::<Node>::all(server()), all(), awaiting("nodes"), store());
+        let drivers = follow(Api::<CSINode>::all(server()), all(), awaiting("csinodes"), store());
+        let classes =
+            follow(Api::<PriorityClass>::all(server()), all(), awaiting("priorityclasses"), store());
+        let api = Api::<Tolerant<PodDisruptionBudget>>::all(server());
+        let budgets = follow(api, all(), awaiting("poddisruptionbudgets"), TolerantStore(store()));
+        let namespaces =
+            guards.then(|| follow(Api::<Namespace>::all(server()), all(), awaiting("namespaces"), store()));
+        let namespaces = OptionFuture::from(namespaces);
+        let looked = awaiting("the kinds of PodGroups");
         let store = move |kind| Groups { placement: self.clone(), kind };
         let groups = follow_groups(client, store, readiness, looked);
-        tokio::join!(pods, nodes, drivers, classes, budgets, groups);
-    }
-
-    /// Follows namespaces. Never ends.
-    pub async fn follow_namespaces(self, client: Client, readiness: ProcessReadiness) {
-        let synced = readiness.awaiting("namespaces");
-        follow(Api::<Namespace>::all(client), watcher::Config::default(), synced, self).await;
+        tokio::join!(pods, nodes, drivers, classes, budgets, namespaces, groups);
     }
 }
 

@@ -1,6 +1,8 @@
 //! Puts the parts of the webhook together.
 
 use axum::Router;
+use futures::future::OptionFuture;
+use kube::Client;
 use tenure_policy::{config::Config, kueue};
 use tenure_service::{
     admin::registry, clock::ServerClock, readiness::ProcessReadiness, shutdown::Signals,
@@ -10,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::{
-    Args, CurrentConfig, Extender, Guard, KnownQueues, Metrics, Mutator, OwnerAnswers, Placement, Validator,
+    Args, Extender, Guard, Metrics, Mutator, OwnerAnswers, Validator,
     args::Command,
     certificates::CertificateManager,
     guard,
@@ -39,26 +41,24 @@ impl Args {
         let client = self.client.clone().client(&clock).await?;
         let callers = self.callers.clone().load(self.scheduler_extender)?;
         let readiness = ProcessReadiness::default();
-        registry.register_collector(Box::new(readiness.freshness().clone()));
+        registry.register_collector(Box::new(readiness.freshness.clone()));
         let certificates = self.certificates.clone();
         // a client of its own: the Lease must not wait behind other calls
         let of_lease = self.client.clone().client(&clock).await?;
         let clients = (client.clone(), of_lease, clock.clone());
         let ends = CertificateEnds::register(registry);
         let (manager, made) = certificates.open(clients, &self.tls, &ends, &readiness)?.unzip();
-        let metrics = Metrics::register(registry);
-        let (placement, queues) = (Placement::default(), KnownQueues::default());
-        let sight = Sight { placement, client: client.clone(), clock, readiness: readiness.clone() };
-        let handlers = Handlers::new(&self, (&sight, &queues, &metrics), KaiWatch::new(registry), &config);
-        handlers.configure(config);
+        let (metrics, kai) = (Metrics::register(registry), KaiWatch::new(registry));
+        let sight = Sight { clock, readiness: readiness.clone(), ..Sight::default() };
+        let handlers = Handlers::new(&self, &sight, &client, (&metrics, kai), config);
         let configured = handlers.clone();
         let configured = reload.follow(move |config| configured.configure(config));
         let synced = readiness.awaiting("queues.scheduling.run.ai");
         // either way to follow them is large, and it would be in every future around it
-        let queues = Box::pin(follow(self.runai_queue_version, client.clone(), synced, queues));
+        let queues = Box::pin(follow(self.runai_queue_version, client.clone(), synced, sight.queues.clone()));
         let definition = Box::pin(self.definition.clone().keep(client.clone()));
-        let kai = Box::pin(handlers.kai.clone().follow(client));
-        let look = Box::pin(handlers.look(sight));
+        let kai = Box::pin(handlers.kai.clone().follow(client.clone()));
+        let look = Box::pin(look(sight, client, handlers.extender.clone(), handlers.guard.is_some()));
         let admin = self.admin.clone().serve(readiness.clone(), metrics_page).await?;
         let authorities = callers.authorities();
         let router = callers.admit(handlers.router(&metrics), metrics);
@@ -82,76 +82,76 @@ impl Args {
 /// The parts that answer, as far as they are on. A change of the configuration reaches them.
 #[derive(Clone)]
 struct Handlers {
+    sight: Sight,
     /// Counts until the next start.
     kueue_queues: kueue::Queues,
-    config: CurrentConfig,
     validator: Validator,
-    mutator: Mutator,
     extender: Option<Extender>,
     guard: Option<Guard>,
     owners: Option<OwnerAnswers>,
-    placement: Placement,
     kai: KaiWatch,
 }
 
 impl Handlers {
     fn new(
         args: &Args,
-        (sight, queues, metrics): (&Sight, &KnownQueues, &Metrics),
-        kai: KaiWatch,
-        config: &Config,
+        sight: &Sight,
+        client: &Client,
+        (metrics, kai): (&Metrics, KaiWatch),
+        config: Config,
     ) -> Self {
-        let Sight { placement, client, clock, readiness } = sight.clone();
-        let (namespace, current) = (args.t9k_system_namespace.clone(), CurrentConfig::default());
+        let (queues, namespace) = (&sight.queues, &args.t9k_system_namespace);
         let owners = args.answer_owners.then(|| {
-            let answers = OwnerAnswers::new(queues.clone(), current.clone());
-            answers.asking(client.clone(), namespace.clone())
+            let asking = Some((client.clone(), namespace.clone()));
+            OwnerAnswers::new(queues.clone(), sight.config.clone(), asking)
         });
         let extender = args.scheduler_extender.then(|| {
-            let (queues, metrics) = (queues.clone(), metrics.clone());
-            let mut extender =
-                Extender::new(placement.clone(), queues, clock.clone(), readiness.clone(), metrics);
-            extender.config = current.clone();
-            extender.waking(args.wake_up)
+            let mut extender = Extender::new(sight.clone(), metrics.clone());
+            extender.wakes = args.wake_up;
+            extender
         });
         let permits = extender.as_ref().map(|extender| extender.permits.clone()).unwrap_or_default();
-        let guard = args.guard.then(|| {
-            let mut guard = Guard::new(placement.clone(), queues.clone(), clock, readiness, permits);
-            guard.config = current.clone();
-            guard
-        });
-        let mut validator =
-            Validator::new(queues.clone(), namespace).asking(client, args.runai_queue_version);
-        validator.config = current.clone();
-        let mutator = Mutator { config: current.clone() };
+        let guard = args.guard.then(|| Guard::new(sight.clone(), permits));
+        let validator = Validator::new(queues.clone(), namespace.clone());
+        let mut validator = validator.asking(client.clone(), args.runai_queue_version);
+        validator.config = sight.config.clone();
         let kueue_queues = config.kueue.queues.clone();
-        placement.change(|index| index.set_kueue_queues(kueue_queues.clone()));
-        Self { kueue_queues, config: current, validator, mutator, extender, guard, owners, placement, kai }
+        sight.placement.change(|index| index.set_kueue_queues(kueue_queues.clone()));
+        let sight = sight.clone();
+        let handlers = Self { sight, kueue_queues, validator, extender, guard, owners, kai };
+        handlers.configure(config);
+        handlers
     }
 
     fn configure(&self, config: Config) {
         if config.kueue.queues != self.kueue_queues {
             warn!("kueue.queues has changed: that counts when the webhook is started again");
         }
-        self.placement.change(|index| index.set_longest_formation(config.longest_formation));
+        self.sight.placement.change(|index| index.set_longest_formation(config.longest_formation));
         self.kai.configure(config.floors.clone(), config.kai.clone());
-        self.config.set(config);
-    }
-
-    /// Follows what the extender and the guard need. Never ends.
-    fn look(&self, sight: Sight) -> impl Future<Output = ()> + use<> {
-        let (extender, guards) = (self.extender.clone(), self.guard.is_some());
-        sight.look(extender.as_ref().and_then(Extender::waker), extender, guards)
+        self.sight.config.set(config);
     }
 
     fn router(self, metrics: &Metrics) -> Router {
-        let Self { validator, mutator, extender, guard, owners, .. } = self;
-        let bodies = LargeBodies::default();
+        let Self { sight, validator, extender, guard, owners, .. } = self;
+        let (mutator, bodies) = (Mutator { config: sight.config }, LargeBodies::default());
         router(validator, mutator, metrics.clone(), &bodies)
             .merge(scheduler::router(extender, metrics.clone()))
             .merge(guard::router(guard, metrics.clone(), &bodies))
             .merge(owners::router(owners, metrics.clone(), &bodies))
     }
+}
+
+/// Follows all objects that the extender and the guard need, as far as they are on. Never ends.
+async fn look(sight: Sight, client: Client, extender: Option<Extender>, guards: bool) {
+    let Sight { placement, clock, readiness, .. } = sight;
+    if extender.is_none() && !guards {
+        return std::future::pending().await;
+    }
+    let measured = clock.measure(client.clone(), readiness.awaiting("the API server's clock"));
+    let wake = extender.as_ref().and_then(Extender::waker).map(|waker| waker.run(client.clone()));
+    let count = OptionFuture::from(extender.as_ref().map(Extender::count_kept));
+    tokio::join!(measured, placement.follow(client, readiness, guards), OptionFuture::from(wake), count);
 }
 
 /// Keeps the certificates, if the webhook makes them. Never ends.

@@ -13,10 +13,10 @@ mod wake;
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tenure_service::{clock::ServerClock, limit::write_limit, readiness::ProcessReadiness};
+use tenure_service::limit::write_limit;
 use tokio::sync::Semaphore;
 
-use crate::{CurrentConfig, KnownQueues, Metrics, placement::Placement};
+use crate::{Metrics, sight::Sight};
 
 pub use http::{MAX_PREEMPTION_BYTES, router};
 use kept::KeptPods;
@@ -44,99 +44,50 @@ const SMALL_IN_FLIGHT: usize = 16;
 /// Answers kube-scheduler. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Extender {
-    /// All pods and what protects them.
-    pub placement: Placement,
-    /// All queues.
-    pub queues: KnownQueues,
-    /// The clock by which floors end.
-    pub clock: ServerClock,
-    /// The configuration.
-    pub config: CurrentConfig,
-    /// The readiness of the watches and the clock.
-    pub readiness: ProcessReadiness,
+    /// All pods and queues, and what protects them.
+    pub sight: Sight,
     /// The recent grants.
     pub permits: Permits,
-    /// Counts grants and refusals.
-    pub metrics: Metrics,
     /// True if refused preemptors are remembered, to be woken.
-    wakes: bool,
-    /// The turns of large questions, and of others.
-    large: Arc<Semaphore>,
-    small: Arc<Semaphore>,
-    patience: Duration,
-    patient: Arc<Semaphore>,
+    pub wakes: bool,
+    /// The longest wait of an answer for a preemptor that isn't known yet.
+    pub patience: Duration,
+    /// The turns of answers that wait so.
+    pub patient: Arc<Semaphore>,
+    /// The turns of large questions.
+    pub large: Arc<Semaphore>,
+    /// The turns of other questions.
+    pub small: Arc<Semaphore>,
+    metrics: Metrics,
     waiters: Arc<Mutex<Waiters>>,
     recent_grants: Arc<Mutex<RecentGrants>>,
     kept: Arc<Mutex<KeptPods>>,
 }
 
 impl Extender {
-    /// Creates an extender.
-    pub fn new(
-        placement: Placement,
-        queues: KnownQueues,
-        clock: ServerClock,
-        readiness: ProcessReadiness,
-        metrics: Metrics,
-    ) -> Self {
+    /// Creates an extender that wakes no preemptors. The metrics count grants and refusals.
+    pub fn new(sight: Sight, metrics: Metrics) -> Self {
+        let [patient, large, small] =
+            [MOST_PATIENT, LARGE_IN_FLIGHT, SMALL_IN_FLIGHT].map(|turns| Arc::new(Semaphore::new(turns)));
+        let (permits, waiters, recent_grants, kept) = Default::default();
         Self {
-            placement,
-            queues,
-            clock,
-            config: CurrentConfig::default(),
-            readiness,
-            permits: Permits::default(),
-            metrics,
+            sight,
+            permits,
             wakes: false,
-            large: Arc::new(Semaphore::new(LARGE_IN_FLIGHT)),
-            small: Arc::new(Semaphore::new(SMALL_IN_FLIGHT)),
             patience: PATIENCE,
-            patient: Arc::new(Semaphore::new(MOST_PATIENT)),
-            waiters: Arc::default(),
-            recent_grants: Arc::default(),
-            kept: Arc::default(),
+            patient,
+            large,
+            small,
+            metrics,
+            waiters,
+            recent_grants,
+            kept,
         }
-    }
-
-    /// Turns the [`NominationNudger`] of refused preemptors on or off.
-    #[must_use]
-    pub const fn waking(mut self, wakes: bool) -> Self {
-        self.wakes = wakes;
-        self
-    }
-
-    /// Sets the longest wait of an answer for a preemptor that isn't known yet.
-    #[must_use]
-    pub const fn patient(mut self, patience: Duration) -> Self {
-        self.patience = patience;
-        self
-    }
-
-    /// The number of questions that are being read or answered.
-    pub fn in_progress(&self) -> usize {
-        let left = self.small.available_permits().saturating_add(self.large.available_permits());
-        (SMALL_IN_FLIGHT + LARGE_IN_FLIGHT).saturating_sub(left)
-    }
-
-    /// The number of answers that wait for a preemptor that isn't known yet.
-    pub fn awaiting_preemptors(&self) -> usize {
-        MOST_PATIENT.saturating_sub(self.patient.available_permits())
-    }
-
-    /// Counts what floors keep from preemptors. Never ends.
-    pub async fn count_kept(self) {
-        let Self { kept, placement, queues, clock, metrics, .. } = self;
-        kept::run(&kept, &placement, &queues, &clock, &metrics).await;
     }
 
     /// Returns the task that wakes refused preemptors once the floors end that were in their way; none if it is off.
     pub fn waker(&self) -> Option<NominationNudger> {
-        self.wakes.then(|| NominationNudger {
-            clock: self.clock.clone(),
-            placement: self.placement.clone(),
-            waiters: Arc::clone(&self.waiters),
-            metrics: self.metrics.clone(),
-            limit: write_limit(CALLS_A_SECOND, CALLS_AT_ONCE),
-        })
+        let limit = || write_limit(CALLS_A_SECOND, CALLS_AT_ONCE);
+        self.wakes.then(|| NominationNudger { extender: self.clone(), limit: limit() })
     }
 }

@@ -5,7 +5,10 @@
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use kube::{Client, api::DeleteParams};
+use kube::{
+    Client,
+    api::{ApiResource, DeleteParams},
+};
 use serde_json::{Value, json};
 use tenure_service::{
     call::{ApiError, call},
@@ -44,9 +47,8 @@ impl UninstallArgs {
     pub async fn run(self) -> anyhow::Result<()> {
         let Self { client, configured, log } = self;
         log.init()?;
-        let hosts = configured.hosts();
         ensure!(
-            !hosts.is_empty(),
+            !configured.webhook_hosts.is_empty(),
             "--webhook-hosts must be set: a definition that another webhook converts stays"
         );
         let client = client.client(&ServerClock::default()).await?;
@@ -54,14 +56,14 @@ impl UninstallArgs {
             delete(&client, &configuration).await?;
         }
         for definition in configured.definitions() {
-            stop_conversion(&client, &definition, &hosts).await?;
+            stop_conversion(&client, &definition, &configured.webhook_hosts).await?;
         }
         Ok(())
     }
 }
 
 async fn delete(client: &Client, configuration: &Truster) -> anyhow::Result<()> {
-    let (kind, name) = configuration.names();
+    let Truster { resource: ApiResource { kind, .. }, name, .. } = configuration;
     match call(configuration.api(client).delete(name, &DeleteParams::default())).await {
         Ok(_) => info!(kind, name, "Deleted"),
         Err(ApiError::NotFound) => info!(kind, name, "Is gone already"),
@@ -72,7 +74,7 @@ async fn delete(client: &Client, configuration: &Truster) -> anyhow::Result<()> 
 
 /// Has a definition work without this webhook. One that another webhook converts stays as it is.
 async fn stop_conversion(client: &Client, object: &Truster, hosts: &[String]) -> anyhow::Result<()> {
-    let (definitions, (_, name)) = (object.api(client), object.names());
+    let (definitions, name) = (object.api(client), &object.name);
     let context = || format!("{object} can't be changed");
     for left in (0..TRIES).rev() {
         let definition = match call(definitions.get(name)).await {

@@ -29,7 +29,7 @@ fn webhook(over_ceiling: &str, config: &str) -> Router {
     queues.apply(serde_json::from_value::<RunaiQueueObject>(queue).unwrap());
     let current = CurrentConfig::default();
     current.set(Config::parse(config).unwrap());
-    let answers = OwnerAnswers::new(queues, current);
+    let answers = OwnerAnswers::new(queues, current, None);
     owners_router(Some(answers), Metrics::register(&mut Registry::default()), &LargeBodies::default())
 }
 

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use tenure_index::Uid;
 use tenure_service::{clock::ServerClock, readiness::ProcessReadiness, watch::Store};
 use tenure_types::{projection::RunaiQueueObject, room::PodWithRoom};
-use tenure_webhook::{Extender, KnownQueues, MAX_PREEMPTION_BYTES, Metrics, Placement, scheduler_router};
+use tenure_webhook::{Extender, MAX_PREEMPTION_BYTES, Metrics, Sight, scheduler_router};
 use tower::ServiceExt;
 
 const PATH: &str = "/scheduler/preempt";
@@ -43,20 +43,22 @@ fn metrics() -> Metrics {
 
 /// An extender that doesn't know the time yet: so all floors last.
 fn extender(readiness: ProcessReadiness) -> Extender {
-    let mut queues = KnownQueues::default();
+    let mut sight = Sight { readiness, ..Sight::default() };
     for (name, floor) in [("guarded", json!("1h")), ("free", Value::Null)] {
         let spec = json!({"preemptMinRuntime": floor, "reclaimMinRuntime": floor});
         let queue = json!({"metadata": {"name": name}, "spec": spec});
-        queues.apply(serde_json::from_value::<RunaiQueueObject>(queue).unwrap());
+        sight.queues.apply(serde_json::from_value::<RunaiQueueObject>(queue).unwrap());
     }
-    let placement = Placement::default();
+    let placement = sight.placement.clone();
     for (node, uid) in MAY_GO {
         placement.change(|index| index.apply_pod(pod(uid, node, "free")));
         placement.change(|index| index.apply_pod(pod(&format!("young-{node}"), node, "guarded")));
     }
     placement.change(|index| index.apply_pod(pod("alone", "n4", "guarded")));
     placement.change(|index| index.apply_pod(serde_json::from_value(preemptor()).unwrap()));
-    Extender::new(placement, queues, ServerClock::default(), readiness, metrics()).patient(Duration::ZERO)
+    let mut extender = Extender::new(sight, metrics());
+    extender.patience = Duration::ZERO;
+    extender
 }
 
 fn pod(uid: &str, node: &str, queue: &str) -> PodWithRoom {
@@ -641,16 +643,27 @@ async fn more_victims_than_any_cluster_has_are_refused_however_little_they_say()
 async fn a_preemptor_that_becomes_known_within_a_moment_is_answered_as_any_other() {
     let extender = patient();
     let asked = tokio::spawn(ask(&extender, post(good())));
-    until(|| extender.awaiting_preemptors() == 1).await;
-    extender.placement.change(|index| index.apply_pod(serde_json::from_value(preemptor()).unwrap()));
+    until(|| awaiting_preemptors(&extender) == 1).await;
+    extender.sight.placement.change(|index| index.apply_pod(serde_json::from_value(preemptor()).unwrap()));
     assert_eq!(asked.await.unwrap(), Ok(kept(&[("n1", "old")])));
 }
 
 /// An extender that waits for a preemptor that it doesn't know.
 fn patient() -> Extender {
-    let extender = extender(ProcessReadiness::default()).patient(Duration::from_secs(20));
-    extender.placement.change(|index| index.delete_pod(Uid::of("p")));
+    let mut extender = extender(ProcessReadiness::default());
+    extender.patience = Duration::from_secs(20);
+    extender.sight.placement.change(|index| index.delete_pod(Uid::of("p")));
     extender
+}
+
+/// The number of answers that wait for a preemptor that isn't known yet.
+fn awaiting_preemptors(extender: &Extender) -> usize {
+    4 - extender.patient.available_permits()
+}
+
+/// The number of questions that are being read or answered.
+fn in_progress(extender: &Extender) -> usize {
+    16 + 2 - extender.small.available_permits() - extender.large.available_permits()
 }
 
 fn ask(
@@ -674,8 +687,8 @@ async fn until(condition: impl Fn() -> bool) {
 async fn is_granted(is_answer_sent: bool) -> bool {
     let extender = patient();
     let asked = tokio::spawn(ask(&extender, post(good())));
-    until(|| extender.awaiting_preemptors() == 1).await;
-    let placement = extender.placement.clone();
+    until(|| awaiting_preemptors(&extender) == 1).await;
+    let placement = extender.sight.placement.clone();
     let (release, released) = std::sync::mpsc::channel::<()>();
     let (hold, is_held) = tokio::sync::oneshot::channel();
     let becomes_known = tokio::task::spawn_blocking(move || {
@@ -693,7 +706,7 @@ async fn is_granted(is_answer_sent: bool) -> bool {
     release.send(()).unwrap();
     becomes_known.await.unwrap();
     // a thread may still be at work for the caller that has left
-    until(|| extender.in_progress() == 0).await;
+    until(|| in_progress(&extender) == 0).await;
     extender.permits.covering(Uid::of("old"), ServerClock::default().now()).is_some()
 }
 
@@ -714,11 +727,11 @@ async fn only_so_many_answers_wait_for_their_preemptors() {
         request
     };
     let patient: Vec<_> = (0..4).map(|_| tokio::spawn(ask(&extender, of_unknown()))).collect();
-    until(|| extender.awaiting_preemptors() == 4).await;
+    until(|| awaiting_preemptors(&extender) == 4).await;
     assert_eq!(ask(&extender, of_unknown()).await, Ok(kept(&[])));
     let mut unknown = preemptor();
     unknown["metadata"]["uid"] = json!("unknown");
-    extender.placement.change(|index| index.apply_pod(serde_json::from_value(unknown).unwrap()));
+    extender.sight.placement.change(|index| index.apply_pod(serde_json::from_value(unknown).unwrap()));
     for asked in patient {
         assert_eq!(asked.await.unwrap(), Ok(kept(&[("n1", "old"), ("n2", "other")])));
     }

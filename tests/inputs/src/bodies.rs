@@ -11,11 +11,11 @@ use http_body_util::BodyExt;
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
-use tenure_service::{clock::ServerClock, readiness::ProcessReadiness, watch::Store};
+use tenure_service::watch::Store;
 use tenure_types::{projection::RunaiQueueObject, room::PodWithRoom};
 use tenure_webhook::{
-    Extender, Guard, KnownQueues, LargeBodies, Metrics, Mutator, Permits, Placement, Validator, guard_router,
-    router, scheduler_router,
+    Extender, Guard, LargeBodies, Metrics, Mutator, Permits, Sight, Validator, guard_router, router,
+    scheduler_router,
 };
 use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt;
@@ -128,21 +128,20 @@ thread_local! {
 /// All routes, of a webhook that knows one queue and two pods.
 fn webhook() -> Router {
     let metrics = Metrics::register(&mut Registry::default());
-    let (mut queues, placement) = (KnownQueues::default(), Placement::default());
+    let mut sight = Sight::default();
     let queue = json!({"metadata": {"name": "q"}, "spec": {"preemptMinRuntime": "10m"}});
-    queues.apply(serde_json::from_value::<RunaiQueueObject>(queue).expect("a queue"));
+    sight.queues.apply(serde_json::from_value::<RunaiQueueObject>(queue).expect("a queue"));
     for pod in [pod("old", "n1"), pod("p", "")] {
-        placement.change(|index| index.apply_pod(pod));
+        sight.placement.change(|index| index.apply_pod(pod));
     }
-    let (clock, readiness) = (ServerClock::default(), ProcessReadiness::default());
-    let permits = Permits::default();
-    let guard = Guard::new(placement.clone(), queues.clone(), clock.clone(), readiness.clone(), permits);
-    let extender = Extender::new(placement, queues.clone(), clock, readiness, metrics.clone());
-    let validator = Validator::new(queues, "t9k-system".into());
+    let guard = Guard::new(sight.clone(), Permits::default());
+    let mut extender = Extender::new(sight.clone(), metrics.clone());
+    extender.patience = Duration::ZERO;
+    let validator = Validator::new(sight.queues, "t9k-system".into());
     let large = LargeBodies::default();
     router(validator, Mutator::default(), metrics.clone(), &large)
         .merge(guard_router(Some(guard), metrics.clone(), &large))
-        .merge(scheduler_router(Some(extender.patient(Duration::ZERO)), metrics))
+        .merge(scheduler_router(Some(extender), metrics))
 }
 
 fn pod(uid: &str, node: &str) -> PodWithRoom {

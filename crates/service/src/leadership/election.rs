@@ -164,17 +164,13 @@ impl Candidate {
                 Ok(retry)
             }
             ElectionStep::StandBy { leader, until } => {
-                self.stand_by(leader);
+                self.claimed = false;
+                if self.leader.as_ref() != Some(&leader) {
+                    info!(identity = self.identity, lease = self.lease, leader, "Standing by");
+                    self.leader = Some(leader);
+                }
                 Ok(retry.min(until.saturating_duration_since(now)))
             }
-        }
-    }
-
-    fn stand_by(&mut self, leader: String) {
-        self.claimed = false;
-        if self.leader.as_ref() != Some(&leader) {
-            info!(identity = self.identity, lease = self.lease, leader, "Standing by");
-            self.leader = Some(leader);
         }
     }
 
@@ -223,12 +219,8 @@ impl Candidate {
     }
 
     async fn call<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
-        match timeout(self.timeout, call).await {
-            Ok(result) => result.map_err(Failure::from),
-            Err(_) => {
-                Err(Failure { outdated: false, reason: format!("no answer within {:?}", self.timeout) })
-            }
-        }
+        let late = || Failure { outdated: false, reason: format!("no answer within {:?}", self.timeout) };
+        timeout(self.timeout, call).await.map_err(|_| late())?.map_err(Failure::from)
     }
 
     /// Logs a failure once. No failure is final: an API server that has just started answers even 403.

@@ -2,15 +2,10 @@
 
 use std::{future::poll_fn, pin::pin, task::Poll};
 
-use thiserror::Error;
 use tower::BoxError;
 
 use super::Leadership;
-
-/// The failure of a write by a process that doesn't lead. If it led when the write began, the write may have been done.
-#[derive(Debug, Error)]
-#[error("not the leader")]
-pub struct NotLeading;
+use crate::call::ApiError;
 
 impl Leadership {
     /// Returns the answer to a write. Each step of the write checks the lead again: a process may be stopped while a
@@ -22,7 +17,8 @@ impl Leadership {
         // hyper sends nothing for a call that was dropped before its connection took it
         let mut answer = pin!(answer);
         poll_fn(|context| {
-            if self.holds() { answer.as_mut().poll(context) } else { Poll::Ready(Err(NotLeading.into())) }
+            let refused = || Poll::Ready(Err(ApiError::NotLeading.into()));
+            if self.holds() { answer.as_mut().poll(context) } else { refused() }
         })
         .await
     }

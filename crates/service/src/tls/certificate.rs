@@ -31,8 +31,7 @@ const NO_MORE: &str = "no certificate is made any more";
 /// A certificate that a program makes: none until there is a first one.
 pub type MadeCertificate = watch::Receiver<Option<Pair>>;
 
-/// A certificate and its key that can change. Files are polled: a mounted Secret changes by a swap of symbolic links, after
-/// which a watch gets no more events.
+/// A certificate that can change, and its key. Files are polled: a watch misses the swap of links of a mounted Secret.
 pub(super) struct ServedCertificate {
     pub origin: Origin,
     /// The verifier that decides which client certificates are accepted.
@@ -152,21 +151,18 @@ impl ServedCertificate {
             self.origin.changed(interval).await;
             let taken = match self.origin.read().await {
                 Ok(pair) if pair == served || Some(&pair) == refused.as_ref() => continue,
-                Ok(pair) => match self.config(&pair) {
-                    Ok(changed) => {
-                        config.reload_from_config(changed);
-                        served = pair;
-                        Ok(())
-                    }
-                    Err(error) => {
-                        refused = Some(pair);
-                        Err(error)
-                    }
-                },
+                Ok(pair) => {
+                    let changed = self.config(&pair).map(|changed| (changed, pair.clone()));
+                    changed.inspect_err(|_| refused = Some(pair))
+                }
                 Err(error) => Err(error),
             };
             match taken {
-                Ok(()) => info!("Took up the changed certificate"),
+                Ok((changed, pair)) => {
+                    config.reload_from_config(changed);
+                    served = pair;
+                    info!("Took up the changed certificate");
+                }
                 Err(error) => error!(error = format!("{error:#}"), "Kept the old certificate"),
             }
         }

@@ -4,11 +4,10 @@ mod failure;
 mod initial;
 mod restored;
 
-use std::{collections::HashSet, fmt::Debug, pin::pin, time::Duration};
+use std::{collections::HashSet, pin::pin, time::Duration};
 
 use futures::StreamExt;
 use kube::{Api, Resource, api::WatchParams, core::WatchEvent, runtime::watcher};
-use serde::de::DeserializeOwned;
 use tenure_types::{
     store::ObjectKey,
     wait::{Wait, jittered},
@@ -20,13 +19,12 @@ use failure::{Failure, Trouble};
 use initial::Reading;
 use restored::{PATIENCE, look_back};
 
-use super::{Store, TIMEOUT_SECONDS};
+use super::{Store, TIMEOUT_SECONDS, Watched};
 use crate::{freshness::WatchFreshness, log::with_causes, pages::PageSize, readiness::Awaited};
 
 const RETRY: Wait = Wait { first: Duration::from_millis(200), last: Duration::from_secs(5) };
 
-/// The length in seconds of a watch that is to confirm what is known: if the API server has nothing to add in this time,
-/// nothing is missing.
+/// The length in seconds of a watch that is to confirm what is known: no news in this time means that nothing is missing.
 const FIRST_CONFIRMATION_SECONDS: u32 = 1;
 
 /// The same where there is news all the time: the API server sends a bookmark two seconds before the end of a watch.
@@ -39,8 +37,7 @@ const GONE_AFTER: Duration = Duration::from_mins(1);
 /// A watch that ends earlier than this was cut, and not ended by its time.
 const SHORTEST: f64 = 0.9;
 
-/// The number of failures in a row, over some seconds, that count as lasting: a server that has just started forbids
-/// everything for a moment.
+/// The number of failures in a row that count as lasting: a server that has just started forbids everything for a moment.
 const FAILURES: u8 = 5;
 
 /// The need of the process for the objects of a watch.
@@ -48,8 +45,7 @@ const FAILURES: u8 = 5;
 pub enum Need {
     /// The process waits for them, and does nothing with stale ones.
     Required,
-    /// The same, but this program converts the kind: the process doesn't wait for a list that fails for want of a
-    /// converter.
+    /// The same, but this program converts the kind: it doesn't wait for a list that fails for want of a converter.
     Converted,
     /// The process doesn't wait for a kind that can't be listed.
     Optional,
@@ -80,11 +76,7 @@ pub struct Follower<K, S: Store<K>> {
     gone_since: Option<Instant>,
 }
 
-impl<K, S> Follower<K, S>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    S: Store<K>,
-{
+impl<K: Watched, S: Store<K>> Follower<K, S> {
     pub fn new(api: Api<K>, config: watcher::Config, store: S, synced: Awaited, need: Need) -> Self {
         Self {
             api,
@@ -125,7 +117,7 @@ where
                 Ok(version) => self.watch(version).await,
                 Err(failure) if failure.is_missing() && self.is_gone() => return self.missing(asked),
                 Err(Failure::List(error)) if self.pages.shrink_after(&error) => {
-                    let (kind, objects) = (self.synced.what(), self.pages.objects());
+                    let (kind, objects) = (&self.synced.what, self.pages.objects());
                     info!(kind, objects, "Has large objects: listing them in smaller pages");
                     continue;
                 }
@@ -140,16 +132,7 @@ where
         let mut to_confirm = FIRST_CONFIRMATION_SECONDS;
         loop {
             let seconds = if self.freshness.is_doubted() { to_confirm } else { TIMEOUT_SECONDS };
-            let looked =
-                if self.is_cut { look_back(&self.api, &version).await.map(|seen| !seen) } else { Ok(false) };
-            let watched = match looked {
-                Ok(is_cut) => {
-                    self.is_cut = is_cut;
-                    self.watch_for(seconds, &mut version).await
-                }
-                Err(failure) => Err(failure),
-            };
-            match watched {
+            match self.watch_for(seconds, &mut version).await {
                 Ok(()) => {}
                 Err(failure) if failure.needs_list() => return failure,
                 Err(failure) => self.fail(&failure).await,
@@ -165,13 +148,10 @@ where
     /// Watches for a number of seconds, or until a confirmation is required that this watch wouldn't give soon. The
     /// version is then the last one that was seen.
     async fn watch_for(&mut self, seconds: u32, version: &mut String) -> Result<(), Failure> {
-        let params = WatchParams {
-            label_selector: self.config.label_selector.clone(),
-            field_selector: self.config.field_selector.clone(),
-            timeout: Some(seconds),
-            bookmarks: true,
-            send_initial_events: false,
-        };
+        if self.is_cut {
+            self.is_cut = !look_back(&self.api, version).await?;
+        }
+        let params = self.params(seconds);
         let (asked, length) = (Instant::now(), Duration::from_secs(seconds.into()));
         let events = timeout(length + PATIENCE, self.api.watch(&params, version)).await;
         let mut events = pin!(events.map_err(|_| Failure::Silent)?.map_err(Failure::Begin)?);
@@ -207,8 +187,17 @@ where
         Ok(())
     }
 
-    /// Judges the end of a watch. One that was cut short confirms nothing, and neither does a short one that may have had
-    /// more to tell.
+    fn params(&self, seconds: u32) -> WatchParams {
+        WatchParams {
+            label_selector: self.config.label_selector.clone(),
+            field_selector: self.config.field_selector.clone(),
+            timeout: Some(seconds),
+            bookmarks: true,
+            send_initial_events: false,
+        }
+    }
+
+    /// Judges the end of a watch. One that was cut, or a short one that may have had more to tell, confirms nothing.
     async fn ended(&mut self, asked: Instant, length: Duration, has_news: bool) {
         if asked.elapsed() < length.mul_f64(SHORTEST) {
             self.freshness.doubt();
@@ -228,7 +217,7 @@ where
     fn works(&mut self) {
         self.tries = 0;
         if std::mem::replace(&mut self.trouble, Trouble::None) != Trouble::None {
-            info!(kind = self.synced.what(), "Watching again");
+            info!(kind = self.synced.what, "Watching again");
         }
     }
 
@@ -245,7 +234,7 @@ where
         self.freshness.confirm(asked);
         let was = std::mem::replace(&mut self.trouble, Trouble::Missing);
         if was != Trouble::Missing && self.need != Need::Optional {
-            info!(kind = self.synced.what(), "Not installed in the cluster: going on without it until it is");
+            info!(kind = self.synced.what, "Not installed in the cluster: going on without it until it is");
         }
     }
 
@@ -261,7 +250,7 @@ where
         }
         let error = with_causes(failure);
         if self.trouble != Trouble::Other(error.clone()) {
-            warn!(kind = self.synced.what(), error, "Watch failed: trying again");
+            warn!(kind = self.synced.what, error, "Watch failed: trying again");
             self.trouble = Trouble::Other(error);
         }
         sleep(failure.retry_after() + RETRY.jittered(self.tries)).await;

@@ -90,7 +90,7 @@ async fn list_of(objects: usize, bytes: usize) -> Vec<usize> {
     let api = Api::all(server(Arc::clone(&pages), objects, bytes));
     let synced = readiness.awaiting("objects");
     tokio::select! {
-        () = follow(api, watcher::Config::default(), synced, names.clone()) => unreachable!(),
+        () = follow(api, Config::default(), synced, names.clone()) => unreachable!(),
         () = readiness.ready() => {}
     }
     assert_eq!(names.0.lock().len(), objects);

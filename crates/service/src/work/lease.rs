@@ -73,7 +73,7 @@ impl<W: Work> Lease<W> {
     /// Has the work tried again after a growing wait.
     pub fn failed(self) {
         let wait = self.queue.0.limits.retry;
-        self.failed_with(wait);
+        self.ended(End::Failed(wait));
     }
 
     /// Has the work tried again after a growing wait that isn't that of its queue.

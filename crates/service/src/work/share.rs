@@ -87,10 +87,6 @@ impl Shares {
         self.by_namespace.get(namespace).is_some_and(|share| share.is_troubled(now))
     }
 
-    pub(super) fn is_failing(&self, namespace: &str) -> bool {
-        self.failing_since(namespace).is_some()
-    }
-
     /// Returns the time of the first failure since the last success.
     pub(super) fn failing_since(&self, namespace: &str) -> Option<Instant> {
         self.by_namespace.get(namespace)?.pace.since

@@ -119,7 +119,6 @@ pub(super) struct State<W: Work> {
     /// The lines with a call in flight that isn't slow.
     lines: HashSet<String>,
     pub(super) shares: Shares,
-    in_flight: usize,
     /// Numbers arrivals and tries.
     count: u64,
     /// The time of the last look for work that may begin.
@@ -129,7 +128,7 @@ pub(super) struct State<W: Work> {
 impl<W: Work> Default for State<W> {
     fn default() -> Self {
         let (entries, due, turns, waits, lines, shares) = Default::default();
-        Self { entries, due, turns, waits, lines, shares, in_flight: 0, count: 0, looked: None }
+        Self { entries, due, turns, waits, lines, shares, count: 0, looked: None }
     }
 }
 
@@ -139,19 +138,15 @@ impl<W: Work> State<W> {
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.total().saturating_sub(self.in_flight)
+        self.total().saturating_sub(self.shares.in_flight())
     }
 
     pub(super) fn get(&self, key: &W::Key) -> Option<Arc<W>> {
         self.entries.get(key).map(|entry| Arc::clone(&entry.work))
     }
 
-    pub(super) fn push(&mut self, work: W, now: Instant) {
-        self.add(work, now, true);
-    }
-
     /// Adds work. With `renews`, a call in flight for it is followed by another.
-    fn add(&mut self, work: W, now: Instant, renews: bool) {
+    pub(super) fn add(&mut self, work: W, now: Instant, renews: bool) {
         let (key, group) = (work.key(), Group::of(&work));
         let number = self.number();
         let first = if work.is_retry() { Place::Again(number) } else { Place::First(work.rank(), number) };
@@ -210,20 +205,14 @@ impl<W: Work> State<W> {
             return Some(Arc::clone(&entry.work));
         }
         self.set(key, Phase::InFlight);
-        self.in_flight = self.in_flight.saturating_sub(1);
         self.entries.remove(key).map(|entry| entry.work)
     }
 
     pub(super) fn clear(&mut self) -> Vec<Arc<W>> {
         self.shares.reset();
-        let keys: Vec<W::Key> = self.entries.keys().cloned().collect();
-        let waits = |entry: &Entry<W>| entry.phase != Phase::InFlight;
-        let is_waiting = |key: &W::Key| self.entries.get(key).is_some_and(waits);
-        let (waiting, rest): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_waiting);
-        for key in rest {
-            self.remove(&key);
-        }
-        waiting.iter().filter_map(|key| self.remove(key)).collect()
+        let all = self.entries.iter().map(|(key, entry)| (key.clone(), entry.phase != Phase::InFlight));
+        let all: Vec<_> = all.collect();
+        all.into_iter().filter_map(|(key, waits)| self.remove(&key).filter(|_| waits)).collect()
     }
 
     pub(super) fn reset(&mut self) {
@@ -295,7 +284,7 @@ impl<W: Work> State<W> {
 
     /// True if no line waits for the work of a namespace, and it for no call in its line.
     fn is_out_of_line(&self, namespace: &str, now: Instant) -> bool {
-        self.shares.is_troubled(namespace, now) || self.shares.is_failing(namespace)
+        self.shares.is_troubled(namespace, now) || self.shares.failing_since(namespace).is_some()
     }
 
     fn begin(&mut self, key: &W::Key, now: Instant) -> Option<Taken<W>> {
@@ -330,7 +319,6 @@ impl<W: Work> State<W> {
         let Some(entry) = self.entries.get_mut(&key) else { return };
         let Flags { is_removed, is_renewed, is_replaced, .. } = entry.flags;
         if is_removed || (matches!(end, End::Done | End::GivenUp) && !is_renewed) {
-            self.in_flight = self.in_flight.saturating_sub(1);
             self.entries.remove(&key);
             return;
         }
@@ -354,11 +342,11 @@ impl<W: Work> State<W> {
 
     /// Moves work to a phase, and to its place there.
     fn set(&mut self, key: &W::Key, phase: Phase) {
-        let Self { entries, due, turns, waits, in_flight, .. } = self;
+        let Self { entries, due, turns, waits, .. } = self;
         let Some(entry) = entries.get_mut(key) else { return };
         match entry.phase {
             Phase::Waits(at) => drop(waits.remove(&(at, key.clone()))),
-            Phase::InFlight => *in_flight = in_flight.saturating_sub(1),
+            Phase::InFlight => {}
             Phase::Due => {
                 if let Some(of_group) = due.get_mut(&entry.group) {
                     of_group.order.remove(&(entry.place.clone(), key.clone()));
@@ -374,7 +362,7 @@ impl<W: Work> State<W> {
         entry.phase = phase;
         match phase {
             Phase::Waits(at) => drop(waits.insert((at, key.clone()))),
-            Phase::InFlight => *in_flight = in_flight.saturating_add(1),
+            Phase::InFlight => {}
             Phase::Due => {
                 let of_group = due.entry(entry.group.clone()).or_insert_with(|| {
                     turns.push_back(entry.group.clone());

@@ -29,7 +29,7 @@ use super::{
 pub struct ConfiguredArgs {
     /// The DNS names and IP addresses by which the API server calls this webhook
     #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
-    webhook_hosts: Vec<String>,
+    pub webhook_hosts: Vec<String>,
 
     /// The validating webhook configurations that call it
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -45,11 +45,6 @@ pub struct ConfiguredArgs {
 }
 
 impl ConfiguredArgs {
-    /// Returns the names of the webhook.
-    pub fn hosts(&self) -> Vec<String> {
-        self.webhook_hosts.clone()
-    }
-
     /// Returns the webhook configurations.
     pub fn configurations(&self) -> impl Iterator<Item = Truster> {
         let validating = self.validating_configurations.iter().cloned();
@@ -105,24 +100,16 @@ impl CertificateArgs {
         ends: &CertificateEnds,
         readiness: &ProcessReadiness,
     ) -> anyhow::Result<Option<(CertificateManager, MadeCertificate)>> {
-        let Self {
-            self_managed_secret,
-            self_managed_namespace,
-            self_managed_lease,
-            self_managed_config_map,
-            lifetimes,
-            configured,
-        } = self;
-        let Some(secret) = self_managed_secret else { return Ok(None) };
-        let names = configured.hosts();
-        ensure!(!names.is_empty(), "--webhook-hosts must be set beside --self-managed-secret");
+        let Some(secret) = self.self_managed_secret else { return Ok(None) };
+        let (configured, lifetimes) = (self.configured, self.lifetimes);
+        ensure!(
+            !configured.webhook_hosts.is_empty(),
+            "--webhook-hosts must be set beside --self-managed-secret"
+        );
         check(lifetimes)?;
-        let namespace = if self_managed_namespace.is_empty() {
-            client.default_namespace().to_owned()
-        } else {
-            self_managed_namespace
-        };
-        let map = self_managed_config_map.map(|map| Truster::config_map(namespace.clone(), map));
+        let namespace = Some(self.self_managed_namespace).filter(|namespace| !namespace.is_empty());
+        let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
+        let map = self.self_managed_config_map.map(|map| Truster::config_map(namespace.clone(), map));
         let trusters = configured.configurations().chain(configured.definitions()).chain(map).collect();
         let (made, pair) = watch::channel(None);
         let manager = CertificateManager {
@@ -132,11 +119,11 @@ impl CertificateArgs {
             clock,
             namespace,
             secret,
-            lease: self_managed_lease,
-            names,
+            lease: self.self_managed_lease,
+            names: configured.webhook_hosts,
             trusters,
             lifetimes,
-            interval: tls.reload_interval(),
+            interval: tls.tls_reload_interval,
             ends: ends.clone(),
             made,
             trusted: readiness.awaiting("configurations that trust the certificate"),

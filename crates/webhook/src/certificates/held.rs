@@ -27,7 +27,8 @@ pub struct Held {
     next: Option<Pair>,
     /// The certificates, PEM, of authorities that can't sign any more: what they have signed may still be served.
     previous: Vec<String>,
-    leaf: Option<Pair>,
+    /// The certificate to serve.
+    pub leaf: Option<Pair>,
 }
 
 type Data = BTreeMap<String, ByteString>;
@@ -71,11 +72,6 @@ impl Held {
         });
         let previous = (!previous.is_empty()).then(|| (PREVIOUS, previous.concat()));
         files.chain(previous).map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes()))).collect()
-    }
-
-    /// Returns the certificate to serve.
-    pub fn leaf(&self) -> Option<&Pair> {
-        self.leaf.as_ref()
     }
 
     /// Returns the certificate, PEM, of the authority that signs.

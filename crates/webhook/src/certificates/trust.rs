@@ -29,10 +29,10 @@ const KEY: &str = "ca.crt";
 /// An object that has a bundle.
 #[derive(Clone, Debug)]
 pub struct Truster {
-    resource: ApiResource,
+    pub resource: ApiResource,
     /// That of a ConfigMap. None: a webhook configuration or a definition.
     namespace: Option<String>,
-    name: String,
+    pub name: String,
 }
 
 /// The state of a bundle in an object, or in several: then the first one that applies to any of them.
@@ -95,11 +95,6 @@ impl Truster {
     /// Creates a ConfigMap.
     pub fn config_map(namespace: String, name: String) -> Self {
         Self { resource: ApiResource::erase::<ConfigMap>(&()), namespace: Some(namespace), name }
-    }
-
-    /// Returns the kind and the name of the object.
-    pub fn names(&self) -> (&str, &str) {
-        (&self.resource.kind, &self.name)
     }
 
     /// Returns the API of the object's kind.

@@ -23,7 +23,7 @@ use tracing::{error, warn};
 use self::review::{ConversionResult, answer};
 use crate::{
     Metrics,
-    http::{LARGE_BYTES, LargeBodies, Turn, Whole, is_plain_json, reject},
+    http::{LARGE_BYTES, LargeBodies, Refusal, Turn, Whole, is_plain_json, reject},
 };
 
 /// The largest conversion review that is read. An API server sends all objects of a list in one: 10,000 queues of 2 KB
@@ -36,8 +36,7 @@ const IN_FLIGHT: usize = 32 * 1024 * 1024;
 /// The time limit for a large review's turn, its body, and its conversion. An API server would wait for longer.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The webhook's route for conversion. Large reviews take turns: one of the largest, and
-/// several of an ordinary list.
+/// The webhook's route for conversion. Large reviews take turns: one of the largest, and several of an ordinary list.
 pub(crate) fn router(metrics: Metrics) -> Router {
     let turns = LargeBodies::new(IN_FLIGHT, MAX_CONVERSION_BYTES as usize);
     Router::new()
@@ -48,42 +47,32 @@ pub(crate) fn router(metrics: Metrics) -> Router {
 
 async fn convert(State(context): State<Arc<(Metrics, LargeBodies)>>, request: Request) -> Response {
     let (metrics, turns) = &*context;
-    if let Err(message) = is_plain_json(request.headers()) {
-        return reject(metrics, StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
-    }
+    converted(metrics, turns, request).await.unwrap_or_else(|refusal| reject(metrics, refusal))
+}
+
+async fn converted(metrics: &Metrics, turns: &LargeBodies, request: Request) -> Result<Response, Refusal> {
+    is_plain_json(request.headers())?;
     let Whole { body, turn } = turns.read(request.into_body()).await;
-    let body = match body {
-        Ok(body) => body,
-        Err((status, message)) => return reject(metrics, status, message),
-    };
+    let body = body?;
     let (started, is_large) = (Instant::now(), body.len() as u64 > LARGE_BYTES);
     // the turn goes with the body, which is converted to the end even if its client is gone
     let converted = move || (answer(&body), turn);
     let converted = if is_large { spawn_blocking(converted).await } else { Ok(converted()) };
-    match converted {
-        Ok((result, turn)) => respond(metrics, result, turn, started),
+    let (result, turn) = match converted {
+        Ok(converted) => converted,
         Err(error) => {
             error!(%error, "Failed to convert");
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            return Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response());
         }
-    }
-}
-
-fn respond(
-    metrics: &Metrics,
-    result: Result<ConversionResult, String>,
-    turn: Turn,
-    started: Instant,
-) -> Response {
-    let ConversionResult { bytes, version, objects, failure } = match result {
-        Ok(answer) => answer,
-        Err(fault) => return reject(metrics, StatusCode::BAD_REQUEST, fault),
     };
+    let fault = |fault| (StatusCode::BAD_REQUEST, fault);
+    let ConversionResult { bytes, version, objects, failure } = result.map_err(fault)?;
     metrics.converted(version, failure.is_none(), objects, started.elapsed().as_secs_f64());
     if let Some(error) = failure {
         warn!(%version, objects, error, "Failed to convert queues");
     }
-    ([(CONTENT_TYPE, "application/json")], Bytes::from_owner(Held { bytes, _turn: turn })).into_response()
+    let body = Bytes::from_owner(Held { bytes, _turn: turn });
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 /// An answer that gives up its turn when it has been sent.

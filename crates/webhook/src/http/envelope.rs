@@ -101,7 +101,7 @@ pub(crate) fn answer(
     let started = Instant::now();
     match read(headers, body) {
         Ok(request) => review(&request, started),
-        Err((status, message)) => reject(metrics, status, message),
+        Err(refusal) => reject(metrics, refusal),
     }
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn read<'b>(
     headers: &HeaderMap,
     body: &'b Result<Bytes, Refusal>,
 ) -> Result<Request<'b>, Refusal> {
-    is_plain_json(headers).map_err(|message| (StatusCode::UNSUPPORTED_MEDIA_TYPE, message))?;
+    is_plain_json(headers)?;
     let body = body.as_ref().map_err(Clone::clone)?;
     let request = ADMISSION.read(body).and_then(|request: Request<'_>| match &*request.uid {
         "" => Err("the AdmissionReview's request has no uid".to_owned()),
@@ -120,27 +120,24 @@ pub(crate) fn read<'b>(
 }
 
 /// Answers what is no review.
-pub(crate) fn reject(metrics: &Metrics, status: StatusCode, message: String) -> Response {
+pub(crate) fn reject(metrics: &Metrics, (status, message): Refusal) -> Response {
     debug!(%status, error = message, "Rejected a request");
     metrics.rejected(status.as_u16());
     (status, message + "\n").into_response()
 }
 
-pub(crate) fn is_plain_json(headers: &HeaderMap) -> Result<(), String> {
-    let of = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
+pub(crate) fn is_plain_json(headers: &HeaderMap) -> Result<(), Refusal> {
+    let of =
+        |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
     let kind = of(CONTENT_TYPE).unwrap_or_default();
-    let plain = kind.split(';').next().map_or("", str::trim);
-    if !plain.eq_ignore_ascii_case("application/json") {
-        let kind = kind.to_ascii_lowercase();
-        return Err(format!("Content-Type is {kind:?}, but must be application/json"));
-    }
-    match of(CONTENT_ENCODING) {
-        Some(encoding) if !encoding.eq_ignore_ascii_case("identity") => {
-            let encoding = encoding.to_ascii_lowercase();
-            Err(format!("Content-Encoding {encoding:?} is not supported"))
-        }
-        _ => Ok(()),
-    }
+    let message = if kind.split(';').next().map(str::trim) != Some("application/json") {
+        format!("Content-Type is {kind:?}, but must be application/json")
+    } else if let Some(encoding) = of(CONTENT_ENCODING).filter(|encoding| encoding != "identity") {
+        format!("Content-Encoding {encoding:?} is not supported")
+    } else {
+        return Ok(());
+    };
+    Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
 }
 
 pub(crate) fn json(response: &review::Response<'_>) -> Response {

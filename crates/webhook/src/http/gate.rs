@@ -44,8 +44,7 @@ pub struct LargeBodies {
     largest: usize,
 }
 
-/// The turn of a request: the bytes that it takes. They are given back when this is dropped, also where the work goes on after
-/// the caller has left.
+/// The turn of a request: the bytes that it takes until this is dropped, also where the work goes on without the caller.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     bytes: Vec<OwnedSemaphorePermit>,

@@ -36,19 +36,17 @@ async fn review(
     let (answers, metrics) = &*context;
     let request = match read(&headers, &body) {
         Ok(request) => request,
-        Err((status, message)) => return reject(metrics, status, message),
+        Err(refusal) => return reject(metrics, refusal),
     };
     let response = match answers {
         Some(answers) => answers.review(&request).await,
         None => review::Response::admit(&request, vec![OFF.to_owned()]),
     };
     let result = response.result();
-    if result == ReviewResult::Refused {
+    if result == ReviewResult::Refused && of_callers() {
         let Request { operation, kind, namespace, name, user_info, dry_run, .. } = &request;
         let (group, kind, user, reason) = (&kind.group, &kind.kind, &user_info.username, response.reason());
-        if of_callers() {
-            info!(%operation, %group, %kind, %namespace, %name, %user, dry_run, reason, "Refused an owner");
-        }
+        info!(%operation, %group, %kind, %namespace, %name, %user, dry_run, reason, "Refused an owner");
     }
     metrics.owner_answered(result, started.elapsed().as_secs_f64());
     json(&response)

@@ -20,7 +20,7 @@ use tenure_policy::{
 };
 use tenure_service::log::with_causes;
 use tenure_types::{
-    podgroup::{PodGroup, PodGroupKind},
+    podgroup::PodGroup,
     projection::{TensorstackQueueObject, WholeObject},
 };
 use tokio::{sync::Semaphore, time::timeout};
@@ -60,7 +60,8 @@ impl Lookups {
         }
         let Ok(_turn) = self.turns.try_acquire() else { return found.into_inner() };
         let look = async {
-            let of = join_all(groups.iter().map(|group| self.group(namespace, group))).await;
+            let found_of = async |group: &NamedGroup| (group.clone(), self.group(namespace, group).await);
+            let of = join_all(groups.iter().map(found_of)).await;
             let queues = queues(&of.into_iter().collect());
             found.lock().0.clone_from(&queues);
             let of_t9k = queues.iter().filter(|(family, _)| *family == Family::Tensorstack);
@@ -72,19 +73,14 @@ impl Lookups {
         found.into_inner()
     }
 
-    async fn group(&self, namespace: &str, group: &NamedGroup) -> (NamedGroup, GroupLookup) {
-        let (kind, name) = group;
-        (group.clone(), self.look_for(*kind, namespace, name).await)
-    }
-
-    async fn look_for(&self, kind: PodGroupKind, namespace: &str, name: &str) -> GroupLookup {
+    async fn group(&self, namespace: &str, (kind, name): &NamedGroup) -> GroupLookup {
         // users write the name, which becomes a part of a path: what is no name could lead elsewhere
         let version = kind.versions().first().filter(|_| is_subdomain(name) && is_subdomain(namespace));
         let Some(version) = version else { return GroupLookup::Absent };
         let groups: Api<PodGroup> =
             Api::namespaced_with(self.client.clone(), namespace, &kind.resource(version));
         match groups.get_opt(name).await {
-            Ok(Some(group)) => GroupLookup::found(kind, &group),
+            Ok(Some(group)) => GroupLookup::found(*kind, &group),
             Ok(None) => GroupLookup::Absent,
             Err(error) => {
                 debug!(namespace, name, error = with_causes(&error), "Can't look up a PodGroup");

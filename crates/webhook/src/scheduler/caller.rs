@@ -45,13 +45,6 @@ impl Caller {
     pub fn has_left(&self) -> bool {
         matches!(*self.0.lock(), State::Left)
     }
-
-    fn leave(&self) -> Option<Box<Granted>> {
-        match mem::replace(&mut *self.0.lock(), State::Left) {
-            State::Granted(granted) => Some(granted),
-            State::Waits | State::Left => None,
-        }
-    }
 }
 
 /// A call while it is answered. Dropped before [`Call::answered`], as at a timeout, it undoes the effects of the answer.
@@ -70,18 +63,13 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if let Some(granted) = self.caller.leave() {
-            self.extender.take_back(*granted);
-        }
-    }
-}
-
-impl Extender {
-    fn take_back(&self, Granted { uid, at, waited }: Granted) {
-        self.recent_grants.lock().remove(Uid::of(&uid), at);
-        self.permits.revoke(&uid, at);
+        let state = mem::replace(&mut *self.caller.0.lock(), State::Left);
+        let State::Granted(granted) = state else { return };
+        let (Granted { uid, at, waited }, extender) = (*granted, &self.extender);
+        extender.recent_grants.lock().remove(Uid::of(&uid), at);
+        extender.permits.revoke(&uid, at);
         if let Some(waiter) = waited {
-            self.waiters.lock().wait_again(waiter);
+            extender.waiters.lock().wait_again(waiter);
         }
     }
 }
@@ -89,15 +77,12 @@ impl Extender {
 #[cfg(test)]
 mod tests {
     use prometheus_client::registry::Registry;
-    use tenure_service::{clock::ServerClock, readiness::ProcessReadiness};
 
     use super::{super::Permit, *};
-    use crate::{KnownQueues, Metrics, Placement};
+    use crate::{Metrics, Sight};
 
     fn extender() -> Extender {
-        let metrics = Metrics::register(&mut Registry::default());
-        let (placement, queues) = (Placement::default(), KnownQueues::default());
-        Extender::new(placement, queues, ServerClock::default(), ProcessReadiness::default(), metrics)
+        Extender::new(Sight::default(), Metrics::register(&mut Registry::default()))
     }
 
     fn call(extender: &Extender) -> Call {
@@ -136,7 +121,7 @@ mod tests {
     fn standing(extender: &Extender) -> (bool, bool, usize) {
         let is_granted = extender.permits.covering(Uid::of("v"), now()).is_some();
         let counts = extender.recent_grants.lock().to_others(Uid::of("q"), now()).next().is_some();
-        (is_granted, counts, extender.waiters.lock().len())
+        (is_granted, counts, extender.waiters.lock().by_uid.len())
     }
 
     #[test]

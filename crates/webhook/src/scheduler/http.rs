@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     Metrics,
-    http::{LARGE_BYTES, announced, is_plain_json, reject},
+    http::{LARGE_BYTES, Refusal, announced, is_plain_json, reject},
 };
 
 /// The largest question that is read: the uids of all [victims](tenure_types::extender::MOST_VICTIMS) that there may be,
@@ -45,7 +45,7 @@ pub fn router(extender: Option<Extender>, metrics: Metrics) -> Router {
             if of_callers() {
                 warn!("A scheduler asks, but {OFF}");
             }
-            reject(&metrics, StatusCode::NOT_FOUND, OFF.into())
+            reject(&metrics, (StatusCode::NOT_FOUND, OFF.into()))
         };
         return Router::new().route("/scheduler/preempt", post(off));
     };
@@ -56,26 +56,24 @@ pub fn router(extender: Option<Extender>, metrics: Metrics) -> Router {
 }
 
 async fn preempt(State(extender): State<Arc<Extender>>, request: Request) -> Response {
-    let metrics = &extender.metrics;
-    if let Err(message) = is_plain_json(request.headers()) {
-        return reject(metrics, StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
-    }
-    if let Some(awaited) = extender.readiness.awaited() {
+    asked(&extender, request).await.unwrap_or_else(|refusal| reject(&extender.metrics, refusal))
+}
+
+async fn asked(extender: &Arc<Extender>, request: Request) -> Result<Response, Refusal> {
+    is_plain_json(request.headers())?;
+    if let Some(awaited) = extender.sight.readiness.awaited() {
         let message = format!("not ready to answer a scheduler: waiting for {awaited}");
-        return reject(metrics, StatusCode::SERVICE_UNAVAILABLE, message);
+        return Err((StatusCode::SERVICE_UNAVAILABLE, message));
     }
     let length = announced(request.headers());
     let is_large = length.is_none_or(|bytes| bytes > LARGE_BYTES);
     let turns = if is_large { &extender.large } else { &extender.small };
     // an error would mean that the semaphore was closed, which never happens
     let turn = Arc::clone(turns).acquire_owned().await.ok();
-    let body = match read(request.into_body(), length).await {
-        Ok(body) => body,
-        Err((status, message)) => return reject(metrics, status, message),
-    };
+    let body = read(request.into_body(), length).await?;
     let started = Instant::now();
-    let call = Call { extender: (*extender).clone(), caller: Caller::default() };
-    let (asked, caller) = (Arc::clone(&extender), call.caller.clone());
+    let call = Call { extender: Extender::clone(extender), caller: Caller::default() };
+    let (asked, caller) = (Arc::clone(extender), call.caller.clone());
     let answered = spawn_blocking(move || {
         // the work goes on if the caller leaves, and keeps its turn
         let _turn = turn;
@@ -84,20 +82,20 @@ async fn preempt(State(extender): State<Arc<Extender>>, request: Request) -> Res
     let answered = answered.await;
     call.answered();
     match answered {
-        Ok(Ok((answer, counts))) => {
-            metrics.preemption_answered(&counts, started.elapsed().as_secs_f64());
-            ([(CONTENT_TYPE, "application/json")], answer).into_response()
+        Ok(answered) => {
+            let (answer, counts) = answered.map_err(|fault| (StatusCode::BAD_REQUEST, fault))?;
+            extender.metrics.preemption_answered(&counts, started.elapsed().as_secs_f64());
+            Ok(([(CONTENT_TYPE, "application/json")], answer).into_response())
         }
-        Ok(Err(fault)) => reject(metrics, StatusCode::BAD_REQUEST, fault),
         Err(error) => {
             error!(%error, "Failed to answer a scheduler");
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response())
         }
     }
 }
 
 /// Assembles a body while it comes: to collect its parts first would take twice the memory and more time.
-async fn read(mut body: Body, length: Option<u64>) -> Result<Vec<u8>, (StatusCode, String)> {
+async fn read(mut body: Body, length: Option<u64>) -> Result<Vec<u8>, Refusal> {
     let too_large = || {
         let message = format!(
             "the body is larger than {MAX_PREEMPTION_BYTES} bytes: set nodeCacheCapable: true for this extender in the KubeSchedulerConfiguration, and it is a hundredth of that"

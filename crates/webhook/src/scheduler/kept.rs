@@ -10,12 +10,10 @@ use std::{
 };
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use tenure_index::{KeptPod, Uid};
-use tenure_service::clock::ServerClock;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::{KnownQueues, Metrics, Placement};
+use super::Extender;
 
 /// The most pods that are counted at a time: more than preemptors want in any cluster.
 const MOST: usize = 10_000;
@@ -84,42 +82,35 @@ impl KeptPods {
     }
 }
 
-/// Counts pods, and drops the series of queues that are gone. Never ends.
-pub async fn run(
-    pods: &Mutex<KeptPods>,
-    placement: &Placement,
-    queues: &KnownQueues,
-    clock: &ServerClock,
-    metrics: &Metrics,
-) {
-    let mut labels = HashSet::new();
-    let mut ticks = interval(BETWEEN);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        if pods.lock().0.is_empty() && labels.is_empty() {
-            continue;
+impl Extender {
+    /// Counts what floors keep from preemptors, and drops the series of queues that are gone. Never ends.
+    pub async fn count_kept(&self) {
+        let mut labels = HashSet::new();
+        let mut ticks = interval(BETWEEN);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if self.kept.lock().0.is_empty() && labels.is_empty() {
+                continue;
+            }
+            let now = self.sight.clock.now();
+            self.sight.queues.look(|queues| {
+                let count = |queue: &str, resource: &str, amount| {
+                    labels.insert((queue.to_owned(), resource.to_owned()));
+                    self.metrics.kept_by_floor(queue, resource, amount);
+                };
+                self.sight.placement.look(|index| {
+                    self.kept.lock().count(now, |uid| index.is_running(uid), count);
+                });
+                labels.retain(|(queue, resource)| {
+                    let exists = queues.tree().find(queue).is_some();
+                    if !exists {
+                        self.metrics.forget_kept(queue, resource);
+                    }
+                    exists
+                });
+            });
         }
-        let now = clock.now();
-        queues.look(|queues| {
-            placement.look(|index| {
-                pods.lock().count(
-                    now,
-                    |uid| index.is_running(uid),
-                    |queue, resource, amount| {
-                        labels.insert((queue.to_owned(), resource.to_owned()));
-                        metrics.kept_by_floor(queue, resource, amount);
-                    },
-                );
-            });
-            labels.retain(|(queue, resource)| {
-                let exists = queues.tree().find(queue).is_some();
-                if !exists {
-                    metrics.forget_kept(queue, resource);
-                }
-                exists
-            });
-        });
     }
 }
 

@@ -85,14 +85,8 @@ impl Entry {
 
 impl Granted {
     fn retain(&mut self, keep: impl Fn(&Permit) -> bool) {
-        let Self { permits, victims } = self;
-        permits.retain(|Entry { permit, .. }| {
-            let kept = keep(permit);
-            if !kept {
-                *victims = victims.saturating_sub(permit.victims.len());
-            }
-            kept
-        });
+        self.permits.retain(|entry| keep(&entry.permit));
+        self.victims = self.permits.iter().map(|entry| entry.permit.victims.len()).sum();
     }
 }
 

@@ -21,7 +21,7 @@ use super::{
     recent_grants::SETTLED_AFTER,
     waiters::Waiter,
 };
-use crate::metrics::NodeCounts;
+use crate::{metrics::NodeCounts, sight::Sight};
 
 /// The time after which a victim should be known. One that stays unknown must not keep schedulers busy.
 const UNKNOWN_FOR: SignedDuration = SignedDuration::from_secs(5);
@@ -84,10 +84,11 @@ impl Extender {
         let no_pod = "the ExtenderPreemptionArgs have no Pod: it must be the pod that wants room";
         let uid = preemptor::uid(args.pod.ok_or(no_pod)?)?;
         self.await_pod(&uid, caller);
-        let now = self.clock.now();
-        let config = self.config.get();
-        self.queues.look(|queues| {
-            self.placement.look(|index| {
+        let Sight { placement, queues, clock, config, .. } = &self.sight;
+        let now = clock.now();
+        let config = config.get();
+        queues.look(|queues| {
+            placement.look(|index| {
                 let known = index.pending_pod(&uid).zip(index.neighbor(Uid::of(&uid)));
                 let Some((known, neighbor)) = known else { return Ok(protect_all(&args)) };
                 let pod = preemptor::as_asked(&known);
@@ -101,7 +102,7 @@ impl Extender {
 
     /// Waits a little until the index has a pod of this uid.
     fn await_pod(&self, uid: &str, caller: &Caller) {
-        let is_known = || uid.is_empty() || self.placement.look(|index| index.has_pod(uid));
+        let is_known = || uid.is_empty() || self.sight.placement.look(|index| index.has_pod(uid));
         if is_known() {
             return;
         }
@@ -180,7 +181,7 @@ impl Extender {
     ) {
         let Some((_, node)) = obstacle.first else { return };
         if let Some(offer) = offers.iter().find(|offer| *offer.node == *node) {
-            let configured = self.config.get().usage.clone();
+            let configured = self.sight.config.get().usage.clone();
             let resources = configured.unwrap_or_else(|| [DEFAULT_RESOURCE.to_owned()].into());
             self.kept.lock().add(index.kept(question, offer), question.rules.now, &resources);
         }
@@ -188,7 +189,7 @@ impl Extender {
 
     fn grant(&self, now: Timestamp, preemptor: &PendingPod<'_>, victims: Vec<Uid>) -> Granted {
         let PendingPod { uid, namespace, name, .. } = preemptor;
-        let waited = self.waiters.lock().forget(uid);
+        let waited = self.waiters.lock().by_uid.remove(&**uid);
         self.permits.grant(Permit {
             preemptor: uid.to_string(),
             namespace: (*namespace).to_owned(),

@@ -26,48 +26,35 @@ pub struct Waiter {
     pub failures: u32,
 }
 
-/// All waiters, by uid.
+/// All waiters.
 #[derive(Debug, Default)]
-pub struct Waiters(HashMap<String, Waiter>);
+pub struct Waiters {
+    pub by_uid: HashMap<String, Waiter>,
+}
 
 impl Waiters {
     /// Adds a waiter, or replaces that of the same pod.
     pub fn wait(&mut self, waiter: Waiter) {
-        if self.0.len() >= MOST && !self.0.contains_key(&waiter.uid) {
-            let Some(last) = self.0.values().max_by_key(|waiter| waiter.until) else { return };
+        if self.by_uid.len() >= MOST && !self.by_uid.contains_key(&waiter.uid) {
+            let Some(last) = self.by_uid.values().max_by_key(|waiter| waiter.until) else { return };
             if last.until <= waiter.until {
                 return;
             }
             let last = last.uid.clone();
-            self.0.remove(&last);
+            self.by_uid.remove(&last);
         }
-        self.0.insert(waiter.uid.clone(), waiter);
-    }
-
-    /// Keeps only the waiters whose pods still wait.
-    pub fn retain(&mut self, waits: impl Fn(&str) -> bool) {
-        self.0.retain(|uid, _| waits(uid));
+        self.by_uid.insert(waiter.uid.clone(), waiter);
     }
 
     /// Puts a waiter back, unless its scheduler has asked for its pod in the meantime.
     pub fn wait_again(&mut self, waiter: Waiter) {
-        self.0.entry(waiter.uid.clone()).or_insert(waiter);
-    }
-
-    /// Removes the waiter of a pod.
-    pub fn forget(&mut self, uid: &str) -> Option<Waiter> {
-        self.0.remove(uid)
-    }
-
-    /// The number of waiters.
-    pub fn len(&self) -> usize {
-        self.0.len()
+        self.by_uid.entry(waiter.uid.clone()).or_insert(waiter);
     }
 
     /// Takes all waiters that are due, by scheduler. The most important comes first: to wake it wakes all others of no
     /// higher priority. But one that couldn't be woken must not keep the others asleep.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<Vec<Waiter>> {
-        let due = self.0.extract_if(|_, waiter| waiter.until <= now).map(|(_, waiter)| waiter);
+        let due = self.by_uid.extract_if(|_, waiter| waiter.until <= now).map(|(_, waiter)| waiter);
         let mut by_scheduler: HashMap<String, Vec<Waiter>> = HashMap::new();
         for waiter in due {
             by_scheduler.entry(waiter.scheduler.clone()).or_default().push(waiter);
@@ -114,7 +101,7 @@ mod tests {
         }
         assert_eq!(due(&mut waiters, 9), Vec::<Vec<String>>::new());
         assert_eq!(due(&mut waiters, 20), [["high", "mid", "low"]]);
-        assert_eq!(waiters.len(), 0);
+        assert_eq!(waiters.by_uid.len(), 0);
     }
 
     #[test]
@@ -134,8 +121,8 @@ mod tests {
         assert_eq!(due(&mut waiters, 10), Vec::<Vec<String>>::new());
         waiters.wait_again(waiter("a", "s", 1, 10));
         assert_eq!(due(&mut waiters, 10), Vec::<Vec<String>>::new());
-        waiters.forget("a");
-        assert_eq!(waiters.len(), 0);
+        waiters.by_uid.remove("a");
+        assert_eq!(waiters.by_uid.len(), 0);
     }
 
     #[test]
@@ -145,10 +132,10 @@ mod tests {
             waiters.wait(waiter(&number.to_string(), "s", 1, 10));
         }
         waiters.wait(waiter("0", "s", 1, 5));
-        assert_eq!(waiters.len(), MOST);
+        assert_eq!(waiters.by_uid.len(), MOST);
         waiters.wait(waiter("late", "s", 1, 10));
         waiters.wait(waiter("soon", "s", 2, 5));
-        assert_eq!(waiters.len(), MOST);
+        assert_eq!(waiters.by_uid.len(), MOST);
         assert_eq!(due(&mut waiters, 5), [["soon", "0"]]);
     }
 
@@ -157,7 +144,7 @@ mod tests {
         let mut waiters = Waiters::default();
         waiters.wait(waiter("gone", "s", 1, 20));
         waiters.wait(waiter("there", "s", 2, 20));
-        waiters.retain(|uid| uid == "there");
+        waiters.by_uid.retain(|uid, _| uid == "there");
         assert_eq!(due(&mut waiters, 20), [["there"]]);
     }
 }

@@ -4,27 +4,24 @@
 //! scheduler looks at all unschedulable pods again. Labels and annotations wake no pod. But when a pod's nomination to a
 //! node is taken back, kube-scheduler looks again at it and at all waiting pods of no higher priority.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_index::Uid;
 use tenure_service::{
     call::{ApiError, call, persist},
-    clock::ServerClock,
     limit::WriteLimit,
     log::with_causes,
 };
 use tenure_types::projection::Pod;
 use tracing::{debug, info, warn};
 
-use super::waiters::{Waiter, Waiters};
-use crate::{Metrics, Placement};
+use super::{Extender, waiters::Waiter};
 
 /// The least time between wake-ups: floors that end at about the same time cost one.
 const BETWEEN: Duration = Duration::from_secs(1);
@@ -35,10 +32,7 @@ const RETRY: SignedDuration = SignedDuration::from_secs(5);
 /// Makes the scheduler try refused preemptors again: writes to their nominations when a floor ends.
 #[derive(Debug)]
 pub struct NominationNudger {
-    pub(super) clock: ServerClock,
-    pub(super) placement: Placement,
-    pub(super) waiters: Arc<Mutex<Waiters>>,
-    pub(super) metrics: Metrics,
+    pub(super) extender: Extender,
     /// The limit of all calls.
     pub(super) limit: WriteLimit,
 }
@@ -63,25 +57,23 @@ impl NominationNudger {
     pub async fn run(self, client: Client) {
         loop {
             tokio::time::sleep(BETWEEN).await;
-            self.wake_due(&client, self.clock.now()).await;
+            self.wake_due(&client, self.extender.sight.clock.now()).await;
         }
     }
 
     async fn wake_due(&self, client: &Client, now: Timestamp) {
-        for of_one_scheduler in self.take_due(now) {
+        let Extender { sight, waiters, metrics, .. } = &self.extender;
+        // locked in the order in which a scheduler's question does it
+        let due = sight.placement.look(|index| {
+            let mut waiters = waiters.lock();
+            waiters.by_uid.retain(|uid, _| index.waits(Uid::of(uid)));
+            let due = waiters.take_due(now);
+            metrics.waiting(waiters.by_uid.len());
+            due
+        });
+        for of_one_scheduler in due {
             self.wake_all(client, of_one_scheduler, now).await;
         }
-    }
-
-    fn take_due(&self, now: Timestamp) -> Vec<Vec<Waiter>> {
-        // locked in the order in which a scheduler's question does it
-        self.placement.look(|index| {
-            let mut waiters = self.waiters.lock();
-            waiters.retain(|uid| index.waits(Uid::of(uid)));
-            let due = waiters.take_due(now);
-            self.metrics.waiting(waiters.len());
-            due
-        })
     }
 
     /// Wakes pods one after the other: as soon as one is woken, so are all that aren't more important.
@@ -94,7 +86,7 @@ impl NominationNudger {
             match Box::pin(wake(client, &self.limit, &waiter)).await {
                 Ok(Woken::Yes) => {
                     info!(%namespace, %name, waiting, "Woke a pod that waited for the end of a floor, and with it all that wait");
-                    self.metrics.woken();
+                    self.extender.metrics.woken();
                     self.wait_on(due.filter(|other| other.priority > *priority), now);
                     return;
                 }
@@ -110,7 +102,7 @@ impl NominationNudger {
 
     fn wait_on(&self, those: impl Iterator<Item = Waiter>, now: Timestamp) {
         let until = now.checked_add(RETRY).unwrap_or(Timestamp::MAX);
-        let mut waiters = self.waiters.lock();
+        let mut waiters = self.extender.waiters.lock();
         for waiter in those {
             waiters.wait_again(Waiter { until, ..waiter });
         }

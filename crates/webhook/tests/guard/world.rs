@@ -14,7 +14,7 @@ use tenure_index::Uid;
 use tenure_policy::config::Config;
 use tenure_service::{clock::ServerClock, readiness::ProcessReadiness, watch::Store};
 use tenure_types::projection::RunaiQueueObject;
-use tenure_webhook::{Guard, KnownQueues, LargeBodies, Metrics, Permit, Permits, Placement, guard_router};
+use tenure_webhook::{Guard, LargeBodies, Metrics, Permit, Permits, Placement, Sight, guard_router};
 
 use crate::oneshot;
 
@@ -72,15 +72,16 @@ impl World {
     }
 
     pub fn seeing(placement: Placement) -> Self {
-        let mut queues = KnownQueues::default();
+        let (clock, permits) = (CLOCK.clone(), Permits::default());
+        let mut sight = Sight { placement: placement.clone(), clock, ..Sight::default() };
         for (name, spec) in
             [("q", json!({"preemptMinRuntime": "10m", "reclaimMinRuntime": "20m"})), ("other", json!({}))]
         {
             let queue = json!({"metadata": {"name": name}, "spec": spec});
-            queues.apply(serde_json::from_value::<RunaiQueueObject>(queue).unwrap());
+            sight.queues.apply(serde_json::from_value::<RunaiQueueObject>(queue).unwrap());
         }
-        let (permits, readiness) = (Permits::default(), ProcessReadiness::default());
-        let guard = Guard::new(placement.clone(), queues, CLOCK.clone(), readiness.clone(), permits.clone());
+        let readiness = sight.readiness.clone();
+        let guard = Guard::new(sight, permits.clone());
         let mut registry = Registry::default();
         let router =
             guard_router(Some(guard.clone()), Metrics::register(&mut registry), &LargeBodies::default());
@@ -94,7 +95,7 @@ impl World {
 
     pub fn configure(&self, guarded: &str) {
         let config = Config::parse(&format!("guard: {guarded}")).unwrap();
-        self.guard.config.set(config);
+        self.guard.sight.config.set(config);
     }
 
     /// The extender of this replica has granted these pods to pod ns/granted.

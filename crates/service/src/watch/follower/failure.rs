@@ -39,8 +39,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// True if the API server doesn't have the kind. Decided by the code alone: for an unknown group, the API server
-    /// answers in plain text.
+    /// True if the API server doesn't have the kind, by the code alone: about an unknown group it answers in plain text.
     pub(super) fn is_missing(&self) -> bool {
         matches!(self, Self::List(kube::Error::Api(status)) if status.code == 404)
     }

@@ -1,18 +1,17 @@
 //! The list with which a watch begins: streamed as events, or read in pages.
 
-use std::{fmt::Debug, pin::pin};
+use std::pin::pin;
 
 use futures::StreamExt;
 use kube::{
-    Resource,
     api::{ListParams, WatchParams},
     core::WatchEvent,
 };
-use serde::de::DeserializeOwned;
 use tenure_types::store::{ObjectKey, Store};
 use tokio::time::{Instant, timeout};
 
 use super::{
+    super::Watched,
     Follower,
     failure::Failure,
     restored::{PATIENCE, ask_for_version},
@@ -31,11 +30,7 @@ pub(super) enum Reading {
     InPages,
 }
 
-impl<K, S> Follower<K, S>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    S: Store<K>,
-{
+impl<K: Watched, S: Store<K>> Follower<K, S> {
     /// Lists all objects, and returns the version to watch from.
     pub(super) async fn list(&mut self) -> Result<String, Failure> {
         let asked = Instant::now();
@@ -78,13 +73,7 @@ where
     /// Reads all objects as events. The API server takes them from its cache, once that has all of the moment of the request,
     /// and one after the other: neither side holds the whole list.
     async fn stream(&mut self) -> Result<String, Failure> {
-        let params = WatchParams {
-            label_selector: self.config.label_selector.clone(),
-            field_selector: self.config.field_selector.clone(),
-            timeout: Some(LIST_SECONDS),
-            bookmarks: true,
-            send_initial_events: true,
-        };
+        let params = WatchParams { send_initial_events: true, ..self.params(LIST_SECONDS) };
         // with any version in place of none, a cache that is behind would do
         let events = timeout(PATIENCE, self.api.watch(&params, "")).await;
         let mut events = pin!(events.map_err(|_| Failure::Silent)?.map_err(Failure::List)?);

@@ -22,10 +22,7 @@ struct VersionedList {
 ///
 /// # Errors
 /// If the API server doesn't answer soon: on a connection that has died silently the answer never comes.
-pub(super) async fn ask_for_version<K>(api: &Api<K>) -> Result<String, Failure>
-where
-    K: Resource + Clone,
-{
+pub(super) async fn ask_for_version<K: Resource + Clone>(api: &Api<K>) -> Result<String, Failure> {
     let request = Request::new(api.resource_url()).list(&ListParams::default().limit(1));
     let request = request.map_err(|error| Failure::Begin(kube::Error::BuildRequest(error)))?;
     let answer = timeout(PATIENCE, api.clone().into_client().request::<VersionedList>(request)).await;
@@ -38,10 +35,7 @@ where
 ///
 /// # Errors
 /// If the API server doesn't answer soon, or if it is at an earlier version: etcd was restored from a backup.
-pub(super) async fn look_back<K>(api: &Api<K>, watched: &str) -> Result<bool, Failure>
-where
-    K: Resource + Clone,
-{
+pub(super) async fn look_back<K: Resource + Clone>(api: &Api<K>, watched: &str) -> Result<bool, Failure> {
     let now = match ask_for_version(api).await {
         Ok(now) => now,
         // the watch says what is wrong

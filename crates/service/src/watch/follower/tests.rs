@@ -164,7 +164,7 @@ async fn followed(server: &Server) -> (Freshness, Names, JoinSet<()>) {
     let mut tasks = JoinSet::new();
     tasks.spawn(async move { follower.follow_for_ever().await });
     readiness.ready().await;
-    (readiness.freshness().clone(), names, tasks)
+    (readiness.freshness.clone(), names, tasks)
 }
 
 fn is_confirmed(freshness: &Freshness, since: Instant) -> bool {

@@ -62,7 +62,7 @@ fn what_cannot_be_read_counts_as_missing() {
     data.insert("ca.key".into(), ByteString(b"no key".to_vec()));
     data.insert("tls.crt".into(), ByteString(vec![0xff]));
     let held = Held::of(&data);
-    assert!(held.authority().is_none() && held.leaf().is_none() && !held.facts(&names()).serves(at(1)));
+    assert!(held.authority().is_none() && held.leaf.is_none() && !held.facts(&names()).serves(at(1)));
     assert_eq!(step(&held.facts(&names()), None, at(1), &LIFETIMES), Some(RenewalStep::Begin));
 }
 
@@ -77,10 +77,10 @@ fn a_pair_whose_key_is_of_another_certificate_or_none_counts_as_missing() {
             Held::of(&data)
         };
         let (leaf, current, next) = (with("tls.key"), with("ca.key"), with("next-ca.key"));
-        assert!(leaf.leaf().is_none() && current.authority().is_none() && next.next.is_none());
+        assert!(leaf.leaf.is_none() && current.authority().is_none() && next.next.is_none());
         let step_at = |held: &Held, seconds| step(&held.facts(&names()), None, at(seconds), &LIFETIMES);
         assert_eq!(step_at(&leaf, 1), Some(RenewalStep::RenewLeaf));
-        assert!(after(&leaf, RenewalStep::RenewLeaf, 1).leaf().unwrap().matches());
+        assert!(after(&leaf, RenewalStep::RenewLeaf, 1).leaf.as_ref().unwrap().matches());
         assert_eq!(step_at(&current, 1), Some(RenewalStep::AddNext), "what is served is good");
         assert_eq!(step_at(&next, 400), Some(RenewalStep::RenewLeaf), "the first one is old");
         assert_eq!(step_at(&after(&next, RenewalStep::RenewLeaf, 400), 400), Some(RenewalStep::AddNext));
@@ -120,18 +120,21 @@ fn an_authority_that_can_no_longer_sign_is_trusted_until_it_has_ended() {
     let facts = no_key.facts(&names());
     assert!(facts.leaf.unwrap().is_trusted && facts.serves(at(149)) && !facts.serves(at(150)));
     let bridged = after(&no_key, RenewalStep::AddNext, 1);
-    assert!(accepts(&bridged.bundle(), first.leaf().unwrap()) && bridged.leaf() == first.leaf());
+    assert!(accepts(&bridged.bundle(), first.leaf.as_ref().unwrap()) && bridged.leaf == first.leaf);
     assert!(Held::of(&bridged.data()) == bridged);
     let signed = after(&bridged, RenewalStep::Promote, 20);
-    assert!(accepts(&bridged.bundle(), signed.leaf().unwrap()), "what is trusted before serves afterwards");
+    assert!(
+        accepts(&bridged.bundle(), signed.leaf.as_ref().unwrap()),
+        "what is trusted before serves afterwards"
+    );
     let begun = after(&no_key, RenewalStep::Begin, 1);
-    assert!(accepts(&begun.bundle(), first.leaf().unwrap()) && count(&begun.bundle()) == 2);
+    assert!(accepts(&begun.bundle(), first.leaf.as_ref().unwrap()) && count(&begun.bundle()) == 2);
 
     // by a clock that is far behind, the authority is not valid yet
-    assert!(accepts(&after(&first, RenewalStep::Begin, 0).bundle(), first.leaf().unwrap()));
+    assert!(accepts(&after(&first, RenewalStep::Begin, 0).bundle(), first.leaf.as_ref().unwrap()));
 
     let promoted = after(&without(&both, &["ca.key"]), RenewalStep::Promote, 401);
-    assert!(accepts(&promoted.bundle(), both.leaf().unwrap()));
+    assert!(accepts(&promoted.bundle(), both.leaf.as_ref().unwrap()));
     assert_eq!(
         count(&after(&without(&both, &["ca.key", "next-ca.key"]), RenewalStep::Begin, 401).bundle()),
         3
@@ -153,7 +156,7 @@ fn a_program_that_takes_keys_out_again_and_again_makes_nothing_grow_without_end(
     }
     let begun = after(&held, RenewalStep::Begin, 20);
     assert_eq!(count(&begun.bundle()), 1 + MOST_PREVIOUS);
-    assert!(accepts(&begun.bundle(), held.leaf().unwrap()), "those of before are the latest");
+    assert!(accepts(&begun.bundle(), held.leaf.as_ref().unwrap()), "those of before are the latest");
 }
 
 #[test]
@@ -270,7 +273,7 @@ proptest! {
             }
             for (index, replica) in replicas.iter_mut().enumerate() {
                 if replica.looks_at <= now {
-                    replica.served = held.leaf().cloned();
+                    replica.served = held.leaf.clone();
                     replica.looks_at = now + if index == 0 { 5 } else { absence };
                 }
                 // until the first authority is known there is no trust

@@ -1,14 +1,16 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
-use std::{collections::BTreeMap, convert::Infallible, num::NonZeroU32};
+use std::{collections::BTreeMap, convert::Infallible, num::NonZeroU32, sync::Arc};
 
 use axum::http::{Method, Request, Response};
 use kube::client::Body;
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
 use tenure_service::limit::write_limit;
 
 use super::*;
+use crate::{Metrics, Sight};
 
 /// The result of a request to the API server.
 #[derive(Clone, Copy, Debug)]
@@ -136,19 +138,17 @@ fn waiter(name: &str, priority: i32) -> Waiter {
 const DONE: Fates = |_, _| Fate::Done;
 
 fn waker(waiters: impl IntoIterator<Item = Waiter>) -> NominationNudger {
-    let (all, placement) = (Arc::<Mutex<Waiters>>::default(), Placement::default());
+    waker_with(Metrics::register(&mut Registry::default()), waiters)
+}
+
+fn waker_with(metrics: Metrics, waiters: impl IntoIterator<Item = Waiter>) -> NominationNudger {
+    let extender = Extender::new(Sight::default(), metrics);
     for waiter in waiters {
         let pod = serde_json::from_value(pod(&waiter.name)).unwrap();
-        placement.change(|index| index.apply_pod(pod));
-        all.lock().wait(waiter);
+        extender.sight.placement.change(|index| index.apply_pod(pod));
+        extender.waiters.lock().wait(waiter);
     }
-    NominationNudger {
-        clock: ServerClock::default(),
-        placement,
-        waiters: all,
-        metrics: Metrics::register(&mut Registry::default()),
-        limit: unpaced(),
-    }
+    NominationNudger { extender, limit: unpaced() }
 }
 
 fn unpaced() -> WriteLimit {
@@ -241,7 +241,7 @@ async fn a_nomination_that_may_have_been_written_is_taken_back_later() {
     assert_eq!(server.asked().len(), 2, "it isn't tried again at once");
     waker.wake_due(&server.client(), at(6)).await;
     assert_eq!(server.nominated("p"), Value::Null);
-    assert_eq!(waker.waiters.lock().len(), 0);
+    assert_eq!(waker.extender.waiters.lock().by_uid.len(), 0);
 }
 
 #[tokio::test]
@@ -261,17 +261,17 @@ async fn one_that_cannot_be_woken_does_not_keep_the_others_asleep() {
     // which woke no pod that is more important
     waker.wake_due(&server.client(), at(11)).await;
     assert_eq!(server.asked()[5..], ["GET high", "\"n\" high", "null high"]);
-    assert_eq!(waker.waiters.lock().len(), 0);
+    assert_eq!(waker.extender.waiters.lock().by_uid.len(), 0);
 }
 
 #[tokio::test]
 async fn who_is_known_to_wait_no_more_costs_no_call() {
     let server = Server::new([pod("p")], DONE);
     let waker = waker([waiter("p", 1)]);
-    waker.placement.change(|index| index.delete_pod(Uid::of("uid-p")));
+    waker.extender.sight.placement.change(|index| index.delete_pod(Uid::of("uid-p")));
     waker.wake_due(&server.client(), at(1)).await;
     assert_eq!(server.asked(), [""; 0]);
-    assert_eq!(waker.waiters.lock().len(), 0);
+    assert_eq!(waker.extender.waiters.lock().by_uid.len(), 0);
 }
 
 #[tokio::test]
@@ -303,7 +303,7 @@ async fn pods_that_wait_and_pods_that_were_woken_are_counted() {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let waiters = [waiter("p", 3), Waiter { until: at(9), ..waiter("high", 2) }, waiter("low", 1)];
-    let waker = NominationNudger { metrics, ..waker(waiters) };
+    let waker = waker_with(metrics, waiters);
     let counted = |waiting: u32, woken: u32| {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
