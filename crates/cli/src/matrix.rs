@@ -75,7 +75,6 @@ impl MatrixArgs {
     }
 }
 
-/// The floor and the ceiling of a queue.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row<'t> {
@@ -87,7 +86,6 @@ struct Row<'t> {
     max_duration: Option<Sourced>,
 }
 
-/// The floor between two queues.
 #[derive(Debug, Serialize)]
 struct Pair<'t> {
     preemptor: &'t str,
@@ -173,7 +171,6 @@ impl<'t> Matrix<'t> {
     }
 }
 
-/// Two tables, one below the other.
 fn tables(matrix: &Matrix<'_>, out: Out<'_>) -> io::Result<()> {
     let headers = ["QUEUE", "PREEMPT FLOOR", "FROM", "CEILING", "FROM"];
     write!(out, "{}", table(&headers, matrix.rows().map(cells)))?;
