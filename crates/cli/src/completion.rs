@@ -2,7 +2,7 @@
 
 mod values;
 
-use std::{ffi::OsString, path::Path, process::ExitCode};
+use std::{ffi::OsString, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use clap::{Arg, Args, Command, CommandFactory, builder::PossibleValue};
@@ -36,6 +36,8 @@ pub struct CompletionArgs {
 
 /// The name by which kubectl calls the plugin for an answer.
 const COMPLETER: &str = "kubectl_complete-tenure";
+/// The longest time that people wait for a key to do something.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// The word by which the plugin is asked for one without that name.
 const ASK: &str = "__complete";
 
@@ -68,7 +70,9 @@ async fn candidates(words: &[String]) -> (String, bool) {
         CompletionPlace::OneOf(found) => (found, false),
         CompletionPlace::Value { name, .. } if name.starts_with("FILE") => (Vec::new(), true),
         CompletionPlace::Value { name, of, before: others } => {
-            (values::of(&name, &of, &others, before).await, false)
+            // none where no cluster can be asked in time: a complaint would be in the way
+            let found = tokio::time::timeout(PATIENCE, values::of(&name, &of, &others, before)).await;
+            (found.ok().and_then(Result::ok).unwrap_or_default(), false)
         }
     };
     let value = current.strip_prefix("--").and_then(|flag| flag.split_once('='));

@@ -1,7 +1,5 @@
 //! Values of the cluster that a word may be: queues, workloads and namespaces.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use futures::TryStreamExt;
@@ -14,19 +12,10 @@ use crate::{
     list::{gather::Gatherer, row::Row, row::WorkloadState},
 };
 
-/// The longest time that people wait for a key to do something.
-const PATIENCE: Duration = Duration::from_secs(3);
-
 const T9K_SYSTEM_NAMESPACE: &str = "t9k-system";
 
-/// The values of a name such as `QUEUE`, after these words. None where no cluster can be asked in time: a
-/// complaint would be in the way.
-pub async fn of(name: &str, command: &str, before: &[String], words: &[String]) -> Vec<Completion> {
-    let found = tokio::time::timeout(PATIENCE, find(name, command, before, words)).await;
-    found.ok().and_then(Result::ok).unwrap_or_default()
-}
-
-async fn find(name: &str, command: &str, before: &[String], words: &[String]) -> Result<Vec<Completion>> {
+/// The values of a name such as `QUEUE`, after these words.
+pub async fn of(name: &str, command: &str, before: &[String], words: &[String]) -> Result<Vec<Completion>> {
     if name == "CONTEXT" {
         let contexts = read_kubeconfig(None)?.contexts;
         return Ok(contexts.into_iter().map(|context| (context.name, None)).collect());
