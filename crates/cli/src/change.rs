@@ -126,8 +126,19 @@ impl<C: Command> Changer<C> {
         let names_all = C::PAUSES || self.in_bulk;
         let (has_record, below) =
             if names_all { (true, Vec::new()) } else { self.paused_below(object).await? };
-        if has_record || below.is_empty() || self.workloads(object).await?.is_some() {
-            self.change_itself(object).await?;
+        let workloads = self.workloads(object).await?;
+        if has_record || below.is_empty() || workloads.is_some() {
+            let judge = |subject: ChangeSubject<'_>| self.command.judge(subject);
+            if let Some((kind, names, _)) = &workloads {
+                for name in names {
+                    let paused = ObjectName { kind, name, namespace: object.namespace };
+                    self.change_one(paused, &format!(", by which Kueue runs {object},"), judge).await?;
+                }
+            }
+            // both were paused if the first pause didn't help
+            if !workloads.is_some_and(|(.., is_alone)| is_alone) {
+                self.change_one(object, "", judge).await?;
+            }
         }
         let resume =
             |subject: ChangeSubject<'_>| Ok(subject.resumption(subject.paused(&[])?, "resumed", None));
@@ -136,21 +147,6 @@ impl<C: Command> Changer<C> {
             self.change_one(paused, &format!(", paused below {object},"), resume).await?;
         }
         Ok(())
-    }
-
-    async fn change_itself(&self, object: ObjectName<'_>) -> Result<()> {
-        let judge = |subject: ChangeSubject<'_>| self.command.judge(subject);
-        if let Some((kind, names, is_alone)) = self.workloads(object).await? {
-            for name in names {
-                let paused = ObjectName { kind, name: &name, namespace: object.namespace };
-                self.change_one(paused, &format!(", by which Kueue runs {object},"), judge).await?;
-            }
-            if is_alone {
-                return Ok(());
-            }
-        }
-        // both were paused if the first pause didn't help
-        self.change_one(object, "", judge).await
     }
 
     /// The kind and the names of the Workloads of Kueue's that are to be changed in place of an object, and whether the
