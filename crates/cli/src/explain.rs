@@ -108,14 +108,16 @@ async fn answer(snapshot: &mut Snapshot, namespace: &str, named: &Named) -> Resu
     let workload = format!("{} {namespace}/{}", of.kind, of.name);
     let group = PodGroupKind::of(group_of(&of.api_version), &of.kind);
     if group.is_none() {
-        check(snapshot, named, &workload)?;
+        let metadata = projection::metadata(&named.object);
+        not_below(kueue::paused_in_place(of, &metadata, &snapshot.table), &workload, "explain")?;
+        let knows = snapshot.table.knows(of);
+        ensure!(knows, "Tenure doesn't pause a {}: explain its pods, or what it controls", of.kind);
     }
-    let pods = members(snapshot, namespace, (of, group)).await?;
+    let (count, first) = pods(snapshot, namespace, (of, group)).await?;
     let (paused, note) = match pause(snapshot, namespace, named).await? {
         Some(Err(note)) => (None, Some(note)),
         paused => (paused.and_then(Result::ok), None),
     };
-    let (count, first) = first(snapshot, &pods)?;
     let first_pod = match first {
         Some(key) => Some(pod::answer(snapshot, &key).await?),
         None => None,
@@ -123,27 +125,19 @@ async fn answer(snapshot: &mut Snapshot, namespace: &str, named: &Named) -> Resu
     Ok(WorkloadExplanation { workload, pods: count, paused, note, first_pod })
 }
 
-/// Refuses a workload that Tenure doesn't pause.
-fn check(snapshot: &Snapshot, Named { reference: of, object }: &Named, workload: &str) -> Result<()> {
-    let metadata = projection::metadata(object);
-    not_below(kueue::paused_in_place(of, &metadata, &snapshot.table), workload, "explain")?;
-    let knows = snapshot.table.knows(of);
-    ensure!(knows, "Tenure doesn't pause a {}: explain its pods, or what it controls", of.kind);
-    Ok(())
-}
-
-/// The live pods for which an owner would be paused, or that are in a group.
-async fn members(
+/// The number of live pods in a queue for which an owner would be paused, or that are in a group; and the one of them
+/// whose run ends first.
+async fn pods(
     snapshot: &mut Snapshot,
     namespace: &str,
     (of, group): (&OwnerReference, Option<PodGroupKind>),
-) -> Result<Vec<NamespacedName>> {
+) -> Result<(usize, Option<NamespacedName>)> {
     let is_owner = |owner: &OwnerReference| {
         (group_of(&owner.api_version), &owner.kind, &owner.name)
             == (group_of(&of.api_version), &of.kind, &of.name)
     };
     let of_group = (group, (namespace.to_owned(), of.name.clone()));
-    let mut members = Vec::new();
+    let mut standings = Vec::new();
     for (key, controller) in snapshot.pods_in(namespace) {
         let is_member = if group.is_some() {
             snapshot.gang_key(snapshot.pod(&key)?) == of_group
@@ -153,28 +147,17 @@ async fn members(
                 Action::DeletePod | Action::Exempt => false,
             }
         };
-        if is_member {
-            members.push(key);
-        }
-    }
-    Ok(members)
-}
-
-/// The number of these pods that are in a queue and live, and the one of them whose run ends first.
-fn first(snapshot: &mut Snapshot, pods: &[NamespacedName]) -> Result<(usize, Option<NamespacedName>)> {
-    let mut standings = Vec::new();
-    for key in pods {
-        let pod = snapshot.pod(key)?.clone();
-        let exemption = exemption(&pod, &Scope::default());
-        if matches!(exemption, Some(Exemption::Terminating | Exemption::Finished)) {
+        let exemption = exemption(snapshot.pod(&key)?, &Scope::default());
+        if !is_member || matches!(exemption, Some(Exemption::Terminating | Exemption::Finished)) {
             continue;
         }
+        let pod = snapshot.pod(&key)?.clone();
         let Some(standing) = snapshot.index.standing(&pod) else { continue };
         let end = standing.expires.map_or(Timestamp::MAX, |(at, _)| at);
         standings.push((exemption.is_some(), end, key));
     }
     let count = standings.len();
-    Ok((count, standings.into_iter().min().map(|(.., key)| key.clone())))
+    Ok((count, standings.into_iter().min().map(|(.., key)| key)))
 }
 
 /// Returns the pause of a workload, or of its Workload of Kueue; or a sentence about a record that can't be read, or a

@@ -54,7 +54,7 @@ pub async fn answer(snapshot: &mut Snapshot, key: &NamespacedName) -> Result<Pod
     let pod = snapshot.pod(key)?.clone();
     snapshot.warn_of_missing_group(&pod);
     let action = snapshot.climb(&key.0, pod.controller()).await?;
-    let workload = snapshot.workload(&key.0, &pod, &action).await?;
+    let workload = snapshot.workload(&pod, &action).await?;
     let standing = snapshot.index.standing(&pod);
     let ending = standing.as_ref().and_then(|of| Some((of.expires?.1, of.queue(of.expires?.1)?)));
     let rules = ending.map(|(family, queue)| snapshot.index.rules(family, queue));

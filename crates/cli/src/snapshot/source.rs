@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
 use serde_json::Value;
 use tenure_policy::{
     climb::Action,
@@ -64,19 +65,14 @@ impl Snapshot {
     }
 
     /// Returns Kueue's Workload of the owner that the keeper would pause, or of the pod that it would delete.
-    pub async fn workload(
-        &self,
-        namespace: &str,
-        pod: &Pod,
-        action: &Action,
-    ) -> Result<Option<OwnerReference>> {
+    pub async fn workload(&self, pod: &Pod, action: &Action) -> Result<Option<OwnerReference>> {
         let (lookup, uid) = match action {
             Action::Pause(owner) => (kueue::of_owner(owner, &self.table), Some(owner.uid.as_str())),
             Action::DeletePod => (kueue::of_pod(pod, &self.table), pod.metadata.uid.as_deref()),
             _ => (None, None),
         };
         let Some((lookup, uid)) = lookup.zip(uid) else { return Ok(None) };
-        let found = self.workloads(namespace, lookup).await?;
+        let found = self.workloads(&pod.namespace().unwrap_or_default(), lookup).await?;
         Ok(kueue::chosen(&found, uid).map(|found| kueue::refer_to(pause::OwnerObject(found))))
     }
 }
