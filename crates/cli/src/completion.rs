@@ -109,14 +109,11 @@ pub type Completion = (String, Option<String>);
 /// The words that may stand at a place.
 #[derive(Debug, PartialEq)]
 enum CompletionPlace {
+    /// One of these.
     OneOf(Vec<Completion>),
     /// A value that the command line calls so, such as `QUEUE`, of a command such as `resume`. Of positional arguments
     /// `before` are those of the same that stand before it.
-    Value {
-        name: String,
-        of: String,
-        before: Vec<String>,
-    },
+    Value { name: String, of: String, before: Vec<String> },
 }
 
 /// Returns the place of the word after others. It begins with `current`.
@@ -138,13 +135,9 @@ fn place(mut command: &Command, before: &[String], current: &str) -> CompletionP
     }
     if current.starts_with('-') && !is_raw {
         let flag = current.strip_prefix("--").and_then(|flag| flag.split_once('='));
-        return match flag {
-            Some((name, _)) => match command.get_arguments().find(|arg| arg.get_long() == Some(name)) {
-                Some(arg) => value(command, arg, Vec::new()),
-                None => CompletionPlace::OneOf(Vec::new()),
-            },
-            None => CompletionPlace::OneOf(flags(command)),
-        };
+        let Some((name, _)) = flag else { return CompletionPlace::OneOf(flags(command)) };
+        let arg = command.get_arguments().find(|arg| arg.get_long() == Some(name));
+        return arg.map_or(CompletionPlace::OneOf(Vec::new()), |arg| value(command, arg, Vec::new()));
     }
     if positional.is_empty() && command.has_subcommands() {
         let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
