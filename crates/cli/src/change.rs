@@ -10,10 +10,7 @@ use std::{io, time::Duration};
 
 use anyhow::{Error, Result, anyhow, bail, ensure};
 use clap::Args;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
+use kube::api::{Patch, PatchParams};
 use serde_json::Value;
 use tenure_policy::{
     kueue::{self, Lookup},
@@ -26,13 +23,14 @@ use crate::{
     cluster::{ClusterReader, ConnectArgs, ResourceKind, explain, is_forbidden, targets},
     print::{Reported, complain, print, tell},
 };
-use below::PausedBelow;
 pub use bulk::BulkArgs;
-pub use subject::{ChangeSubject, ObjectChange, ObjectName, PauseState, shown};
+pub use subject::{ChangeSubject, ObjectChange, ObjectName, PauseState, not_below, shown};
 
 /// The most times that an object is read, if other writers keep changing it.
 const TRIES: u32 = 6;
 const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+
+const IN_NAMESPACE: &str = " in namespace ";
 
 /// Name under which writes are recorded in `managedFields`.
 pub const FIELD_MANAGER: &str = "kubectl-tenure";
@@ -52,7 +50,6 @@ pub struct ChangeArgs<C: Args> {
     command: C,
 }
 
-/// A command that changes workloads.
 pub trait Command {
     /// The verb of the command, as in "to resume takes the rights to …".
     const VERB: &'static str;
@@ -127,32 +124,29 @@ impl<C: Command> Changer<C> {
     async fn change(&self, object: ObjectName<'_>) -> Result<()> {
         // a selection in bulk has what is below as entries of its own
         let names_all = C::PAUSES || self.in_bulk;
-        let paused = if names_all { PausedBelow::default() } else { self.paused_below(object).await? };
-        let PausedBelow { has_record, below } = paused;
-        if has_record || below.is_empty() || self.workloads(object).await?.is_some() {
-            self.change_itself(object).await?;
+        let (has_record, below) =
+            if names_all { (true, Vec::new()) } else { self.paused_below(object).await? };
+        let workloads = self.workloads(object).await?;
+        if has_record || below.is_empty() || workloads.is_some() {
+            let judge = |subject: ChangeSubject<'_>| self.command.judge(subject);
+            if let Some((kind, names, _)) = &workloads {
+                for name in names {
+                    let paused = ObjectName { kind, name, namespace: object.namespace };
+                    self.change_one(paused, &format!(", by which Kueue runs {object},"), judge).await?;
+                }
+            }
+            // both were paused if the first pause didn't help
+            if !workloads.is_some_and(|(.., is_alone)| is_alone) {
+                self.change_one(object, "", judge).await?;
+            }
         }
-        let resume = |subject: ChangeSubject<'_>| subject.resumed();
+        let resume =
+            |subject: ChangeSubject<'_>| Ok(subject.resumption(subject.paused(&[])?, "resumed", None));
         for (kind, name) in &below {
             let paused = ObjectName { kind, name, namespace: object.namespace };
             self.change_one(paused, &format!(", paused below {object},"), resume).await?;
         }
         Ok(())
-    }
-
-    async fn change_itself(&self, object: ObjectName<'_>) -> Result<()> {
-        let judge = |subject: ChangeSubject<'_>| self.command.judge(subject);
-        if let Some((kind, names, is_alone)) = self.workloads(object).await? {
-            for name in names {
-                let paused = ObjectName { kind, name: &name, namespace: object.namespace };
-                self.change_one(paused, &format!(", by which Kueue runs {object},"), judge).await?;
-            }
-            if is_alone {
-                return Ok(());
-            }
-        }
-        // both were paused if the first pause didn't help
-        self.change_one(object, "", judge).await
     }
 
     /// The kind and the names of the Workloads of Kueue's that are to be changed in place of an object, and whether the
@@ -185,8 +179,7 @@ impl<C: Command> Changer<C> {
     ) -> Result<()> {
         let (change, now) = self.write(object, judge).await?;
         let told = (change.told)(&now)?;
-        let place = object.namespaced().filter(|_| self.namespaces);
-        let place = place.map_or_else(String::new, |namespace| format!(" in namespace {namespace}"));
+        let place = if self.namespaces { object.place(IN_NAMESPACE) } else { String::new() };
         let dry_run = if self.dry_run { " (server dry run)" } else { "" };
         print(&format!("{object}{of}{place} {told}{dry_run}\n"))?;
         if let Some(note) = change.note.as_ref().filter(|_| !self.dry_run && !self.in_bulk) {
@@ -202,39 +195,29 @@ impl<C: Command> Changer<C> {
         judge: impl Fn(ChangeSubject<'_>) -> Result<ObjectChange>,
     ) -> Result<(ObjectChange, Value)> {
         let api = object.kind.api::<WholeObject>(&self.cluster.client, Some(object.namespace));
+        let how = PatchParams {
+            dry_run: self.dry_run,
+            field_manager: Some(FIELD_MANAGER.into()),
+            ..PatchParams::default().validation_strict()
+        };
         for _ in 0..TRIES {
             let found = api.get(object.name).await.map_err(|error| refused::<C>(object, error))?;
             let metadata = &found.metadata;
             let (found, table, clock) = (OwnerObject(&found.value), &self.table, self.cluster.clock);
             let change = judge(ChangeSubject { object, found, metadata, table, clock, verb: C::VERB })?;
-            match self.patch(&api, object.name, &change).await {
+            let mut written = api.patch(object.name, &how, &Patch::Merge(&change.patch)).await;
+            for patch in &change.otherwise {
+                if written.as_ref().is_err_and(is_unknown_field) {
+                    written = api.patch(object.name, &how, &Patch::Merge(patch)).await;
+                }
+            }
+            match written {
                 Ok(now) => return Ok((change, now.value)),
                 Err(error) if is_stale(&error) => tokio::time::sleep(BETWEEN_TRIES).await,
                 Err(error) => return Err(refused::<C>(object, error)),
             }
         }
         bail!("{object} changes all the time: {TRIES} tries have failed")
-    }
-
-    async fn patch(
-        &self,
-        api: &Api<WholeObject>,
-        name: &str,
-        change: &ObjectChange,
-    ) -> kube::Result<WholeObject> {
-        let how = PatchParams {
-            dry_run: self.dry_run,
-            field_manager: Some(FIELD_MANAGER.into()),
-            ..PatchParams::default().validation_strict()
-        };
-        let mut result = api.patch(name, &how, &Patch::Merge(&change.patch)).await;
-        for patch in &change.otherwise {
-            if !result.as_ref().is_err_and(is_unknown_field) {
-                break;
-            }
-            result = api.patch(name, &how, &Patch::Merge(patch)).await;
-        }
-        result
     }
 }
 
@@ -255,12 +238,9 @@ fn is_unknown_field(error: &kube::Error) -> bool {
 
 /// Returns an error with the reason of a refusal by the API server, and the rights that the command needs.
 fn refused<C: Command>(object: ObjectName<'_>, error: kube::Error) -> Error {
-    let forbidden = is_forbidden(&error);
-    let error = explain(error);
-    if !forbidden {
-        return error;
+    if !is_forbidden(&error) {
+        return explain(error);
     }
-    let place = object.namespaced().map_or_else(String::new, |name| format!(" in namespace {name}"));
-    let (verb, kinds) = (C::VERB, object.kind.plural());
-    anyhow!("{error}\nTo {verb} takes the rights to get and to patch {kinds}{place}")
+    let (error, verb, kinds) = (explain(error), C::VERB, object.kind.plural());
+    anyhow!("{error}\nTo {verb} takes the rights to get and to patch {kinds}{}", object.place(IN_NAMESPACE))
 }

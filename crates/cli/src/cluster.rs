@@ -23,7 +23,7 @@ use serde_json::Value;
 use tenure_policy::kueue::{self, Lookup};
 use tenure_types::{
     keys,
-    projection::{Owner, Pod, WholeObject},
+    projection::{Owner, WholeObject},
 };
 
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
     print::{warn, with_causes},
 };
 pub use connect::{ConnectArgs, DEFAULT_NAMESPACE, read_kubeconfig};
-pub use kinds::{ResourceKind, ResourceKinds};
+pub use kinds::{ResourceKind, ResourceKinds, qualified};
 pub use server::{Clock, FROM_SERVER, explain, is_forbidden, unreachable};
 pub use target::{Target, is_segment, targets};
 
@@ -41,7 +41,6 @@ pub const AT_ONCE: usize = 8;
 /// Selects pods that have not ended: there is nothing to say of the others, and old clusters are full of them.
 pub const LIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// A cluster, with its kinds and its clock.
 pub struct ClusterReader {
     pub client: Client,
     /// The namespace that is asked for.
@@ -60,21 +59,21 @@ impl ClusterReader {
     /// The objects of a kind in a namespace, or all of them, page by page.
     pub fn documents(&self, kind: &ResourceKind, namespace: Option<&str>) -> Pages<Document> {
         let pages = objects(kind.api(&self.client, namespace), None);
-        let kind = kind.clone();
-        let documents =
-            move |page: Vec<WholeObject>| page.into_iter().map(|object| document(&kind, object)).collect();
-        pages.map_ok(documents).boxed()
+        let (singular, of) = (kind.singular(), kind.resource.clone());
+        // items don't name their own kind
+        let document = move |WholeObject { metadata, value }| Document {
+            source: format!("{singular}/{}", metadata.name.unwrap_or_default()),
+            api_version: of.api_version.clone(),
+            kind: of.kind.clone(),
+            value,
+        };
+        pages.map_ok(move |page| page.into_iter().map(&document).collect()).boxed()
     }
 
     /// The same without all but their metadata.
     pub fn metadata(&self, kind: &ResourceKind, namespace: Option<&str>) -> Pages<ObjectMeta> {
         let pages = objects(kind.api(&self.client, namespace), None);
         pages.map_ok(|page| page.into_iter().map(|object: Owner| object.metadata).collect()).boxed()
-    }
-
-    /// Pods of a namespace, or of all, page by page.
-    pub fn pods(&self, namespace: Option<&str>, fields: Option<&'static str>) -> Pages<Pod> {
-        objects(self.api(namespace), fields)
     }
 
     /// The objects of a type in a namespace, or all of them.
@@ -91,10 +90,9 @@ impl ClusterReader {
     /// An owner of something in a namespace; none if there is no such object, or no such kind.
     pub async fn look_up(&self, namespace: &str, owner: &OwnerReference) -> kube::Result<Option<ObjectMeta>> {
         let kind = self.kinds.version(&owner.api_version, &owner.kind).filter(|_| is_segment(&owner.name));
-        let Some(api) = kind.map(|kind| kind.api::<Owner>(&self.client, Some(namespace))) else {
-            return Ok(None);
-        };
-        Ok(api.get_opt(&owner.name).await?.map(|found| found.metadata))
+        let Some(kind) = kind else { return Ok(None) };
+        let found = kind.api::<Owner>(&self.client, Some(namespace)).get_opt(&owner.name).await?;
+        Ok(found.map(|found| found.metadata))
     }
 
     /// Kueue's Workloads that are looked for; none where there is no Kueue, or where they may not be read.
@@ -118,36 +116,17 @@ impl ClusterReader {
             Err(error) => Err(cannot_list(kind, error)),
         }
     }
-
-    /// The names of the objects of a kind in a namespace, or of all of them.
-    pub async fn names(&self, kind: &ResourceKind, namespace: Option<&str>) -> Result<Vec<String>> {
-        let found =
-            self.metadata(kind, namespace).try_concat().await.map_err(|error| cannot_list(kind, error))?;
-        Ok(found.into_iter().filter_map(|metadata| metadata.name).collect())
-    }
 }
 
 pub fn cannot_list(kind: &ResourceKind, error: kube::Error) -> Error {
     explain(error).context(format!("can't list {}", kind.plural()))
 }
 
-/// Returns an item of a list as a document. Items don't name their own kind.
-fn document(kind: &ResourceKind, object: WholeObject) -> Document {
-    Document {
-        source: format!("{}/{}", kind.singular(), object.metadata.name.as_deref().unwrap_or_default()),
-        api_version: kind.resource.api_version.clone(),
-        kind: kind.resource.kind.clone(),
-        value: object.value,
-    }
-}
-
 /// The number of objects that `kubectl get` asks for at a time.
 const PAGE: u32 = 500;
 
-/// Objects, page by page.
 pub type Pages<K> = BoxStream<'static, kube::Result<Vec<K>>>;
 
-/// The objects that an API has.
 pub fn objects<K>(api: Api<K>, fields: Option<&'static str>) -> Pages<K>
 where
     K: Clone + DeserializeOwned + Debug + Send + 'static,

@@ -2,10 +2,10 @@
 
 mod values;
 
-use std::{ffi::OsString, path::Path, process::ExitCode};
+use std::{ffi::OsString, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Result;
-use clap::{Arg, Args, Command, CommandFactory};
+use clap::{Arg, Args, Command, CommandFactory, builder::PossibleValue};
 use clap_complete::Shell;
 
 use crate::{
@@ -36,6 +36,8 @@ pub struct CompletionArgs {
 
 /// The name by which kubectl calls the plugin for an answer.
 const COMPLETER: &str = "kubectl_complete-tenure";
+/// The longest time that people wait for a key to do something.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// The word by which the plugin is asked for one without that name.
 const ASK: &str = "__complete";
 
@@ -68,7 +70,9 @@ async fn candidates(words: &[String]) -> (String, bool) {
         CompletionPlace::OneOf(found) => (found, false),
         CompletionPlace::Value { name, .. } if name.starts_with("FILE") => (Vec::new(), true),
         CompletionPlace::Value { name, of, before: others } => {
-            (values::of(&name, &of, &others, before).await, false)
+            // none where no cluster can be asked in time: a complaint would be in the way
+            let found = tokio::time::timeout(PATIENCE, values::of(&name, &of, &others, before)).await;
+            (found.ok().and_then(Result::ok).unwrap_or_default(), false)
         }
     };
     let value = current.strip_prefix("--").and_then(|flag| flag.split_once('='));
@@ -83,13 +87,11 @@ async fn candidates(words: &[String]) -> (String, bool) {
     (found.into_iter().map(line).collect(), is_file)
 }
 
-/// The name of the program on the path of a shell.
 const PROGRAM: &str = "kubectl-tenure";
 
 impl CompletionArgs {
     pub fn run(self, cli: Command) -> Result<()> {
-        let Self { shell } = self;
-        print(&script(shell, cli))
+        print(&script(self.shell, cli))
     }
 }
 
@@ -117,9 +119,7 @@ enum CompletionPlace {
 /// Returns the place of the word after others. It begins with `current`.
 fn place(mut command: &Command, before: &[String], current: &str) -> CompletionPlace {
     let (mut words, mut positional, mut is_raw) = (before.iter(), Vec::new(), false);
-    let mut open = None;
     while let Some(word) = words.next() {
-        open = None;
         if is_raw || !word.starts_with('-') || word == "-" {
             match command.find_subcommand(word).filter(|_| positional.is_empty()) {
                 Some(found) => command = found,
@@ -130,63 +130,46 @@ fn place(mut command: &Command, before: &[String], current: &str) -> CompletionP
         } else if let Some(arg) = with_value_open(command, word)
             && words.next().is_none()
         {
-            open = Some(arg);
+            return value(command, arg, Vec::new());
         }
-    }
-    if let Some(arg) = open {
-        return value(command, arg, Vec::new());
     }
     if current.starts_with('-') && !is_raw {
         let flag = current.strip_prefix("--").and_then(|flag| flag.split_once('='));
-        return match flag {
-            Some((name, _)) => match find(command, |arg| arg.get_long() == Some(name)) {
-                Some(arg) => value(command, arg, Vec::new()),
-                None => CompletionPlace::OneOf(Vec::new()),
-            },
-            None => CompletionPlace::OneOf(flags(command)),
-        };
+        let Some((name, _)) = flag else { return CompletionPlace::OneOf(flags(command)) };
+        let arg = command.get_arguments().find(|arg| arg.get_long() == Some(name));
+        return arg.map_or(CompletionPlace::OneOf(Vec::new()), |arg| value(command, arg, Vec::new()));
     }
     if positional.is_empty() && command.has_subcommands() {
         let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
-        let about = |command: &Command| command.get_about().map(ToString::to_string);
-        return CompletionPlace::OneOf(
-            shown.map(|command| (command.get_name().to_owned(), about(command))).collect(),
-        );
+        let found = |of: &Command| (of.get_name().to_owned(), of.get_about().map(ToString::to_string));
+        return CompletionPlace::OneOf(shown.map(found).collect());
     }
     // the last one takes all that follow
     let arg = command.get_positionals().nth(positional.len()).or_else(|| command.get_positionals().last());
     arg.map_or(CompletionPlace::OneOf(Vec::new()), |arg| value(command, arg, positional))
 }
 
-fn find(command: &Command, is_meant: impl Fn(&Arg) -> bool) -> Option<&Arg> {
-    command.get_arguments().find(|arg| is_meant(arg))
-}
-
 /// The flag of a word, if its value is the next word.
 fn with_value_open<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
-    let takes_value = |arg: &Arg| arg.get_action().takes_values();
+    let mut with_value = command.get_arguments().filter(|arg| arg.get_action().takes_values());
     if let Some(long) = word.strip_prefix("--") {
-        return find(command, |arg| arg.get_long() == Some(long)).filter(|arg| takes_value(arg));
+        return with_value.find(|arg| arg.get_long() == Some(long));
     }
+    let with_value: Vec<_> = with_value.collect();
     let mut letters = word.chars().skip(1);
-    let arg = letters.find_map(|letter| {
-        find(command, |arg| arg.get_short() == Some(letter)).filter(|arg| takes_value(arg))
-    });
-    arg.filter(|_| letters.next().is_none())
+    let arg = letters.find_map(|letter| with_value.iter().find(|arg| arg.get_short() == Some(letter)));
+    arg.copied().filter(|_| letters.next().is_none())
 }
 
 fn value(command: &Command, arg: &Arg, before: Vec<String>) -> CompletionPlace {
     let known = arg.get_possible_values();
     if known.is_empty() {
-        let name = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
-        return CompletionPlace::Value {
-            name: name.unwrap_or_default(),
-            of: command.get_name().into(),
-            before,
-        };
+        let name = arg.get_value_names().and_then(|names| names.first());
+        let (name, of) = (name.map(ToString::to_string).unwrap_or_default(), command.get_name().into());
+        return CompletionPlace::Value { name, of, before };
     }
-    let help = |value: &clap::builder::PossibleValue| value.get_help().map(ToString::to_string);
-    CompletionPlace::OneOf(known.iter().map(|value| (value.get_name().to_owned(), help(value))).collect())
+    let found = |of: &PossibleValue| (of.get_name().to_owned(), of.get_help().map(ToString::to_string));
+    CompletionPlace::OneOf(known.iter().map(found).collect())
 }
 
 fn flags(command: &Command) -> Vec<Completion> {

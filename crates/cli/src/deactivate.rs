@@ -40,10 +40,9 @@ impl Command for Deactivate {
         let ChangeSubject { object, found, .. } = subject;
         if let Some(rule) = subject.paused_by() {
             if subject.record_text().is_none() {
+                let (field, value) = (&rule.field, shown(&rule.value));
                 bail!(
-                    "{object} is paused already, and not by Tenure: its {} is {}. There is nothing that could come back",
-                    rule.field,
-                    shown(&rule.value)
+                    "{object} is paused already, and not by Tenure: its {field} is {value}. There is nothing that could come back"
                 );
             }
             let record = subject.paused(&[])?;
@@ -51,10 +50,10 @@ impl Command for Deactivate {
             let activate = object.command("activate");
             ensure!(!is_inactive, "{object} is deactivated already. To let it go on: {activate}");
             // it stays: activation takes back what that pause has set
-            let reason = printable(&record.reason);
             let told =
-                move |_: &Value| Ok(format!("deactivated (it was paused already, because of {reason})"));
-            return Ok(ObjectChange::new(pause::deactivate(found, &record), told, Some(note(object))));
+                format!("deactivated (it was paused already, because of {})", printable(&record.reason));
+            let patch = pause::deactivate(found, &record);
+            return Ok(ObjectChange::new(patch, move |_| Ok(told.clone()), Some(note(object))));
         }
         ensure!(!found.is_finished(), "{object} has ended: there is nothing to stop");
         pauses(subject).with_context(|| {
@@ -75,8 +74,7 @@ fn pauses(subject: ChangeSubject<'_>) -> Option<ObjectChange> {
     let (family, queue) = queue_of(found.0).unwrap_or((Family::Runai, ""));
     let record = |rule: &PauseRule| {
         let plan = PausePlan { reason: DEACTIVATED, at, until: ResumeCondition::Activated };
-        let reversals = Reversals::of(found, DEACTIVATED, None);
-        let pause = Pause::new(plan, reversals);
+        let pause = Pause::new(plan, Reversals::of(found, DEACTIVATED, None));
         let record = pause::record(found, rule, (family, queue), pause);
         PausedRecord { queue_group: record.queue_group.filter(|_| !queue.is_empty()), ..record }
     };

@@ -5,7 +5,7 @@ mod pod;
 mod preemption;
 mod text;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -16,15 +16,15 @@ use tenure_policy::{
     expiry::{Exemption, Scope, exemption},
     kueue,
     naming::{group_of, reference},
-    owners::{OwnerTable, PauseRule},
+    owners::PauseRule,
     pause::{OwnerObject, PausedObject},
 };
 use tenure_types::{podgroup::PodGroupKind, projection};
 
 use crate::{
-    change::shown,
+    change::{not_below, shown},
     cluster::{ConnectArgs, targets},
-    snapshot::{Named, NamespacedName, Snapshot, SnapshotSource},
+    snapshot::{Named, NamespacedName, Snapshot},
 };
 use pause::PauseReport;
 use text::{RunArgs, paragraph};
@@ -76,13 +76,13 @@ impl Explain {
         let target = targets.pop().filter(|_| targets.is_empty());
         let target = target.ok_or_else(|| anyhow!("name one object, as in deployment/test"))?;
         let namespace = connect.namespace(!args.input.filename.is_empty()).await?;
-        let (mut snapshot, source) = args.read(connect, &[], Some(&namespace)).await?;
-        let named = source.named(&namespace, &target, &snapshot.table).await?;
+        let mut snapshot = args.read(connect, &[], Some(&namespace)).await?;
+        let named = snapshot.named(&namespace, &target).await?;
         if (group_of(&named.reference.api_version), named.reference.kind.as_str()) == ("", "Pod") {
-            let answer = pod::answer(&mut snapshot, &source, &(namespace, target.1), args.pool()).await?;
+            let answer = pod::answer(&mut snapshot, &(namespace, target.1)).await?;
             return args.output.show(&answer, || pod::sentences(&answer, snapshot.now));
         }
-        let answer = answer(&mut snapshot, &source, &namespace, &named, args.pool()).await?;
+        let answer = answer(&mut snapshot, &namespace, &named).await?;
         args.output.show(&answer, || answer.text(snapshot.now))
     }
 }
@@ -103,104 +103,67 @@ struct WorkloadExplanation {
     first_pod: Option<pod::PodExplanation>,
 }
 
-async fn answer(
-    snapshot: &mut Snapshot,
-    source: &SnapshotSource,
-    namespace: &str,
-    named: &Named,
-    pool: Option<&str>,
-) -> Result<WorkloadExplanation> {
-    let Named { reference: of, object } = named;
+async fn answer(snapshot: &mut Snapshot, namespace: &str, named: &Named) -> Result<WorkloadExplanation> {
+    let of = &named.reference;
     let workload = format!("{} {namespace}/{}", of.kind, of.name);
     let group = PodGroupKind::of(group_of(&of.api_version), &of.kind);
     if group.is_none() {
-        check(snapshot, named, &workload)?;
+        let metadata = projection::metadata(&named.object);
+        not_below(kueue::paused_in_place(of, &metadata, &snapshot.table), &workload, "explain")?;
+        let knows = snapshot.table.knows(of);
+        ensure!(knows, "Tenure doesn't pause a {}: explain its pods, or what it controls", of.kind);
     }
-    let pods = members(snapshot, source, namespace, (of, group)).await?;
-    let (paused, note) = match pause(source, &snapshot.table, namespace, named).await? {
-        Some(Ok(paused)) => (Some(paused), None),
+    let (count, first) = pods(snapshot, namespace, (of, group)).await?;
+    let (paused, note) = match pause(snapshot, namespace, named).await? {
         Some(Err(note)) => (None, Some(note)),
-        None => {
-            let rule = snapshot.table.rules(of).find(|rule| OwnerObject(object).is_paused(rule));
-            let by_other = |PauseRule { field, value, .. }: &PauseRule| {
-                format!("its {field} is {}, which something else than Tenure has set", shown(value))
-            };
-            (None, rule.map(by_other))
-        }
+        paused => (paused.and_then(Result::ok), None),
     };
-    let (count, first) = first(snapshot, &pods)?;
     let first_pod = match first {
-        Some(key) => Some(pod::answer(snapshot, source, &key, pool).await?),
+        Some(key) => Some(pod::answer(snapshot, &key).await?),
         None => None,
     };
     Ok(WorkloadExplanation { workload, pods: count, paused, note, first_pod })
 }
 
-/// Refuses a workload that Tenure doesn't pause.
-fn check(snapshot: &Snapshot, Named { reference: of, object }: &Named, workload: &str) -> Result<()> {
-    let metadata = projection::metadata(object);
-    if let Some(above) = kueue::paused_in_place(of, &metadata, &snapshot.table) {
-        let (kind, name) = (above.kind.to_lowercase(), &above.name);
-        bail!("{workload} is controlled by {kind}/{name}, which is what Tenure pauses: explain that");
-    }
-    let knows = snapshot.table.knows(of);
-    ensure!(knows, "Tenure doesn't pause a {}: explain its pods, or what it controls", of.kind);
-    Ok(())
-}
-
-/// The live pods for which an owner would be paused, or that are in a group.
-async fn members(
+/// The number of live pods in a queue for which an owner would be paused, or that are in a group; and the one of them
+/// whose run ends first.
+async fn pods(
     snapshot: &mut Snapshot,
-    source: &SnapshotSource,
     namespace: &str,
     (of, group): (&OwnerReference, Option<PodGroupKind>),
-) -> Result<Vec<NamespacedName>> {
+) -> Result<(usize, Option<NamespacedName>)> {
     let is_owner = |owner: &OwnerReference| {
         (group_of(&owner.api_version), &owner.kind, &owner.name)
             == (group_of(&of.api_version), &of.kind, &of.name)
     };
-    let mut members = Vec::new();
-    for (key, controller) in snapshot.pods_in(namespace) {
-        let is_member = match group {
-            Some(kind) => {
-                snapshot.gang_key(snapshot.pod(&key)?)
-                    == (Some(kind), (namespace.to_owned(), of.name.clone()))
-            }
-            None => match snapshot.climb(source, namespace, controller.as_ref()).await? {
-                Action::Pause(owner) | Action::AwaitDeletion(owner) | Action::Forbidden(owner) => {
-                    is_owner(&owner)
-                }
-                Action::DeletePod | Action::Exempt => false,
-            },
-        };
-        if is_member {
-            members.push(key);
-        }
-    }
-    Ok(members)
-}
-
-/// The number of these pods that are in a queue and live, and the one of them whose run ends first.
-fn first(snapshot: &mut Snapshot, pods: &[NamespacedName]) -> Result<(usize, Option<NamespacedName>)> {
+    let of_group = (group, (namespace.to_owned(), of.name.clone()));
     let mut standings = Vec::new();
-    for key in pods {
-        let pod = snapshot.pod(key)?.clone();
-        let exemption = exemption(&pod, &Scope::default());
-        if matches!(exemption, Some(Exemption::Terminating | Exemption::Finished)) {
+    for (key, controller) in snapshot.pods_in(namespace) {
+        let is_member = if group.is_some() {
+            snapshot.gang_key(snapshot.pod(&key)?) == of_group
+        } else {
+            match snapshot.climb(namespace, controller.as_ref()).await? {
+                Action::Pause(of) | Action::AwaitDeletion(of) | Action::Forbidden(of) => is_owner(&of),
+                Action::DeletePod | Action::Exempt => false,
+            }
+        };
+        let exemption = exemption(snapshot.pod(&key)?, &Scope::default());
+        if !is_member || matches!(exemption, Some(Exemption::Terminating | Exemption::Finished)) {
             continue;
         }
+        let pod = snapshot.pod(&key)?.clone();
         let Some(standing) = snapshot.index.standing(&pod) else { continue };
         let end = standing.expires.map_or(Timestamp::MAX, |(at, _)| at);
         standings.push((exemption.is_some(), end, key));
     }
     let count = standings.len();
-    Ok((count, standings.into_iter().min().map(|(.., key)| key.clone())))
+    Ok((count, standings.into_iter().min().map(|(.., key)| key)))
 }
 
-/// Returns the pause of a workload, or of its Workload of Kueue.
+/// Returns the pause of a workload, or of its Workload of Kueue; or a sentence about a record that can't be read, or a
+/// pause that isn't Tenure's.
 async fn pause(
-    source: &SnapshotSource,
-    table: &OwnerTable,
+    snapshot: &Snapshot,
     namespace: &str,
     Named { reference: of, object }: &Named,
 ) -> Result<Option<Result<PauseReport, String>>> {
@@ -209,19 +172,21 @@ async fn pause(
         return Ok(Some(paused));
     }
     let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
-    if uid.is_empty() {
-        return Ok(None);
-    }
     let of = OwnerReference { uid: uid.to_owned(), ..of.clone() };
-    let Some(lookup) = kueue::of_owner(&of, table) else {
-        return Ok(None);
-    };
-    let found = source.workloads(namespace, lookup).await?;
-    let paused = kueue::owned(&found, uid).into_iter().find_map(|workload| {
-        let name = kueue::refer_to(OwnerObject(workload)).name;
-        PauseReport::read(workload, &PausedObject { workload: Some(name), ..known.clone() })
-    });
-    Ok(paused)
+    if let Some(lookup) = kueue::of_owner(&of, &snapshot.table).filter(|_| !uid.is_empty()) {
+        let found = snapshot.workloads(namespace, lookup).await?;
+        let paused = kueue::owned(&found, uid).into_iter().find_map(|workload| {
+            let name = kueue::refer_to(OwnerObject(workload)).name;
+            PauseReport::read(workload, &PausedObject { workload: Some(name), ..known.clone() })
+        });
+        if paused.is_some() {
+            return Ok(paused);
+        }
+    }
+    let rule = snapshot.table.rules(&of).find(|rule| OwnerObject(object).is_paused(rule));
+    Ok(rule.map(|PauseRule { field, value, .. }| {
+        Err(format!("its {field} is {}, which something else than Tenure has set", shown(value)))
+    }))
 }
 
 impl WorkloadExplanation {

@@ -15,11 +15,11 @@ use tenure_types::{
 };
 
 use crate::{
-    change::ObjectName,
+    change::{ObjectName, not_below},
     cluster::{ClusterReader, ConnectArgs, explain, targets},
     extensions::{decided, explain_extension},
     floors::duration,
-    print::{print, printable, tell},
+    print::{print, tell},
 };
 
 /// Between two looks at a request that is waited for.
@@ -88,10 +88,7 @@ impl ExtendArgs {
 
 /// Refuses a workload that has no run, or that another one runs.
 fn check(object: ObjectName<'_>, found: &WholeObject, table: &OwnerTable) -> Result<()> {
-    if let Some(above) = controller(&found.metadata).filter(|above| table.knows(above)) {
-        let (kind, name) = (above.kind.to_lowercase(), printable(&above.name));
-        bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: extend that");
-    }
+    not_below(controller(&found.metadata).filter(|above| table.knows(above)), object, "extend")?;
     let reference = object.kind.reference(object.name);
     let is_paused = table.rules(&reference).any(|rule| OwnerObject(&found.value).is_paused(rule));
     ensure!(

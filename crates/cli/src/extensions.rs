@@ -1,12 +1,14 @@
 //! `kubectl tenure extensions`, `approve` and `deny`: requests for more time, and decisions about them.
 
+use std::cmp::Reverse;
+
 use anyhow::{Context, Error, Result, bail, ensure};
 use clap::Args;
 use futures::TryStreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{
-    Api, Client,
+    Api, Client, ResourceExt,
     api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
@@ -88,10 +90,7 @@ impl ExtensionsArgs {
         let Self { all_namespaces, output } = self;
         let cluster = connect.connect().await?;
         let namespace = (!all_namespaces).then_some(cluster.namespace.as_str());
-        let found = objects(cluster.api::<Tolerant<Extension>>(namespace), None)
-            .try_concat()
-            .await
-            .map_err(explain_extension)?;
+        let found = objects(cluster.api(namespace), None).try_concat().await.map_err(explain_extension)?;
         let mut found: Vec<Extension> = found.into_iter().filter_map(readable).collect();
         sort(&mut found);
         if found.is_empty() {
@@ -112,18 +111,14 @@ fn readable(found: Tolerant<Extension>) -> Option<Extension> {
     found.0.map_err(warn_of).ok()
 }
 
-/// Puts pending requests first, then the latest.
 fn sort(extensions: &mut [Extension]) {
-    extensions.sort_by(|one, other| {
-        let is_decided = |of: &Extension| of.state() != ExtensionState::Pending;
-        is_decided(one).cmp(&is_decided(other)).then_with(|| created(other).cmp(&created(one)))
-    });
+    extensions.sort_by_key(|of| (of.state() != ExtensionState::Pending, Reverse(created(of))));
 }
 
 impl Listed for Extension {
-    const NAMESPACE: Column<Self> = ("NAMESPACE", |of, _| of.metadata.namespace.clone().unwrap_or_default());
+    const NAMESPACE: Column<Self> = ("NAMESPACE", |of, _| of.namespace().unwrap_or_default());
     const NARROW: &'static [Column<Self>] = &[
-        ("NAME", |of, _| name(of).to_owned()),
+        ("NAME", |of, _| of.name_any()),
         ("WORKLOAD", |of, _| workload(of)),
         ("DURATION", |of, _| of.spec.duration.as_str().to_owned()),
         ("STATE", |of, _| of.state().name().to_owned()),
@@ -138,7 +133,7 @@ impl Listed for Extension {
     ];
 
     fn name(&self) -> String {
-        format!("extension.tenure.dev/{}", name(self))
+        format!("extension.tenure.dev/{}", self.name_any())
     }
 }
 
@@ -151,23 +146,17 @@ fn workload(extension: &Extension) -> String {
     format!("{}/{}", target.kind.to_lowercase(), target.name)
 }
 
-fn name(extension: &Extension) -> &str {
-    extension.metadata.name.as_deref().unwrap_or_default()
-}
-
 impl ApproveArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { names, duration, message } = self;
-        let decision = Decision { is_approval: true, duration, message };
-        decision.about(&names, connect).await
+        Decision { is_approval: true, duration, message }.about(&names, connect).await
     }
 }
 
 impl DenyArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { names, message } = self;
-        let decision = Decision { is_approval: false, duration: None, message };
-        decision.about(&names, connect).await
+        Decision { is_approval: false, duration: None, message }.about(&names, connect).await
     }
 }
 
@@ -183,45 +172,36 @@ impl Decision {
         let cluster = connect.connect().await?;
         let user = user(&cluster.client).await?;
         let extensions = cluster.api::<Tolerant<Extension>>(Some(&cluster.namespace));
+        let how = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
         for name in names {
             ensure!(is_segment(name), "{name:?} can't be an extension");
             let found = extensions.get(name).await.map_err(explain_extension)?.read()?;
-            let text = self.write(&extensions, &found, &user, cluster.clock.now()).await?;
-            print(&format!("extension.tenure.dev/{name} {text}\n"))?;
+            self.check(&found)?;
+            let asked = found.spec.duration.as_str();
+            let granted = self.duration.map_or_else(|| asked.to_owned(), |duration| duration.to_string());
+            let (state, told) = if self.is_approval {
+                (ExtensionState::Granted, format!("approved: {granted} for"))
+            } else {
+                (ExtensionState::Denied, "denied:".into())
+            };
+            let now = cluster.clock.now();
+            let at = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
+            let status = json!({
+                "state": state, "by": user, "at": at, "message": self.message,
+                "granted": self.is_approval.then_some(&granted),
+            });
+            let metadata =
+                json!({"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version});
+            let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
+            extensions.patch_status(name, &how, &patch).await.map_err(explain_extension)?;
+            let workload = printable(&workload(&found));
+            print(&format!("extension.tenure.dev/{name} {told} {workload}\n"))?;
         }
         Ok(())
     }
 
-    async fn write(
-        &self,
-        extensions: &Api<Tolerant<Extension>>,
-        found: &Extension,
-        user: &str,
-        now: Timestamp,
-    ) -> Result<String> {
-        self.check(found)?;
-        let asked = found.spec.duration.as_str();
-        let granted = self.duration.map_or_else(|| asked.to_owned(), |duration| duration.to_string());
-        let state = if self.is_approval { ExtensionState::Granted } else { ExtensionState::Denied };
-        let at = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
-        let status = json!({
-            "state": state, "by": user, "at": at, "message": self.message,
-            "granted": self.is_approval.then_some(&granted),
-        });
-        let metadata = json!({"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version});
-        let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
-        let how = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-        extensions.patch_status(name(found), &how, &patch).await.map_err(explain_extension)?;
-        let workload = printable(&workload(found));
-        Ok(if self.is_approval {
-            format!("approved: {granted} for {workload}")
-        } else {
-            format!("denied: {workload}")
-        })
-    }
-
     fn check(&self, found: &Extension) -> Result<()> {
-        let (state, name) = (found.state(), name(found));
+        let (state, name) = (found.state(), found.name_any());
         let is_open =
             state == ExtensionState::Pending || !self.is_approval && state == ExtensionState::Granted;
         if !is_open {
@@ -236,7 +216,6 @@ impl Decision {
     }
 }
 
-/// The name of the user, as the API server knows it.
 async fn user(client: &Client) -> Result<String> {
     let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
     let review =
@@ -254,12 +233,8 @@ pub fn decided(extension: &Extension) -> Option<String> {
 pub fn explain_extension(error: kube::Error) -> Error {
     let is_missing = matches!(&error, kube::Error::Api(status) if status.code == 404 && status.details.as_ref().is_none_or(|details| details.name.is_empty()));
     let error = explain(error);
-    if is_missing {
-        error
-            .context("the cluster may have no extensions.tenure.dev: the chart installs it (crds.extensions)")
-    } else {
-        error
-    }
+    let why = "the cluster may have no extensions.tenure.dev: the chart installs it (crds.extensions)";
+    if is_missing { error.context(why) } else { error }
 }
 
 #[cfg(test)]
@@ -288,7 +263,7 @@ mod tests {
             extension("new", "2026-01-01T02:00:00Z", &json!({"state": "Denied", "message": "no"})),
         ];
         sort(&mut all);
-        assert_eq!(all.each_ref().map(name), ["pending", "new", "old"]);
+        assert_eq!(all.each_ref().map(ResourceExt::name_any), ["pending", "new", "old"]);
         let now = "2026-01-01T03:00:00Z".parse().unwrap();
         let rows = |format, namespaces| Printer::new(format, namespaces, true).all(&all, now).unwrap();
         let shown = rows(None, false);

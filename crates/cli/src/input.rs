@@ -4,6 +4,7 @@ mod document;
 mod text;
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{self, Read},
     path::Path,
@@ -119,17 +120,14 @@ fn walk(directory: &Path, files: &mut Vec<InputText>) -> Result<()> {
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
+        let extension = path.extension().and_then(OsStr::to_str);
         if entry.file_type().with_context(why)?.is_dir() {
             walk(&path, files)?;
-        } else if is_manifest(&path) && !path.is_dir() {
+        } else if matches!(extension, Some("yaml" | "yml" | "json")) && !path.is_dir() {
             files.push(file(path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?)?);
         }
     }
     Ok(())
-}
-
-fn is_manifest(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known))
 }
 
 #[cfg(test)]

@@ -108,11 +108,12 @@ impl ListArgs {
         let printer = Printer::new(output, all_namespaces, !no_headers);
         let mut list = List { gatherer, queues, printer };
         let mut view = list.gatherer.view().await?;
-        let known = list.queues.iter().map(|queue| view.snapshot.index.has_queue(queue)).collect::<Vec<_>>();
+        let mut unknown = list.queues.clone();
+        unknown.retain(|queue| !view.snapshot.index.has_queue(queue));
         let rows = list.rows_of(view);
-        let is_there = |queue: &String| rows.iter().any(|row| row.is_in(std::slice::from_ref(queue)));
-        for (queue, is_known) in list.queues.iter().zip(known) {
-            ensure!(is_known || is_there(queue), no_queue(queue));
+        for queue in unknown {
+            let is_there = rows.iter().any(|row| row.is_in(std::slice::from_ref(&queue)));
+            ensure!(is_there, no_queue(&queue));
         }
         if rows.is_empty() {
             tell(&format!("No workloads in a queue found{place}."));

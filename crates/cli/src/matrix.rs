@@ -69,13 +69,12 @@ impl MatrixArgs {
         if tree.is_empty() {
             tell("No queues of group scheduling.run.ai found.");
         }
-        let (preemptor, victim) = (preemptor_queue.as_deref(), victim_queue.as_deref());
-        let matrix = Matrix::new(&snapshot, args.node_pool.as_deref(), preemptor, victim);
+        let asked = [preemptor_queue.as_deref(), victim_queue.as_deref()];
+        let matrix = Matrix::new(&snapshot, args.node_pool.as_deref(), asked);
         output.stream(&matrix, |out| tables(&matrix, out))
     }
 }
 
-/// The floor and the ceiling of a queue.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row<'t> {
@@ -87,7 +86,6 @@ struct Row<'t> {
     max_duration: Option<Sourced>,
 }
 
-/// The floor between two queues.
 #[derive(Debug, Serialize)]
 struct Pair<'t> {
     preemptor: &'t str,
@@ -110,12 +108,7 @@ struct Matrix<'t> {
 
 impl<'t> Matrix<'t> {
     /// Makes the matrix of the pairs with this preemptor and this victim; none: with all.
-    fn new(
-        snapshot: &'t Snapshot,
-        pool: Option<&'t str>,
-        preemptor: Option<&str>,
-        victim: Option<&str>,
-    ) -> Self {
+    fn new(snapshot: &'t Snapshot, pool: Option<&'t str>, [preemptor, victim]: [Option<&str>; 2]) -> Self {
         let tree = snapshot.tree();
         let queues = |asked: &[Option<&str>]| {
             let is_meant = |name: &str| asked.iter().any(|only| only.is_none_or(|only| only == name));
@@ -173,7 +166,6 @@ impl<'t> Matrix<'t> {
     }
 }
 
-/// Two tables, one below the other.
 fn tables(matrix: &Matrix<'_>, out: Out<'_>) -> io::Result<()> {
     let headers = ["QUEUE", "PREEMPT FLOOR", "FROM", "CEILING", "FROM"];
     write!(out, "{}", table(&headers, matrix.rows().map(cells)))?;

@@ -1,8 +1,8 @@
 //! Prints answers, tables and messages.
 
-pub mod age;
+mod age;
 mod listing;
-pub mod table;
+mod table;
 mod tell;
 
 use std::io::{self, BufWriter, Write};
@@ -50,35 +50,22 @@ impl OutputArgs {
         table: impl FnOnce(Out<'_>) -> io::Result<()>,
     ) -> Result<()> {
         let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        self.output.write(answer, table, &mut out)?;
+        match self.output {
+            OutputFormat::Table => table(&mut out)?,
+            OutputFormat::Json => out.write_all(json(answer)?.as_bytes())?,
+            OutputFormat::Yaml => out.write_all(yaml(answer)?.as_bytes())?,
+        }
         Ok(out.flush()?)
     }
 }
 
-/// Prints a text on standard output.
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
 }
 
-/// A writer of output.
 pub type Out<'o> = &'o mut dyn Write;
-
-impl OutputFormat {
-    fn write(
-        self,
-        answer: &impl Serialize,
-        table: impl FnOnce(Out<'_>) -> io::Result<()>,
-        out: Out<'_>,
-    ) -> io::Result<()> {
-        match self {
-            Self::Table => table(out),
-            Self::Json => out.write_all(json(answer)?.as_bytes()),
-            Self::Yaml => out.write_all(yaml(answer)?.as_bytes()),
-        }
-    }
-}
 
 /// Returns JSON for people and programs. Hidden characters of texts are escaped.
 pub fn json(answer: &(impl Serialize + ?Sized)) -> io::Result<String> {
@@ -102,14 +89,9 @@ mod tests {
 
     #[test]
     fn json_and_yaml_end_with_a_line_break() {
-        let printed = |output: OutputFormat| {
-            let mut out = Vec::new();
-            output.write(&json!({"a": [1]}), |_| Ok(()), &mut out).unwrap();
-            String::from_utf8(out).unwrap()
-        };
-        assert_eq!(printed(OutputFormat::Json), "{\n  \"a\": [\n    1\n  ]\n}\n");
-        assert_eq!(printed(OutputFormat::Yaml), "a:\n- 1\n");
-        assert_eq!(printed(OutputFormat::Table), "");
+        let answer = json!({"a": [1]});
+        assert_eq!(json(&answer).unwrap(), "{\n  \"a\": [\n    1\n  ]\n}\n");
+        assert_eq!(yaml(&answer).unwrap(), "a:\n- 1\n");
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! `kubectl tenure queue`: the running, returning and paused workloads of a queue.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::cmp::Ordering;
 
 use anyhow::{Result, ensure};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
-use tenure_policy::{expiry::Family, requeue::order};
+use tenure_policy::{
+    expiry::{Family, PerFamily},
+    requeue::order,
+};
 use tenure_types::runai::v3alpha1::RequeuingTimestamp;
 
 use crate::{
@@ -62,14 +65,11 @@ impl QueueArgs {
         let mut gatherer = Gatherer::new(cluster, namespace, t9k_system_namespace, config);
         let mut view = gatherer.view().await?;
         let (is_known, now) = (view.snapshot.index.has_queue(&name), gatherer.now());
-        let rules = Family::ALL.map(|family| (family, view.snapshot.index.rules(family, &name).pods_ready));
-        let timestamps: BTreeMap<_, _> =
-            rules.into_iter().filter_map(|(family, rules)| Some((family, rules?.timestamp))).collect();
-        let timestamp = |family| timestamps.get(&family).copied().unwrap_or_default();
+        let rules = PerFamily::new(|family| view.snapshot.index.rules(family, &name).pods_ready);
+        let timestamp = |family| rules[family].map(|rules| rules.timestamp).unwrap_or_default();
         let answer = QueueOverview::new(name, timestamp, view.rows(now), now);
         let tables = answer.tables(!is_given, now);
-        let is_there = is_known || !tables.is_empty();
-        ensure!(is_there, no_queue(&answer.queue));
+        ensure!(is_known || !tables.is_empty(), no_queue(&answer.queue));
         if tables.is_empty() && output.output == OutputFormat::Table {
             tell(&format!("No workloads run, come back or are paused in queue {}.", answer.queue));
         }
@@ -113,11 +113,18 @@ impl QueueOverview {
         }
         let since = |row: &Row| row.started_at.unwrap_or(Timestamp::MAX);
         answer.running.sort_by_key(since);
-        answer.coming_back.sort_by(|one, other| returns(one, other, &timestamp, now));
+        // all that are due come back at once, in the order of the queue
+        let at = |row: &Row| row.requeue_at.unwrap_or(now).max(now);
+        let in_order = |one: &Row, other: &Row| match (&one.waiting, &other.waiting) {
+            (Some((family, one)), Some((of_other, other))) => {
+                family.cmp(of_other).then_with(|| order(timestamp(*family))(one, other))
+            }
+            _ => Ordering::Equal,
+        };
+        answer.coming_back.sort_by(|one, other| at(one).cmp(&at(other)).then_with(|| in_order(one, other)));
         answer
     }
 
-    /// One for each list that isn't empty.
     fn tables(&self, namespaces: bool, now: Timestamp) -> String {
         let part = |columns: &[Column<Row>], rows: &[Row]| -> Part {
             let columns = || namespaces.then_some(&Row::NAMESPACE).into_iter().chain(columns);
@@ -161,24 +168,6 @@ const DEACTIVATED: [Column<Row>; 4] =
     [("DEACTIVATED", |row, _| row.workload.clone()), RETURNS, PAUSED_AT, BECAUSE_OF];
 
 const PAUSED: [Column<Row>; 3] = [("PAUSED", |row, _| row.workload.clone()), PAUSED_AT, BECAUSE_OF];
-
-/// Compares workloads by the order in which they come back. All that are due come back at once, in the order of the
-/// queue.
-fn returns(
-    one: &Row,
-    other: &Row,
-    timestamp: impl Fn(Family) -> RequeuingTimestamp,
-    now: Timestamp,
-) -> Ordering {
-    let at = |row: &Row| row.requeue_at.unwrap_or(now).max(now);
-    let in_order = || match (&one.waiting, &other.waiting) {
-        (Some((family, one)), Some((of_other, other))) => {
-            family.cmp(of_other).then_with(|| order(timestamp(*family))(one, other))
-        }
-        _ => Ordering::Equal,
-    };
-    at(one).cmp(&at(other)).then_with(in_order)
-}
 
 #[cfg(test)]
 mod tests;

@@ -156,9 +156,7 @@ fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Option<String>)>
         let (version, block) = block(documents.get(tree.name(id))?)?;
         Some((tree.name(id), version, block))
     });
-    let Some((queue, version, block)) = nearest else {
-        return Ok((Backoff::default(), None));
-    };
+    let Some((queue, version, block)) = nearest else { return Ok((Backoff::default(), None)) };
     let what = || format!("queue {queue:?}: {} can't be read", version.path("waitForPodsReady"));
     // serde would read a list as well, field by field
     ensure!(block.is_object(), "{}: must be an object", what());
@@ -207,15 +205,12 @@ impl RequeueSchedule {
         let cells = |row: &Row| vec![row.retry.to_string(), row.wait.clone(), row.cumulative.clone()];
         let rows = self.schedule.iter().map(cells).collect();
         let table = tables([(vec!["RETRY", "WAIT", "CUMULATIVE"], rows)]);
-        format!("{}\n{table}{}\n", self.heading(), self.end())
-    }
-
-    fn heading(&self) -> String {
+        let Self { timeout, backoff_base_seconds: base, backoff_factor: factor, from, .. } = self;
         let max = self.backoff_max_seconds.map_or("none".into(), |max| format!("{max}s"));
         let limit = self.backoff_limit_count.map_or("none".into(), |limit| limit.to_string());
         format!(
-            "Timeout {}, base {}s, factor {}, maximum {max}, limit {limit} (from {})",
-            self.timeout, self.backoff_base_seconds, self.backoff_factor, self.from
+            "Timeout {timeout}, base {base}s, factor {factor}, maximum {max}, limit {limit} (from {from})\n{table}{}\n",
+            self.end()
         )
     }
 

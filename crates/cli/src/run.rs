@@ -71,20 +71,18 @@ impl Run {
 
     /// The ceiling that counts, and the queue that it comes from, unless it is the workload's own; none if there is none.
     pub fn ceiling<'t>(&'t self, tree: &'t QueueTree) -> Option<(SignedDuration, Option<&'t str>)> {
-        let own = self.standing.own.map(|own| (own, None));
-        let queue = self.standing.queue(self.family())?;
+        let Standing { own, clocks, .. } = &self.standing;
+        let queue = self.standing.queue(self.family())?.as_str();
         let of_queue = match self.family() {
-            Family::Tensorstack => {
-                Some((self.expires()?.duration_since(self.standing.clocks.created), queue.as_str()))
-            }
+            Family::Tensorstack => Some((queue, self.expires()?.duration_since(clocks.created))),
             Family::Runai => {
                 // not even a ceiling of its own applies in a queue that doesn't exist
                 tree.find(queue)?;
-                ceiling::effective(tree, queue).ok()?.map(|(queue, ceiling)| (ceiling.to_signed(), queue))
+                ceiling::effective(tree, queue).ok()?.map(|(queue, ceiling)| (queue, ceiling.to_signed()))
             }
         };
-        let of_queue = of_queue.map(|(ceiling, queue)| (ceiling, Some(queue)));
-        own.into_iter().chain(of_queue).min_by_key(|(ceiling, _)| *ceiling)
+        let of_queue = of_queue.map(|(queue, ceiling)| (ceiling, Some(queue)));
+        own.map(|own| (own, None)).into_iter().chain(of_queue).min_by_key(|(ceiling, _)| *ceiling)
     }
 }
 

@@ -33,7 +33,7 @@ use tenure_types::{
 };
 
 use crate::{
-    cluster::{ConnectArgs, DEFAULT_NAMESPACE, explain, is_forbidden},
+    cluster::{ClusterReader, ConnectArgs, DEFAULT_NAMESPACE, explain, is_forbidden},
     floors::FloorArgs,
     input::{self, Document, InputArgs},
     print::{warn, with_causes},
@@ -41,13 +41,16 @@ use crate::{
 pub use cluster::NotListed;
 pub use owners::{ClimbStep, KnownOwners, ListedOwner, Selected, found};
 pub use pods::NamedWorkload;
-pub use source::{Named, SnapshotSource, workload};
+pub use source::Named;
 
-/// Namespace and name.
 pub type NamespacedName = (String, String);
 
-#[derive(Debug)]
+#[derive(Default)]
 pub struct Snapshot {
+    /// None: the objects are from files.
+    cluster: Option<ClusterReader>,
+    /// The objects of the files.
+    documents: Vec<Document>,
     /// The time, by the clock of the API server.
     pub now: Timestamp,
     /// The keeper's own arithmetic. It keeps no pods here.
@@ -56,6 +59,8 @@ pub struct Snapshot {
     pub floors: Floors,
     pub owners: KnownOwners,
     pub selected: Selected,
+    /// The node pool of all pods, if one is asked for.
+    node_pool: Option<String>,
     t9k_system_namespace: Option<String>,
     /// The pods that explanations are about, and the others of their groups.
     pods: BTreeMap<NamespacedName, Pod>,
@@ -91,44 +96,31 @@ impl Snapshot {
             kueue_queues: kueue.queues,
             ..Settings::default()
         };
-        Self {
-            now,
-            index: CeilingIndex::new(settings),
-            owners: KnownOwners::default(),
-            selected: Selected::default(),
-            table,
-            floors,
-            t9k_system_namespace: t9k_system_namespace.map(str::to_owned),
-            pods: BTreeMap::new(),
-            classes: HashMap::new(),
-            nodes: HashMap::new(),
-            of_queues: Vec::new(),
-            oddities: Vec::new(),
-        }
+        let (index, t9k_system_namespace) =
+            (CeilingIndex::new(settings), t9k_system_namespace.map(str::to_owned));
+        Self { now, index, table, floors, t9k_system_namespace, ..Self::default() }
     }
 
     /// Reads the objects that an explanation needs, and prints warnings about them.
-    pub async fn read(
-        input: &InputArgs,
-        connect: ConnectArgs,
-        wanted: Wanted<'_>,
-    ) -> Result<(Self, SnapshotSource)> {
+    pub async fn read(input: &InputArgs, connect: ConnectArgs, wanted: Wanted<'_>) -> Result<Self> {
         let (place, config) = (wanted.t9k_system_namespace, wanted.floors.config()?);
         let InputArgs { filename, now } = input;
-        let (snapshot, source) = if filename.is_empty() {
+        let mut snapshot = if filename.is_empty() {
             let cluster = connect.connect().await?;
             let mut snapshot = Self::new(&config, place, Timestamp::default());
             snapshot.explain(&cluster, &wanted).await?;
             snapshot.now = now.unwrap_or_else(|| cluster.clock.now());
             snapshot.complete();
-            (snapshot, SnapshotSource::Cluster(cluster))
+            Self { cluster: Some(cluster), ..snapshot }
         } else {
             let documents = input::read(filename)?;
             let now = now.unwrap_or_else(Timestamp::now);
-            (Self::of_documents(&documents, &config, place, now), SnapshotSource::Files(documents))
+            let snapshot = Self::of_documents(&documents, &config, place, now);
+            Self { documents, ..snapshot }
         };
+        snapshot.node_pool.clone_from(&wanted.floors.node_pool);
         snapshot.warn();
-        Ok((snapshot, source))
+        Ok(snapshot)
     }
 
     /// Returns the snapshot of a cluster that has these objects alone. If a queue occurs twice, the last one counts.
@@ -225,20 +217,15 @@ impl Snapshot {
 
     /// Returns the action that the keeper would take for a pod. Climbs as the keeper does, and reads the owners on the
     /// way.
-    pub async fn climb(
-        &mut self,
-        source: &SnapshotSource,
-        namespace: &str,
-        controller: Option<&OwnerReference>,
-    ) -> Result<Action> {
+    pub async fn climb(&mut self, namespace: &str, controller: Option<&OwnerReference>) -> Result<Action> {
         loop {
             let owner = match self.climb_known(namespace, None, controller) {
                 ClimbStep::Done(action) => return Ok(action),
                 ClimbStep::Ask(owner) => owner,
             };
-            let met = match source {
-                SnapshotSource::Files(documents) => Ok(Some(owners::in_files(documents, namespace, &owner))),
-                SnapshotSource::Cluster(cluster) => cluster.look_up(namespace, &owner).await,
+            let met = match &self.cluster {
+                Some(cluster) => cluster.look_up(namespace, &owner).await,
+                None => Ok(Some(owners::in_files(&self.documents, namespace, &owner))),
             };
             let answer = match met {
                 Ok(Some(metadata)) => {

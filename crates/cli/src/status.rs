@@ -10,16 +10,12 @@ use std::{collections::BTreeSet, fmt::Debug};
 use anyhow::{Result, ensure};
 use clap::Args;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
-use kube::{
-    Api, Resource,
-    api::ListParams,
-    core::{ClusterResourceScope, NamespaceResourceScope},
-};
+use kube::{Api, Resource, api::ListParams, core::NamespaceResourceScope};
 use serde::{Serialize, de::DeserializeOwned};
 use tenure_policy::expiry::Family;
 
 use crate::{
-    cluster::{ClusterReader, ConnectArgs, explain, is_forbidden},
+    cluster::{ClusterReader, ConnectArgs, explain, is_forbidden, qualified},
     print::{OutputArgs, Reported, Table, with_causes},
 };
 
@@ -97,7 +93,6 @@ impl Fault {
         Self { status: Status::Unknown, message: message.into(), remedy: remedy.into() }
     }
 
-    /// The user lacks a right.
     fn forbidden(right: &str) -> Self {
         Self::unknown(format!("you may not {right}"), format!("ask an admin for the right to {right}"))
     }
@@ -126,13 +121,9 @@ impl StatusArgs {
 /// Returns the checks as lines, each with its remedy below it.
 fn text(checks: &[Check]) -> String {
     let row = |check: &Check| {
-        let status = match check.status {
-            Status::Ok => "OK",
-            Status::Problem => "PROBLEM",
-            Status::Unknown => "UNKNOWN",
-        };
         let remedy = check.remedy.iter().map(|remedy| [String::new(), String::new(), format!("-> {remedy}")]);
-        let line = [status.to_owned(), check.name.to_owned(), check.message.clone()];
+        let status = format!("{:?}", check.status).to_uppercase();
+        let line = [status, check.name.to_owned(), check.message.clone()];
         std::iter::once(line).chain(remedy).map(Vec::from).collect::<Vec<_>>()
     };
     let rows: Vec<Vec<String>> = checks.iter().flat_map(row).collect();
@@ -143,7 +134,6 @@ fn text(checks: &[Check]) -> String {
 /// Labels that the chart gives its objects.
 const OURS: &str = "app.kubernetes.io/part-of=tenure";
 
-/// A cluster, and where Tenure is looked for.
 struct Inspector {
     cluster: ClusterReader,
     tenure_namespace: Option<String>,
@@ -166,11 +156,12 @@ impl Inspector {
 
     /// The definitions of queues, with the versions in which they are served.
     fn definitions(&self) -> Finding {
-        let served = Family::ALL
-            .map(|family| (family.row().group, self.cluster.kinds.versions(family.row().group, "Queue")));
-        let shown = served.iter().filter(|(_, versions)| !versions.is_empty());
-        let shown: Vec<String> =
-            shown.map(|(group, versions)| format!("queues.{group} ({})", versions.join(", "))).collect();
+        let shown = Family::ALL.into_iter().filter_map(|family| {
+            let group = family.row().group;
+            let versions = self.cluster.kinds.versions(group, "Queue");
+            (!versions.is_empty()).then(|| format!("queues.{group} ({})", versions.join(", ")))
+        });
+        let shown: Vec<String> = shown.collect();
         if shown.is_empty() {
             let remedy =
                 "install the chart with crds.install=true, or KAI-Scheduler, which has queues of its own";
@@ -186,13 +177,8 @@ impl Inspector {
     {
         let mut found = Vec::new();
         for namespace in self.namespaces(component).await? {
-            let list = self.cluster.api::<K>(Some(&namespace)).list(&of_component(component)).await;
-            let list = list.map_err(|error| {
-                let (plural, group) = (K::plural(&()), K::group(&()));
-                let dot = if group.is_empty() { "" } else { "." };
-                Fault::unread(error, &format!("list {plural}{dot}{group} in namespace {namespace}"))
-            })?;
-            found.extend(list.items);
+            let (api, place) = (self.cluster.api(Some(&namespace)), format!(" in namespace {namespace}"));
+            found.extend(list(api, &of_component(component), &place).await?);
         }
         Ok(found)
     }
@@ -205,28 +191,27 @@ impl Inspector {
             return Ok([namespace.clone()].into());
         }
         let bindings: Api<ClusterRoleBinding> = Api::all(self.cluster.client.clone());
-        let bindings = bindings.list(&of_component(component)).await.map_err(|error| {
-            let unread = Fault::unread(error, "list clusterrolebindings.rbac.authorization.k8s.io");
+        let bindings = list(bindings, &of_component(component), "").await.map_err(|unread| {
             let remedy = format!("name Tenure's namespace with --tenure-namespace, or {}", unread.remedy);
             Fault { remedy, ..unread }
         })?;
-        let subjects = bindings.items.into_iter().flat_map(|binding| binding.subjects.unwrap_or_default());
+        let subjects = bindings.into_iter().flat_map(|binding| binding.subjects.unwrap_or_default());
         Ok(subjects.filter_map(|subject| subject.namespace).collect())
-    }
-
-    /// Objects of the chart that are in no namespace.
-    async fn ours_everywhere<K>(&self) -> Result<Vec<K>, Fault>
-    where
-        K: Resource<Scope = ClusterResourceScope, DynamicType = ()> + Clone + DeserializeOwned + Debug,
-    {
-        let list = Api::<K>::all(self.cluster.client.clone()).list(&ListParams::default().labels(OURS)).await;
-        let right = format!("list {}.{}", K::plural(&()), K::group(&()));
-        Ok(list.map_err(|error| Fault::unread(error, &right))?.items)
     }
 }
 
-fn of_component(component: &str) -> ListParams {
-    ListParams::default().labels(&format!("{OURS},app.kubernetes.io/component={component}"))
+fn of_component(component: &str) -> String {
+    format!("{OURS},app.kubernetes.io/component={component}")
+}
+
+/// Lists objects that have these labels. `place` is where, for the name of the right.
+async fn list<K>(api: Api<K>, labels: &str, place: &str) -> Result<Vec<K>, Fault>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let listed = api.list(&ListParams::default().labels(labels)).await;
+    let kinds = qualified(&K::plural(&()), &K::group(&()));
+    Ok(listed.map_err(|error| Fault::unread(error, &format!("list {kinds}{place}")))?.items)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -89,13 +89,11 @@ impl UsageArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let cluster = connect.connect().await?;
         let (namespace, name) = (&self.tenure_namespace, &self.usage_config_map);
-        let map = cluster.api::<ConfigMap>(Some(namespace)).get_opt(name).await.map_err(explain)?.ok_or_else(|| {
-            anyhow!(
-                "there is no ConfigMap {name} in namespace {namespace}: install the chart with usage.enabled=true and without keeper.dryRun, or name the right one with --tenure-namespace and --usage-config-map"
-            )
+        let map = cluster.api::<ConfigMap>(Some(namespace)).get_opt(name).await.map_err(explain)?;
+        let map = map.with_context(|| {
+            format!("there is no ConfigMap {name} in namespace {namespace}: install the chart with usage.enabled=true and without keeper.dryRun, or name the right one with --tenure-namespace and --usage-config-map")
         })?;
-        let text = map.data.as_ref().and_then(|data| data.get(USAGE_KEY));
-        let Some(text) = text else {
+        let Some(text) = map.data.as_ref().and_then(|data| data.get(USAGE_KEY)) else {
             bail!(
                 "the keeper has written nothing into ConfigMap {namespace}/{name} yet: kubectl tenure status shows whether one leads, and its log says why it doesn't count"
             );

@@ -74,7 +74,6 @@ impl ValidateArgs {
     }
 }
 
-/// The verdicts on the objects of some files.
 #[derive(Debug)]
 struct Verdicts {
     reviewed: Vec<Verdict>,
@@ -82,7 +81,6 @@ struct Verdicts {
     skipped: (usize, BTreeSet<String>),
 }
 
-/// The verdict on an object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Verdict {
@@ -97,7 +95,6 @@ struct Verdict {
     warnings: Vec<String>,
 }
 
-/// A reason to refuse an object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Reason {
     field: String,

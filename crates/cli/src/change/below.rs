@@ -14,25 +14,20 @@ use crate::cluster::{AT_ONCE, ResourceKind, cannot_list, is_forbidden};
 /// More ancestors than any real chain has.
 const MAX_DEPTH: usize = 16;
 
-/// The pauses of an owner and of what it owns.
-#[derive(Debug, Default)]
-pub struct PausedBelow<'k> {
-    /// True if the owner itself has the record of a pause.
-    pub has_record: bool,
-    /// Kinds and names of the paused objects below it, the nearest first.
-    pub below: Vec<(&'k ResourceKind, String)>,
-}
+/// The kinds and names of paused objects, the nearest first.
+type PausedBelow<'k> = Vec<(&'k ResourceKind, String)>;
 
 impl<C: Command> Changer<C> {
-    /// Returns the pauses of an owner and of what it owns. Leaves out kinds that the user may not list.
-    pub(super) async fn paused_below(&self, object: ObjectName<'_>) -> Result<PausedBelow<'_>> {
+    /// Returns true if an owner has the record of a pause itself, and the paused objects below it. Leaves out kinds that
+    /// the user may not list.
+    pub(super) async fn paused_below(&self, object: ObjectName<'_>) -> Result<(bool, PausedBelow<'_>)> {
         let top = object.kind.reference(object.name);
         let kinds =
             self.table.ancestors().filter_map(|(group, kind, _)| self.cluster.kinds.find(group, kind));
         let kinds: Vec<_> = kinds.filter(|kind| climb::may_own(&top, Some(&kind.reference("")))).collect();
         let is_above = object.namespaced().is_some() && self.table.knows(&top) && !kinds.is_empty();
         if !is_above {
-            return Ok(PausedBelow { has_record: true, below: Vec::new() });
+            return Ok((true, Vec::new()));
         }
         let api = object.kind.api::<Owner>(&self.cluster.client, Some(object.namespace));
         let found = api.get(object.name).await.map_err(|error| refused::<C>(object, error))?;
@@ -46,15 +41,11 @@ impl<C: Command> Changer<C> {
         let lists: Vec<Result<_>> = stream::iter(lists).buffered(AT_ONCE).collect().await;
         let lists = lists.into_iter().collect::<Result<Vec<_>>>()?;
         let uid = found.metadata.uid.as_deref().unwrap_or_default();
-        let has_record = pause::record_on(&found.metadata).is_some();
-        Ok(PausedBelow { has_record, below: paused_below(uid, &lists) })
+        Ok((pause::record_on(&found.metadata).is_some(), paused_below(uid, &lists)))
     }
 }
 
-fn paused_below<'k>(
-    uid: &str,
-    lists: &[(&'k ResourceKind, Vec<ObjectMeta>)],
-) -> Vec<(&'k ResourceKind, String)> {
+fn paused_below<'k>(uid: &str, lists: &[(&'k ResourceKind, Vec<ObjectMeta>)]) -> PausedBelow<'k> {
     let listed = || lists.iter().flat_map(|(kind, all)| all.iter().map(move |metadata| (*kind, metadata)));
     let by_uid: HashMap<_, _> = listed().filter_map(|(_, of)| Some((of.uid.as_deref()?, of))).collect();
     let above = |of: &&OwnerReference| projection::controller(by_uid.get(of.uid.as_str())?);
@@ -65,8 +56,8 @@ fn paused_below<'k>(
     // a record that says whose it is: others are copies
     let is_paused = |of: &ObjectMeta| pause::record_on(of).is_some_and(|record| record.uid.is_some());
     let paused = listed().filter(|(_, metadata)| is_paused(metadata));
-    let below = paused.filter_map(|(kind, of)| Some((depth(of)?, kind, of.name.clone()?)));
-    let mut below: Vec<_> = below.collect();
+    let mut below: Vec<_> =
+        paused.filter_map(|(kind, of)| Some((depth(of)?, kind, of.name.clone()?))).collect();
     below.sort_by_key(|(depth, ..)| *depth);
     below.into_iter().map(|(_, kind, name)| (kind, name)).collect()
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 use tenure_policy::{
     kueue,
@@ -18,7 +18,6 @@ use crate::{
     print::printable,
 };
 
-/// A reference to an object.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectName<'o> {
     pub kind: &'o ResourceKind,
@@ -32,14 +31,14 @@ impl ObjectName<'_> {
         self.kind.namespaced.then_some(self.namespace)
     }
 
-    /// The flag that names its namespace.
-    fn flag(&self) -> String {
-        self.namespaced().map_or_else(String::new, |name| format!(" -n {name}"))
+    /// Its namespace after other words; nothing if it has none.
+    pub fn place(&self, before: &str) -> String {
+        self.namespaced().map_or_else(String::new, |name| format!("{before}{name}"))
     }
 
     /// A command of this plugin that is about it.
     pub fn command(&self, verb: &str) -> String {
-        format!("kubectl tenure {verb} {self}{}", self.flag())
+        format!("kubectl tenure {verb} {self}{}", self.place(" -n "))
     }
 }
 
@@ -48,6 +47,13 @@ impl fmt::Display for ObjectName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.kind.singular(), self.name)
     }
+}
+
+/// Refuses to do something with an object if an owner above it is what Tenure pauses.
+pub fn not_below(above: Option<&OwnerReference>, object: impl fmt::Display, verb: &str) -> Result<()> {
+    let Some(above) = above else { return Ok(()) };
+    let (kind, name) = (above.kind.to_lowercase(), printable(&above.name));
+    bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: {verb} that")
 }
 
 /// A value as YAML would show it.
@@ -76,12 +82,10 @@ pub struct ChangeSubject<'o> {
     pub metadata: &'o ObjectMeta,
     pub table: &'o OwnerTable,
     pub clock: Clock,
-    /// The verb of the command, as in "to resume takes the rights to …".
     pub verb: &'static str,
 }
 
 impl<'o> ChangeSubject<'o> {
-    /// The ways to pause it.
     pub fn rules(self) -> Vec<&'o PauseRule> {
         self.table.rules(&self.object.kind.reference(self.object.name)).collect()
     }
@@ -96,12 +100,8 @@ impl<'o> ChangeSubject<'o> {
     pub fn paused(self, fields: &[String]) -> Result<PausedRecord> {
         let Self { object, found, .. } = self;
         let Some(text) = self.record_text() else {
-            let other = self.paused_by().map_or_else(String::new, |rule| {
-                format!(
-                    ", though its {} is {}: set by another user or controller",
-                    rule.field,
-                    shown(&rule.value)
-                )
+            let other = self.paused_by().map_or_else(String::new, |PauseRule { field, value, .. }| {
+                format!(", though its {field} is {}: set by another user or controller", shown(value))
             });
             bail!("{object} was not paused by Tenure: it has no annotation {PAUSED_ANNOTATION}{other}");
         };
@@ -114,10 +114,9 @@ impl<'o> ChangeSubject<'o> {
             );
         };
         if !fields.contains(&record.field) && !self.rules().iter().any(|rule| rule.field == record.field) {
+            let (field, before) = (printable(&record.field), shown(&record.previous_value));
             bail!(
-                "{object}: annotation {PAUSED_ANNOTATION} names {0}, which Tenure doesn't set for this kind: kubectl tenure resume takes --field {0}, if your keeper is configured to set it, and {1} is what it should be set back to",
-                printable(&record.field),
-                shown(&record.previous_value)
+                "{object}: annotation {PAUSED_ANNOTATION} names {field}, which Tenure doesn't set for this kind: kubectl tenure resume takes --field {field}, if your keeper is configured to set it, and {before} is what it should be set back to"
             );
         }
         Ok(record)
@@ -133,9 +132,7 @@ impl<'o> ChangeSubject<'o> {
     pub fn not_copied(self) -> Result<()> {
         let Self { object, table, verb, .. } = self;
         let above = kueue::paused_in_place(&object.kind.reference(object.name), self.metadata, table);
-        let Some(above) = above else { return Ok(()) };
-        let (kind, name) = (above.kind.to_lowercase(), printable(&above.name));
-        bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: {verb} that")
+        not_below(above, object, verb)
     }
 
     /// The state in which a pause with this record keeps the object.
@@ -164,14 +161,8 @@ impl<'o> ChangeSubject<'o> {
             };
             patch.extend(pause::nested(&rule.field, running));
         }
-        let (kinds, name, place) = (self.object.kind.plural(), self.object.name, self.object.flag());
+        let (kinds, name, place) = (self.object.kind.plural(), self.object.name, self.object.place(" -n "));
         format!("kubectl patch {kinds} {name}{place} --type merge -p '{patch}'")
-    }
-
-    /// Takes back a pause, by its record.
-    pub fn resumed(self) -> Result<ObjectChange> {
-        let record = self.paused(&[])?;
-        Ok(self.resumption(record, "resumed", None))
     }
 
     /// Takes back the pause that has this record. `word` is the state of the workload then: `resumed`.
@@ -206,7 +197,6 @@ impl<'o> ChangeSubject<'o> {
 /// Returns the message about a change, by the object after it.
 type Told = Box<dyn Fn(&Value) -> Result<String> + Send + Sync>;
 
-/// The patch to write, and the messages about it.
 pub struct ObjectChange {
     pub patch: Value,
     /// Patches that are tried one after the other if the API server doesn't know a field of the first.
@@ -216,7 +206,6 @@ pub struct ObjectChange {
 }
 
 impl ObjectChange {
-    /// Creates a change of a merge patch, the message by the object after it, and a note for afterwards.
     pub fn new(
         patch: Value,
         told: impl Fn(&Value) -> Result<String> + Send + Sync + 'static,

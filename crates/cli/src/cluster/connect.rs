@@ -19,7 +19,6 @@ use crate::{
     floors::duration,
 };
 
-/// The namespace of objects that name none.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
 /// The flags of kubectl that matter here.
@@ -51,12 +50,8 @@ pub struct ConnectArgs {
 
     /// The longest wait for an answer to a request, such as 10s; a number alone is seconds, and 0 is no limit
     #[arg(long, value_name = "DURATION", global = true, value_parser = timeout, default_value = "1m")]
-    request_timeout: Timeout,
+    request_timeout: Duration,
 }
-
-/// None: no limit.
-#[derive(Clone, Copy, Debug)]
-struct Timeout(Option<Duration>);
 
 fn url(text: &str) -> Result<Uri, String> {
     let is_one = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
@@ -64,13 +59,11 @@ fn url(text: &str) -> Result<Uri, String> {
     url.ok_or_else(|| "must be a URL such as https://10.0.0.1:6443".into())
 }
 
-fn timeout(text: &str) -> Result<Timeout, String> {
+fn timeout(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().map(Duration::from_secs);
     let written = || duration(text).ok().and_then(|written| written.to_signed().try_into().ok());
-    let timeout = seconds.or_else(written);
-    let timeout =
-        timeout.ok_or("must be a duration such as 10s or 1m, a number of seconds, or 0 for no limit")?;
-    Ok(Timeout(Some(timeout).filter(|timeout| !timeout.is_zero())))
+    let rule = "must be a duration such as 10s or 1m, a number of seconds, or 0 for no limit";
+    seconds.or_else(written).ok_or_else(|| rule.into())
 }
 
 impl ConnectArgs {
@@ -83,7 +76,6 @@ impl ConnectArgs {
         }
     }
 
-    /// The one that is asked for on the command line.
     pub fn named_namespace(&self) -> Option<&str> {
         self.namespace.as_deref().filter(|namespace| !namespace.is_empty())
     }
@@ -93,8 +85,8 @@ impl ConnectArgs {
         // kube's own policy can make a write land minutes after it was decided
         config.default_retry = false;
         // on a connection that died unnoticed a list would never end
-        config.read_timeout = self.request_timeout.0;
-        if let Some(timeout) = self.request_timeout.0 {
+        config.read_timeout = Some(self.request_timeout).filter(|timeout| !timeout.is_zero());
+        if let Some(timeout) = config.read_timeout {
             config.connect_timeout = Some(config.connect_timeout.map_or(timeout, |usual| usual.min(timeout)));
         }
         // else the time that a connection was idle would count
@@ -128,12 +120,9 @@ impl ConnectArgs {
         match config {
             // in a pod there is none
             Err(error) if !is_asked_for && is_absent(&error) => {
-                match (Config::incluster(), &self.server) {
-                    (Ok(config), _) => Ok(config),
-                    (Err(_), Some(server)) => Ok(Config::new(server.clone())),
-                    (Err(_), None) => Err(unreadable(error)
-                        .context("no cluster: set KUBECONFIG, or give --kubeconfig or --server")),
-                }
+                let remedy = "no cluster: set KUBECONFIG, or give --kubeconfig or --server";
+                let config = Config::incluster().ok().or_else(|| self.server.clone().map(Config::new));
+                config.ok_or_else(|| unreadable(error).context(remedy))
             }
             config => config.map_err(unreadable),
         }
@@ -200,8 +189,8 @@ mod tests {
 
     #[test]
     fn a_timeout_is_written_as_for_kubectl() {
-        let seconds = |text| timeout(text).unwrap().0.map(|timeout| timeout.as_secs());
-        assert_eq!(["5", "90s", "2m", "0", "0s"].map(seconds), [Some(5), Some(90), Some(120), None, None]);
+        let seconds = |text| timeout(text).unwrap().as_secs();
+        assert_eq!(["5", "90s", "2m", "0", "0s"].map(seconds), [5, 90, 120, 0, 0]);
         for bad in ["", "-1", "soon", "-5s", "1.5"] {
             assert!(timeout(bad).is_err(), "{bad}");
         }

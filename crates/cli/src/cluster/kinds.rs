@@ -79,7 +79,8 @@ impl ResourceKind {
     }
 }
 
-fn qualified(name: &str, group: &str) -> String {
+/// `deployments.apps`, or of the core group `pods`.
+pub fn qualified(name: &str, group: &str) -> String {
     if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }
 
@@ -88,7 +89,6 @@ fn qualified(name: &str, group: &str) -> String {
 pub struct ResourceKinds(Vec<ResourceKind>);
 
 impl ResourceKinds {
-    /// Asks the API server.
     pub async fn discover(client: &Client) -> kube::Result<Self> {
         let (core, groups) = tokio::try_join!(
             client.list_core_api_versions_aggregated(),
@@ -103,9 +103,8 @@ impl ResourceKinds {
             let name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
             for version in group.versions {
                 let Some(of) = version.version else { continue };
-                kinds.extend(
-                    version.resources.into_iter().filter_map(|found| ResourceKind::read(&name, &of, found)),
-                );
+                let found = version.resources.into_iter();
+                kinds.extend(found.filter_map(|found| ResourceKind::read(&name, &of, found)));
             }
         }
         Self(kinds)
@@ -116,11 +115,8 @@ impl ResourceKinds {
         self.0.iter().find(|found| found.is(group, kind))
     }
 
-    /// A kind in one version of its group.
     pub fn version(&self, api_version: &str, kind: &str) -> Option<&ResourceKind> {
-        self.0.iter().find(|found| {
-            (found.resource.api_version.as_str(), found.resource.kind.as_str()) == (api_version, kind)
-        })
+        self.0.iter().find(|found| found.resource.api_version == api_version && found.resource.kind == kind)
     }
 
     /// The versions in which a kind is served, the preferred one first.

@@ -57,7 +57,6 @@ const ADDRESS: &str =
 const AUTHORITY: &str = "check the certificate-authority of the kubeconfig's context";
 const USER: &str = "check the user of the kubeconfig's context";
 
-/// True if the API server forbids the request.
 pub fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403)
 }

@@ -1,9 +1,8 @@
 //! Values of the cluster that a word may be: queues, workloads and namespaces.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use futures::TryStreamExt;
 use tenure_policy::{config::Config, expiry::Family, owners::OwnerTable};
 
 use super::Completion;
@@ -13,45 +12,31 @@ use crate::{
     list::{gather::Gatherer, row::Row, row::WorkloadState},
 };
 
-/// The longest time that people wait for a key to do something.
-const PATIENCE: Duration = Duration::from_secs(3);
-
-/// The default namespace of queues of T9k.
 const T9K_SYSTEM_NAMESPACE: &str = "t9k-system";
 
-/// The values of a name such as `QUEUE`, after these words. None where no cluster can be asked in time: a
-/// complaint would be in the way.
-pub async fn of(name: &str, command: &str, before: &[String], words: &[String]) -> Vec<Completion> {
-    let found = tokio::time::timeout(PATIENCE, find(name, command, before, words)).await;
-    found.ok().and_then(Result::ok).unwrap_or_default()
-}
-
-async fn find(name: &str, command: &str, before: &[String], words: &[String]) -> Result<Vec<Completion>> {
+/// The values of a name such as `QUEUE`, after these words.
+pub async fn of(name: &str, command: &str, before: &[String], words: &[String]) -> Result<Vec<Completion>> {
     if name == "CONTEXT" {
         let contexts = read_kubeconfig(None)?.contexts;
         return Ok(contexts.into_iter().map(|context| (context.name, None)).collect());
     }
     let cluster = ConnectArgs::from_arg_matches(&matches(words)?)?.connect().await?;
-    let mut found = Vec::new();
-    match name {
+    let kinds: Vec<_> = match name {
         "QUEUE" => {
-            for family in Family::ALL {
-                let place = family.row().is_namespaced.then_some(T9K_SYSTEM_NAMESPACE);
-                if let Some(kind) = cluster.kinds.queues(family) {
-                    // a user may see those of one family alone
-                    found.extend(cluster.names(kind, place).await.unwrap_or_default());
-                }
-            }
+            let place = |family: Family| family.row().is_namespaced.then_some(T9K_SYSTEM_NAMESPACE);
+            let queues = |family| Some((cluster.kinds.queues(family)?, place(family)));
+            Family::ALL.into_iter().filter_map(queues).collect()
         }
-        "NAMESPACE" => {
-            if let Some(kind) = cluster.kinds.find("", "Namespace") {
-                found = cluster.names(kind, None).await?;
-            }
-        }
+        "NAMESPACE" => cluster.kinds.find("", "Namespace").map(|kind| (kind, None)).into_iter().collect(),
         "OBJECT" => return workloads(cluster, command, before).await,
-        _ => {}
+        _ => Vec::new(),
+    };
+    let mut found = Vec::new();
+    for (kind, place) in kinds {
+        // a user may see the queues of one family alone
+        found.extend(cluster.metadata(kind, place).try_concat().await.unwrap_or_default());
     }
-    Ok(found.into_iter().map(|name| (name, None)).collect())
+    Ok(found.into_iter().filter_map(|metadata| Some((metadata.name?, None))).collect())
 }
 
 /// The flags among words that may not be a whole command line yet.

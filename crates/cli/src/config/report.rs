@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use tenure_policy::{
     config::{Config, ConfigFile, ConfigMapKey, METHOD, PREEMPT, RECLAIM},
-    delegation::{Bound, Bounds},
+    delegation::Bound,
     floor::{Floors, NodePool},
     guard::{Guarded, Scheduler, UnknownPreemptor},
     ready::PodsReady,
@@ -14,12 +14,8 @@ use tenure_policy::{
 };
 use tenure_types::runai::v3alpha1::CountFrom;
 
-use crate::print::{
-    age::go,
-    table::{cell, tables},
-};
+use crate::print::{cell, go, tables};
 
-/// The answer, as it is printed.
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -71,7 +67,7 @@ impl Report {
             ConfigFile::Kai(kai) => ("KAI-Scheduler", &kai.floors, &kai.set),
             ConfigFile::Tenure(config) => ("Tenure", &config.floors, &config.set),
         };
-        let Floors { preempt, reclaim, method, .. } = floors;
+        let Floors { preempt, reclaim, method, node_pools, .. } = floors;
         let mut values = vec![
             (PREEMPT, preempt.to_string()),
             (RECLAIM, reclaim.to_string()),
@@ -80,10 +76,20 @@ impl Report {
         let mut report = Self { of, ..Self::default() };
         if let ConfigFile::Tenure(config) = file {
             values.extend(own(config));
-            report.node_pools = pools(floors);
+            let pool = |(name, pool): (&String, &NodePool)| Pool {
+                name: name.clone(),
+                default_preempt_min_runtime: pool.preempt.unwrap_or(*preempt).to_string(),
+                default_reclaim_min_runtime: pool.reclaim.unwrap_or(*reclaim).to_string(),
+            };
+            let bound = |(queue, Bound { preempt, reclaim }): (&String, &Bound)| BoundRow {
+                queue: queue.clone(),
+                preempt_min_runtime: preempt.map(|bound| bound.to_string()),
+                reclaim_min_runtime: reclaim.map(|bound| bound.to_string()),
+            };
+            report.node_pools = node_pools.iter().map(pool).collect();
             report.trusted_writers = config.trusted.names().map(str::to_owned).collect();
             report.tenancy_writers.clone_from(&config.tenancy_writers);
-            report.bounds = bounds(&config.bounds);
+            report.bounds = config.bounds.0.iter().map(bound).collect();
             report.guard = Some(config.guarded.clone());
         }
         let from = |name| if set.contains(name) { "file" } else { "default" };
@@ -122,7 +128,6 @@ impl Report {
     }
 }
 
-/// A row for each name of a list.
 fn names<'n>(names: impl IntoIterator<Item = &'n String>, what: &str) -> Vec<Vec<String>> {
     names.into_iter().map(|name| vec![name.clone(), what.to_owned()]).collect()
 }
@@ -224,24 +229,6 @@ fn pods_ready(of: &PodsReady) -> String {
         on_capacity.then(|| "earlier on capacity".to_owned()),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-fn bounds(bounds: &Bounds) -> Vec<BoundRow> {
-    let row = |(queue, Bound { preempt, reclaim }): (&String, &Bound)| BoundRow {
-        queue: queue.clone(),
-        preempt_min_runtime: preempt.map(|bound| bound.to_string()),
-        reclaim_min_runtime: reclaim.map(|bound| bound.to_string()),
-    };
-    bounds.0.iter().map(row).collect()
-}
-
-fn pools(floors: &Floors) -> Vec<Pool> {
-    let pool = |(name, pool): (&String, &NodePool)| Pool {
-        name: name.clone(),
-        default_preempt_min_runtime: pool.preempt.unwrap_or(floors.preempt).to_string(),
-        default_reclaim_min_runtime: pool.reclaim.unwrap_or(floors.reclaim).to_string(),
-    };
-    floors.node_pools.iter().map(pool).collect()
 }
 
 #[cfg(test)]

@@ -34,9 +34,7 @@ pub struct PauseReport {
     in_force: bool,
     /// The time at which it comes back by itself; null if it doesn't.
     comes_back_at: Option<Timestamp>,
-    /// The command that lets it run again.
     command: String,
-    /// For people.
     message: String,
     /// The value of the field as it is now.
     #[serde(skip)]
@@ -64,10 +62,6 @@ impl PauseReport {
             _ => pause::in_words(&record, &state, known)
                 .unwrap_or_else(|| pause::message(&record, &state, known)),
         };
-        let comes_back_at = match returns {
-            Return::Requeue(at) => Some(at),
-            _ => None,
-        };
         Some(Ok(Self {
             now: OwnerObject(object).at(&record.field).clone(),
             at: record.at,
@@ -79,29 +73,25 @@ impl PauseReport {
             field: record.field,
             value: record.value,
             previous_value: record.previous_value,
-            comes_back_at,
+            comes_back_at: if let Return::Requeue(at) = returns { Some(at) } else { None },
             command,
             message,
         }))
     }
 
     pub fn sentences(&self) -> Vec<String> {
-        let Self { field, value, previous_value, .. } = self;
+        let Self { reason, field, value, previous_value, command, .. } = self;
         let of =
             self.kueue_workload.as_ref().map(|name| format!(" of its Workload {name}")).unwrap_or_default();
         let (at, value, before) = (moment(self.at), shown(value), shown(previous_value));
-        let set = format!(
-            "Tenure paused it at {at} ({}): {field}{of} was set from {before} to {value}",
-            self.reason
-        );
-        if self.in_force {
-            return vec![set, self.message.clone()];
-        }
-        let command = &self.command;
-        let since = format!(
-            "something else has set {field} to {} since: {command} removes what is left of the pause",
-            shown(&self.now)
-        );
-        vec![set, since]
+        let set =
+            format!("Tenure paused it at {at} ({reason}): {field}{of} was set from {before} to {value}");
+        let undone = || {
+            let now = shown(&self.now);
+            format!(
+                "something else has set {field} to {now} since: {command} removes what is left of the pause"
+            )
+        };
+        vec![set, if self.in_force { self.message.clone() } else { undone() }]
     }
 }

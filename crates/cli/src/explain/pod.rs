@@ -17,7 +17,7 @@ use crate::{
     cluster::ConnectArgs,
     floors::Sourced,
     run::Run,
-    snapshot::{NamespacedName, Snapshot, SnapshotSource, workload},
+    snapshot::{NamespacedName, Snapshot},
 };
 use question::{Question, without_effect};
 
@@ -43,29 +43,23 @@ impl PodArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { pod, args } = self;
         let key = key(pod, &connect.namespace(!args.input.filename.is_empty()).await?);
-        let (mut snapshot, source) = args.read(connect, std::slice::from_ref(&key), None).await?;
-        let answer = answer(&mut snapshot, &source, &key, args.pool()).await?;
+        let mut snapshot = args.read(connect, std::slice::from_ref(&key), None).await?;
+        let answer = answer(&mut snapshot, &key).await?;
         args.output.show(&answer, || sentences(&answer, snapshot.now))
     }
 }
 
 /// Answers the floors and the ceiling of a pod that was read.
-pub async fn answer(
-    snapshot: &mut Snapshot,
-    source: &SnapshotSource,
-    key: &NamespacedName,
-    pool: Option<&str>,
-) -> Result<PodExplanation> {
+pub async fn answer(snapshot: &mut Snapshot, key: &NamespacedName) -> Result<PodExplanation> {
     let pod = snapshot.pod(key)?.clone();
     snapshot.warn_of_missing_group(&pod);
-    let action = snapshot.climb(source, &key.0, pod.controller()).await?;
-    let workload = workload(source, &snapshot.table, (&key.0, &pod), &action).await?;
+    let action = snapshot.climb(&key.0, pod.controller()).await?;
+    let workload = snapshot.workload(&pod, &action).await?;
     let standing = snapshot.index.standing(&pod);
     let ending = standing.as_ref().and_then(|of| Some((of.expires?.1, of.queue(of.expires?.1)?)));
     let rules = ending.map(|(family, queue)| snapshot.index.rules(family, queue));
     let without_effect = without_effect(snapshot, &pod, &action, standing.as_ref());
-    let pool = pool.or_else(|| snapshot.pool(&pod));
-    let question = Question { snapshot, pool, key, pod: &pod, rules, without_effect };
+    let question = Question { snapshot, key, pod: &pod, rules, without_effect };
     Ok(question.answer((&action, workload.as_ref()), standing))
 }
 
@@ -79,7 +73,6 @@ pub struct PodExplanation {
     queue: Option<String>,
     /// The path from the root to the queue; empty if there is none.
     path: Vec<String>,
-    /// The queue of the tensorstack family.
     tensorstack_queue: Option<String>,
     started_at: Option<Timestamp>,
     started_at_from: &'static str,

@@ -87,21 +87,23 @@ impl PreemptionArgs {
         }
         let pods: Vec<NamespacedName> = std::iter::once(&preemptor).chain(&victims).cloned().collect();
         let wanted = Wanted { pods: &pods, namespace: None, t9k_system_namespace: None, floors: &args };
-        let (snapshot, _) = Snapshot::read(&input, connect, wanted).await?;
-        let answer = answer(&snapshot, args.node_pool.as_deref(), &preemptor, &victims)?;
+        let snapshot = Snapshot::read(&input, connect, wanted).await?;
+        let answer = answer(&snapshot, &preemptor, &victims)?;
         output.show(&answer, || text(&answer, &shown(&preemptor), snapshot.now))
     }
 }
 
-/// Judges a preemption. A pool takes the place of those of the victims' nodes.
+/// Judges a preemption.
 fn answer(
     snapshot: &Snapshot,
-    pool: Option<&str>,
     preemptor: &NamespacedName,
     victims: &[NamespacedName],
 ) -> Result<PreemptionExplanation> {
     let aggressor = snapshot.pod(preemptor)?;
-    let preemptor = Preemptor { place: place(snapshot, aggressor), claim: claim(snapshot, aggressor) };
+    let of_class = || snapshot.class(aggressor)?.preemption_policy.as_deref();
+    let policy = aggressor.spec.preemption_policy.as_deref().or_else(of_class);
+    let claim = PreemptorClaim { priority: priority(aggressor), never_preempts: policy == Some("Never") };
+    let preemptor = Preemptor { place: place(snapshot, aggressor), claim };
     let pods: Vec<&Pod> = victims.iter().map(|victim| snapshot.pod(victim)).collect::<Result<_>>()?;
     let mut gangs = HashMap::new();
     for pod in &pods {
@@ -116,7 +118,7 @@ fn answer(
         place: place(snapshot, pod),
         subgroup: gang.workload.shape.subgroup(pod),
         progress: progress(pod),
-        pool: pool.or_else(|| snapshot.pool(pod)),
+        pool: snapshot.pool(pod),
         class: snapshot.class_state(pod),
         scheduled_at: pod.scheduled_at().map(|at| at.0),
     });
@@ -142,13 +144,6 @@ fn place<'s>(snapshot: &'s Snapshot, pod: &'s Pod) -> Place<'s> {
     snapshot.index.workload(pod).0.place
 }
 
-fn claim(snapshot: &Snapshot, pod: &Pod) -> PreemptorClaim {
-    let of_class = || snapshot.class(pod)?.preemption_policy.as_deref();
-    let policy = pod.spec.preemption_policy.as_deref().or_else(of_class);
-    PreemptorClaim { priority: priority(pod), never_preempts: policy == Some("Never") }
-}
-
-/// Sentences about a ruling on a pod, its place and its workload.
 fn because(
     ruling: &Ruling<'_>,
     preemptor: &Preemptor<'_>,
@@ -180,16 +175,12 @@ fn priority(pod: &Pod) -> i32 {
 fn text(answer: &PreemptionExplanation, preemptor: &str, now: Timestamp) -> String {
     let may = if answer.allowed { "may" } else { "may not" };
     let victim = |victim: &VictimAnswer| {
-        let heading = match (victim.rule, victim.until) {
-            (None, _) => format!("{}: not protected", victim.pod),
-            (Some(rule), Some(until)) => {
-                format!("{}: protected by {rule} until {}", victim.pod, from_now(until, now))
-            }
-            (Some(rule), None) => {
-                format!("{}: protected by {rule}, without an end that is known", victim.pod)
-            }
+        let ruling = match (victim.rule, victim.until) {
+            (None, _) => "not protected".into(),
+            (Some(rule), Some(until)) => format!("protected by {rule} until {}", from_now(until, now)),
+            (Some(rule), None) => format!("protected by {rule}, without an end that is known"),
         };
-        format!("\n{}", paragraph(&heading, &victim.because))
+        format!("\n{}", paragraph(&format!("{}: {ruling}", victim.pod), &victim.because))
     };
     let victims: String = answer.victims.iter().map(victim).collect();
     format!("{preemptor} {may} {} what it asks for.\n{victims}", answer.kind)

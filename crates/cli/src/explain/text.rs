@@ -9,7 +9,7 @@ use crate::{
     floors::FloorArgs,
     input::InputArgs,
     print::{OutputArgs, moment, printable, until},
-    snapshot::{NamespacedName, Snapshot, SnapshotSource, Wanted},
+    snapshot::{NamespacedName, Snapshot, Wanted},
 };
 
 /// The flags of explanations of runs.
@@ -36,14 +36,10 @@ impl RunArgs {
         connect: ConnectArgs,
         pods: &[NamespacedName],
         namespace: Option<&str>,
-    ) -> Result<(Snapshot, SnapshotSource)> {
+    ) -> Result<Snapshot> {
         let Self { input, output: _, t9k_system_namespace, floors } = self;
         let wanted = Wanted { pods, namespace, t9k_system_namespace: Some(t9k_system_namespace), floors };
         Snapshot::read(input, connect, wanted).await
-    }
-
-    pub fn pool(&self) -> Option<&str> {
-        self.floors.node_pool.as_deref()
     }
 }
 

@@ -14,7 +14,6 @@ use crate::{
     print::{Column, Format, Listed, Printer, cell, human, moment},
 };
 
-/// Selects the events of the keeper.
 pub const BY_KEEPER: &str = "reportingComponent=tenure.dev/keeper";
 
 /// API servers keep events for an hour by default.
@@ -35,9 +34,7 @@ pub struct Ended {
     pub at: Timestamp,
     /// `Paused` or `Deleted`.
     pub action: &'static str,
-    /// The reason of the event.
     pub reason: String,
-    /// For people.
     pub message: String,
 }
 

@@ -25,7 +25,6 @@ const ROUND: usize = 64;
 /// The longest time for which a watch misses a kind that is installed later.
 const BETWEEN_DISCOVERIES: Duration = Duration::from_mins(1);
 
-/// Lists workloads, again and again.
 pub struct Gatherer {
     pub cluster: ClusterReader,
     discovered: Instant,
@@ -36,12 +35,10 @@ pub struct Gatherer {
     /// Selects by the labels of the workloads themselves.
     pub selector: Option<Selector>,
     told: HashSet<String>,
-    /// True to print nothing on standard error.
     pub is_silent: bool,
 }
 
 impl Gatherer {
-    /// Creates a gatherer of all workloads, by the servers' configuration.
     pub fn new(
         cluster: ClusterReader,
         namespace: Option<String>,
@@ -64,7 +61,6 @@ impl Gatherer {
         }
     }
 
-    /// All workloads as they are now.
     pub async fn view(&mut self) -> Result<View> {
         if self.discovered.elapsed() > BETWEEN_DISCOVERIES {
             self.cluster.kinds = ResourceKinds::discover(&self.cluster.client).await.map_err(explain)?;
@@ -83,14 +79,12 @@ impl Gatherer {
             self.warn(warning);
         }
         // some clusters have the queues of one family alone: the other matters if a pod names it
-        let is_absent = |family: &Family| self.cluster.kinds.queues(*family).is_none();
         let mut absent = Family::ALL.to_vec();
-        absent.retain(is_absent);
-        let is_alone = absent.len() == 1;
-        for family in absent
-            .into_iter()
-            .filter(|family| !is_alone || view.queues_of_pods().any(|(of, ..)| of == *family))
-        {
+        absent.retain(|family| self.cluster.kinds.queues(*family).is_none());
+        if let [family] = absent[..] {
+            absent.retain(|_| view.queues_of_pods().any(|(of, ..)| of == family));
+        }
+        for family in absent {
             let group = family.row().group;
             self.warn(format!("the cluster has no queues.{group}: pods that name one have no ceiling"));
         }

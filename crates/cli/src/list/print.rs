@@ -42,11 +42,10 @@ impl Listed for Row {
 impl Printer<Row> {
     /// True if two rows look different, ages apart.
     pub fn differ(&self, before: &Row, after: &Row) -> bool {
+        let is_gone = |row: &Row| row.state == WorkloadState::Gone;
         match self.format {
             Some(Format::Json | Format::Yaml) => before != after,
-            Some(Format::Name) => {
-                (before.state == WorkloadState::Gone) != (after.state == WorkloadState::Gone)
-            }
+            Some(Format::Name) => is_gone(before) != is_gone(after),
             Some(Format::Wide) | None => self.cells(before, None) != self.cells(after, None),
         }
     }
@@ -62,7 +61,6 @@ fn why(row: &Row) -> String {
     }
 }
 
-/// The cell of the time that is left.
 pub fn left(at: Option<Timestamp>, now: Option<Timestamp>) -> String {
     cell(at.zip(now).map(|(at, now)| until(at, now)))
 }

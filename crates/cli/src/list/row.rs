@@ -37,7 +37,6 @@ pub enum WorkloadState {
     Inactive,
     /// No ceiling applies, even if its queue has one.
     Exempt,
-    /// It is being deleted.
     Terminating,
     /// It isn't there any more, or in no queue any more.
     Gone,
@@ -67,7 +66,6 @@ pub struct Row {
     pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Timestamp>,
-    /// The time at which it comes back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requeue_at: Option<Timestamp>,
     /// The number of pauses because its pods didn't get ready, since it was last activated.
@@ -86,7 +84,6 @@ pub struct Row {
     pub pods: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_pods: Option<usize>,
-    /// The number of pods that it needs to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needed_pods: Option<usize>,
     /// Its place among others that come back, in queues of this family.
@@ -105,7 +102,6 @@ impl Row {
         (self.namespace.clone(), self.workload.clone())
     }
 
-    /// True if it is in any of these queues.
     pub fn is_in(&self, queues: &[String]) -> bool {
         [&self.queue, &self.other_queue].into_iter().flatten().any(|queue| queues.contains(queue))
     }

@@ -19,13 +19,12 @@ use tenure_types::projection::Pod;
 
 use super::row::{Row, WorkloadSummary};
 use crate::{
-    cluster::{ClusterReader, LIVE},
+    cluster::{ClusterReader, LIVE, objects},
     run::Run,
     snapshot::{ClimbStep, Snapshot},
 };
 
 /// The objects that were read. Pods come last, and then it is [complete](View::complete).
-#[derive(Debug)]
 pub struct View {
     pub snapshot: Snapshot,
     pods: Vec<Member>,
@@ -84,7 +83,7 @@ impl View {
 
     /// Adds the live pods of a namespace, or of all.
     pub async fn list_pods(&mut self, cluster: &ClusterReader, namespace: Option<&str>) -> kube::Result<()> {
-        let mut pages = cluster.pods(namespace, Some(LIVE));
+        let mut pages = objects(cluster.api(namespace), Some(LIVE));
         while let Some(page) = pages.try_next().await? {
             self.pods(&page);
         }
@@ -102,11 +101,10 @@ impl View {
     pub fn asks(&self) -> Vec<(String, OwnerReference)> {
         let Self { snapshot, pods } = self;
         let mut known = HashSet::new();
-        let of_pods = pods.iter().map(|pod| (&pod.namespace, pod.controller.as_ref()));
-        let of_pods = of_pods.filter(|(of, controller)| known.insert((*of, controller.map(|one| &one.uid))));
-        let of_pods = of_pods.map(|(namespace, controller)| (namespace, None, controller));
-        let of_paused = snapshot.owners.paused();
-        let of_paused = of_paused.map(|(owner, metadata)| {
+        let of_pods = pods.iter().map(|pod| (&pod.namespace, None, pod.controller.as_ref()));
+        let of_pods =
+            of_pods.filter(|(of, _, controller)| known.insert((*of, controller.map(|one| &one.uid))));
+        let of_paused = snapshot.owners.paused().map(|(owner, metadata)| {
             (&owner.namespace, Some(&owner.reference), kueue::above(&owner.reference, metadata))
         });
         let mut asks: HashMap<Uid, (String, OwnerReference)> = HashMap::new();

@@ -29,7 +29,6 @@ pub fn go(duration: SignedDuration) -> String {
     GoDuration::from_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
 }
 
-/// Returns a time to the second.
 pub fn moment(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

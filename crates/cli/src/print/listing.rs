@@ -37,7 +37,6 @@ pub trait Listed: Serialize + Sized + 'static {
     fn name(&self) -> String;
 }
 
-/// Prints rows, and their changes.
 #[derive(Debug)]
 pub struct Printer<R: 'static> {
     pub format: Option<Format>,
@@ -65,12 +64,10 @@ impl<R: Listed> Printer<R> {
 
     /// Rows that changes will follow, or that have changed.
     pub fn some(&mut self, rows: &[R], now: Timestamp) -> Result<String> {
-        let documents = rows.iter();
+        let rows_json = |row| Ok(escape_json(&serde_json::to_string(row)?) + "\n");
         match self.format {
-            Some(Format::Json) => {
-                documents.map(|row| Ok(escape_json(&serde_json::to_string(row)?) + "\n")).collect()
-            }
-            Some(Format::Yaml) => documents.map(|row| Ok(format!("---\n{}", yaml(row)?))).collect(),
+            Some(Format::Json) => rows.iter().map(rows_json).collect(),
+            Some(Format::Yaml) => rows.iter().map(|row| Ok(format!("---\n{}", yaml(row)?))).collect(),
             Some(Format::Wide | Format::Name) | None => self.all(rows, now),
         }
     }

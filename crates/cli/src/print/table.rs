@@ -42,7 +42,6 @@ impl Table {
     }
 }
 
-/// A table as wide as its rows need.
 pub fn table(headers: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let headers = headers.iter().map(|header| (*header).to_owned()).collect();
     let rows: Vec<_> = std::iter::once(headers).chain(rows).collect();
@@ -50,7 +49,6 @@ pub fn table(headers: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> S
     rows.iter().map(|row| table.line(row)).collect()
 }
 
-/// Headers, and rows.
 pub type Part = (Vec<&'static str>, Vec<Vec<String>>);
 
 /// Joins tables one below the other, and leaves out empty ones.

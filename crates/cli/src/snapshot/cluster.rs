@@ -10,7 +10,10 @@ use tenure_types::{extension, podgroup::PodGroupKind, projection::Pod};
 
 use super::{ListedOwner, NamespacedName, Snapshot, Wanted, group_names, key};
 use crate::{
-    cluster::{AT_ONCE, ClusterReader, LIVE, ResourceKind, cannot_list, explain, is_forbidden, is_segment},
+    cluster::{
+        AT_ONCE, ClusterReader, LIVE, Pages, ResourceKind, cannot_list, explain, is_forbidden, is_segment,
+        objects,
+    },
     input::Document,
     list::ended::missing,
     print::{warn, with_causes},
@@ -80,7 +83,8 @@ impl Snapshot {
     pub(super) async fn explain(&mut self, cluster: &ClusterReader, wanted: &Wanted<'_>) -> Result<()> {
         let mut pods = with_groups(cluster, wanted.pods).await?;
         if let Some(namespace) = wanted.namespace {
-            pods.extend(cluster.pods(Some(namespace), Some(LIVE)).try_concat().await.map_err(explain)?);
+            let live: Pages<Pod> = objects(cluster.api(Some(namespace)), Some(LIVE));
+            pods.extend(live.try_concat().await.map_err(explain)?);
         }
         self.pods.extend(pods.into_iter().map(|pod| (key(&pod.metadata), pod)));
         let kinds = &cluster.kinds;
@@ -97,7 +101,13 @@ impl Snapshot {
         // it matters on which nodes pods are
         let needs_nodes = !self.floors.node_pools.is_empty() && wanted.floors.node_pool.is_none();
         let nodes = kinds.find("", "Node").filter(|_| needs_nodes).map(|kind| (kind, None));
-        let owners = self.list_owners(cluster, wanted.namespace);
+        let mut owners = Vec::new();
+        if let Some(namespace) = wanted.namespace {
+            for (group, kind, _) in self.table.ancestors() {
+                self.owners.listed(group, kind);
+                owners.extend(kinds.find(group, kind).map(|kind| (kind, Some(namespace))));
+            }
+        }
         let metadata = nodes.into_iter().chain(owners);
         let lists = lists.chain(groups).chain(of_t9k.map(|(kind, place)| (kind, Some(place))));
         for NotListed { kind, error, is_forbidden: _ } in self.list(cluster, lists, metadata).await {
@@ -109,21 +119,6 @@ impl Snapshot {
             }
         }
         Ok(())
-    }
-
-    /// The kinds of owners that are listed in a namespace, which are then known.
-    fn list_owners<'k, 'n>(
-        &mut self,
-        cluster: &'k ClusterReader,
-        namespace: Option<&'n str>,
-    ) -> Vec<(&'k ResourceKind, Option<&'n str>)> {
-        let Some(namespace) = namespace else { return Vec::new() };
-        let Self { table, owners, .. } = self;
-        for (group, kind, _) in table.ancestors() {
-            owners.listed(group, kind);
-        }
-        let kinds = table.ancestors().filter_map(|(group, kind, _)| cluster.kinds.find(group, kind));
-        kinds.map(|kind| (kind, Some(namespace))).collect()
     }
 }
 
@@ -146,11 +141,10 @@ async fn with_groups(cluster: &ClusterReader, wanted: &[NamespacedName]) -> Resu
     let crowded: BTreeSet<&str> = groups.iter().map(|(_, namespace, _)| namespace.as_str()).collect();
     for namespace in crowded {
         let is_wanted = |pod: &Pod| named(pod, namespace).iter().any(|group| groups.contains(group));
-        let found = cluster.pods(Some(namespace), None).try_fold(Vec::new(), |mut kept, page| {
-            kept.extend(page.into_iter().filter(is_wanted));
-            std::future::ready(Ok(kept))
-        });
-        pods.extend(found.await.map_err(explain)?);
+        let mut pages = objects(cluster.api(Some(namespace)), None);
+        while let Some(page) = pages.try_next().await.map_err(explain)? {
+            pods.extend(page.into_iter().filter(is_wanted));
+        }
     }
     Ok(pods)
 }

@@ -107,7 +107,6 @@ impl KnownOwners {
         Some(self.by_uid.get(&uid).filter(is_meant).map_or(OwnerLookup::Absent, |found| found.answer.clone()))
     }
 
-    /// Returns the owners that have a record of a pause.
     pub fn paused(&self) -> impl Iterator<Item = (&ListedOwner, &ObjectMeta)> {
         self.by_uid.values().filter_map(|owner| Some((owner, owner.paused.as_deref()?)))
     }

@@ -59,19 +59,17 @@ impl Snapshot {
             pod.metadata.creation_timestamp.get_or_insert(Time(scheduled.unwrap_or(*now)));
             pod.metadata.namespace.get_or_insert_with(|| DEFAULT_NAMESPACE.into());
             if pod.spec.priority.is_none() {
-                let class = pod
-                    .spec
-                    .priority_class_name
-                    .get_or_insert_with(|| default.map(ResourceExt::name_any).unwrap_or_default());
+                let class = &mut pod.spec.priority_class_name;
+                let class =
+                    class.get_or_insert_with(|| default.map(ResourceExt::name_any).unwrap_or_default());
                 pod.spec.priority = value_of(classes, class);
             }
             pod.metadata.uid.get_or_insert_with(|| format!("{namespace}/{name}"));
             index.apply_member(pod);
         }
         // stamps of groups that lie in the future
-        let ahead = index.gangs().filter_map(|gang| {
-            let (at, of) =
-                (gang.stamp.filter(|at| at > now)?, annotation(&gang.key.namespace, &gang.key.name));
+        let ahead = index.gangs().filter_map(|GroupWorkload { key, stamp, .. }| {
+            let (of, at) = (annotation(&key.namespace, &key.name), stamp.filter(|at| at > now)?);
             Some(format!(
                 "{of}: {at} lies in the future: what its pods show counts, and now where that is nothing"
             ))
@@ -98,9 +96,8 @@ impl Snapshot {
     }
 
     pub fn class_state(&self, pod: &Pod) -> ClassState {
-        let Some(name) = pod.spec.priority_class_name.as_deref().filter(|name| !name.is_empty()) else {
-            return ClassState::None;
-        };
+        let name = pod.spec.priority_class_name.as_deref().filter(|name| !name.is_empty());
+        let Some(name) = name else { return ClassState::None };
         let annotations = self.classes.get(name).and_then(|class| class.metadata.annotations.as_ref());
         match value_of(&self.classes, name) {
             Some(value) => ClassState::of(value, annotations),
@@ -109,8 +106,11 @@ impl Snapshot {
     }
 
     pub fn pool(&self, pod: &Pod) -> Option<&str> {
-        let node = self.nodes.get(pod.spec.node_name.as_deref()?)?;
-        node.labels.as_ref()?.get(&self.floors.node_pool_label_key).map(String::as_str)
+        let of_node = || {
+            let node = self.nodes.get(pod.spec.node_name.as_deref()?)?;
+            node.labels.as_ref()?.get(&self.floors.node_pool_label_key)
+        };
+        self.node_pool.as_ref().or_else(of_node).map(String::as_str)
     }
 }
 
@@ -120,25 +120,19 @@ fn value_of(classes: &HashMap<String, PriorityClass>, name: &str) -> Option<i32>
     classes.get(name).map(|class| class.value.unwrap_or(0)).or_else(built_in)
 }
 
-/// A workload and how it came to be known.
 #[derive(Debug)]
 pub struct NamedWorkload<'s> {
     /// `PodGroup ns/name`, or `pod ns/name`.
     pub name: String,
     pub workload: Workload<'s>,
-    /// The source of the start time.
     pub start_from: &'static str,
 }
 
 impl Snapshot {
     /// Returns the key of a pod's workload: that of its `PodGroup`, or its own.
     pub fn gang_key(&self, pod: &Pod) -> (Option<PodGroupKind>, NamespacedName) {
-        match self.index.gang(pod) {
-            Some(GroupWorkload { key, .. }) => {
-                (Some(key.kind), (key.namespace.to_string(), key.name.to_string()))
-            }
-            None => (None, super::key(&pod.metadata)),
-        }
+        let Some(gang) = self.index.gang(pod) else { return (None, super::key(&pod.metadata)) };
+        (Some(gang.key.kind), (gang.key.namespace.to_string(), gang.key.name.to_string()))
     }
 
     /// A pod may name a `PodGroup` although there is no such.
@@ -169,7 +163,6 @@ impl Snapshot {
     }
 }
 
-/// Returns a warning about a stamp that isn't a time.
 fn unreadable_stamp(group: &ObjectMeta) -> Option<String> {
     let text = start::stamp(group)?.err()?;
     let (namespace, name) = super::key(group);
@@ -179,7 +172,6 @@ fn unreadable_stamp(group: &ObjectMeta) -> Option<String> {
     ))
 }
 
-/// A sentence about a ceiling of its own that is no duration.
 fn unreadable_max_duration(group: &ObjectMeta) -> Option<String> {
     let text = group.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?;
     let (namespace, name) = super::key(group);

@@ -29,8 +29,7 @@ pub async fn documents(filename: &[String], connect: ConnectArgs) -> Result<Vec<
         warn("the cluster has no queues.scheduling.run.ai");
         return Ok(Vec::new());
     };
-    let pages = cluster.documents(kind, None);
-    pages.try_concat().await.map_err(|error| cannot_list(kind, error))
+    cluster.documents(kind, None).try_concat().await.map_err(|error| cannot_list(kind, error))
 }
 
 /// Returns the queues of the tree by name, and warnings about queues that don't count.

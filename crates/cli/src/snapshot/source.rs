@@ -1,74 +1,22 @@
-//! The source of objects that a snapshot doesn't have yet: files, or the cluster.
+//! Reads objects that a snapshot doesn't have yet, from the files or from the cluster.
 
 use anyhow::{Context, Result};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
 use serde_json::Value;
 use tenure_policy::{
     climb::Action,
     kueue::{self, Lookup},
-    owners::OwnerTable,
     pause,
 };
 use tenure_types::projection::{Pod, WholeObject};
 
+use super::Snapshot;
 use crate::{
-    cluster::{ClusterReader, DEFAULT_NAMESPACE, Target},
+    cluster::{DEFAULT_NAMESPACE, Target},
     input::Document,
     list::{ended::missing, row::name_of},
 };
-
-pub enum SnapshotSource {
-    Files(Vec<Document>),
-    Cluster(ClusterReader),
-}
-
-impl SnapshotSource {
-    /// Kueue's Workloads that are looked for. Files may have others of the namespace.
-    pub async fn workloads(&self, namespace: &str, lookup: Lookup<'_>) -> Result<Vec<Value>> {
-        match self {
-            Self::Files(documents) => {
-                let is_one = |document: &&Document| {
-                    (document.group(), document.kind.as_str()) == (kueue::GROUP, kueue::WORKLOAD)
-                        && document.namespace().unwrap_or(DEFAULT_NAMESPACE) == namespace
-                };
-                Ok(documents.iter().filter(is_one).map(|document| document.value.clone()).collect())
-            }
-            Self::Cluster(cluster) => cluster.workloads(namespace, lookup).await,
-        }
-    }
-
-    pub async fn named(&self, namespace: &str, (word, name): &Target, table: &OwnerTable) -> Result<Named> {
-        let object = format!("{word}/{name}");
-        match self {
-            Self::Files(documents) => {
-                let is_meant = |document: &&Document| {
-                    document.is_called(word)
-                        && document.name() == Some(name)
-                        && document.namespace().unwrap_or(DEFAULT_NAMESPACE) == namespace
-                };
-                let found = documents.iter().rev().find(is_meant);
-                let found =
-                    found.with_context(|| format!("{object} is not among the objects that were read"))?;
-                let reference = OwnerReference {
-                    api_version: found.api_version.clone(),
-                    kind: found.kind.clone(),
-                    name: name.clone(),
-                    ..OwnerReference::default()
-                };
-                Ok(Named { reference, object: found.value.clone() })
-            }
-            Self::Cluster(cluster) => {
-                let kind = cluster.kinds.resolve(word, table)?;
-                let reference = kind.reference(name);
-                let workload = name_of(&reference.api_version, &reference.kind, name);
-                match kind.api::<WholeObject>(&cluster.client, Some(namespace)).get(name).await {
-                    Ok(found) => Ok(Named { reference, object: found.value }),
-                    Err(error) => Err(missing(cluster, namespace, &workload, error).await),
-                }
-            }
-        }
-    }
-}
 
 /// An object that a person has named.
 pub struct Named {
@@ -76,19 +24,55 @@ pub struct Named {
     pub object: Value,
 }
 
-/// Returns Kueue's Workload of the owner that the keeper would pause, or of the pod that it would delete.
-pub async fn workload(
-    source: &SnapshotSource,
-    table: &OwnerTable,
-    (namespace, pod): (&str, &Pod),
-    action: &Action,
-) -> Result<Option<OwnerReference>> {
-    let (lookup, uid) = match action {
-        Action::Pause(owner) => (kueue::of_owner(owner, table), Some(owner.uid.as_str())),
-        Action::DeletePod => (kueue::of_pod(pod, table), pod.metadata.uid.as_deref()),
-        _ => (None, None),
-    };
-    let Some((lookup, uid)) = lookup.zip(uid) else { return Ok(None) };
-    let found = source.workloads(namespace, lookup).await?;
-    Ok(kueue::chosen(&found, uid).map(|found| kueue::refer_to(pause::OwnerObject(found))))
+impl Snapshot {
+    /// Kueue's Workloads that are looked for. Files may have others of the namespace.
+    pub async fn workloads(&self, namespace: &str, lookup: Lookup<'_>) -> Result<Vec<Value>> {
+        if let Some(cluster) = &self.cluster {
+            return cluster.workloads(namespace, lookup).await;
+        }
+        let is_one = |document: &&Document| {
+            (document.group(), document.kind.as_str()) == (kueue::GROUP, kueue::WORKLOAD)
+                && document.namespace().unwrap_or(DEFAULT_NAMESPACE) == namespace
+        };
+        Ok(self.documents.iter().filter(is_one).map(|document| document.value.clone()).collect())
+    }
+
+    pub async fn named(&self, namespace: &str, (word, name): &Target) -> Result<Named> {
+        if let Some(cluster) = &self.cluster {
+            let kind = cluster.kinds.resolve(word, &self.table)?;
+            let reference = kind.reference(name);
+            let workload = name_of(&reference.api_version, &reference.kind, name);
+            return match kind.api::<WholeObject>(&cluster.client, Some(namespace)).get(name).await {
+                Ok(found) => Ok(Named { reference, object: found.value }),
+                Err(error) => Err(missing(cluster, namespace, &workload, error).await),
+            };
+        }
+        let is_meant = |document: &&Document| {
+            document.is_called(word)
+                && document.name() == Some(name)
+                && document.namespace().unwrap_or(DEFAULT_NAMESPACE) == namespace
+        };
+        let found = self.documents.iter().rev().find(is_meant);
+        let found =
+            found.with_context(|| format!("{word}/{name} is not among the objects that were read"))?;
+        let reference = OwnerReference {
+            api_version: found.api_version.clone(),
+            kind: found.kind.clone(),
+            name: name.clone(),
+            ..OwnerReference::default()
+        };
+        Ok(Named { reference, object: found.value.clone() })
+    }
+
+    /// Returns Kueue's Workload of the owner that the keeper would pause, or of the pod that it would delete.
+    pub async fn workload(&self, pod: &Pod, action: &Action) -> Result<Option<OwnerReference>> {
+        let (lookup, uid) = match action {
+            Action::Pause(owner) => (kueue::of_owner(owner, &self.table), Some(owner.uid.as_str())),
+            Action::DeletePod => (kueue::of_pod(pod, &self.table), pod.metadata.uid.as_deref()),
+            _ => (None, None),
+        };
+        let Some((lookup, uid)) = lookup.zip(uid) else { return Ok(None) };
+        let found = self.workloads(&pod.namespace().unwrap_or_default(), lookup).await?;
+        Ok(kueue::chosen(&found, uid).map(|found| kueue::refer_to(pause::OwnerObject(found))))
+    }
 }

@@ -1,12 +1,8 @@
 //! Reads the end of validity of certificates.
 
-use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
+use jiff::Timestamp;
 use rustls::pki_types::{CertificateDer, pem::PemObject};
-
-/// Tags of DER.
-const SEQUENCE: u8 = 0x30;
-const VERSION: u8 = 0xa0;
-const UTC_TIME: u8 = 0x17;
+use x509_parser::parse_x509_certificate;
 
 /// The first end among the certificates of a PEM file; none if there is none that can be read.
 pub fn first_end(pem: &[u8]) -> Option<Timestamp> {
@@ -22,44 +18,9 @@ fn ends(pem: &[u8]) -> Option<Vec<Timestamp>> {
     CertificateDer::pem_slice_iter(pem).map(|der| not_after(&der.ok()?)).collect()
 }
 
-/// The end of validity of a certificate (RFC 5280, 4.1).
 fn not_after(der: &[u8]) -> Option<Timestamp> {
-    let (_, certificate, _) = value(der)?;
-    let (_, mut rest, _) = value(certificate)?;
-    if let Some((VERSION, _, after)) = value(rest) {
-        rest = after;
-    }
-    // serial number, signature, issuer
-    for _ in 0..3 {
-        (_, _, rest) = value(rest)?;
-    }
-    let (SEQUENCE, validity, _) = value(rest)? else { return None };
-    let (_, _, rest) = value(validity)?;
-    let (tag, text, _) = value(rest)?;
-    let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
-    let text = match tag {
-        UTC_TIME => format!("{}{text}", if text.get(..2)? < "50" { "20" } else { "19" }),
-        _ => text.to_owned(),
-    };
-    let at = DateTime::strptime("%Y%m%d%H%M%S", text).ok()?;
-    Some(at.to_zoned(TimeZone::UTC).ok()?.timestamp())
-}
-
-/// Returns the tag of the first value, its content, and the bytes after it.
-fn value(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (tag, rest) = der.split_first()?;
-    let (first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0x00..=0x7f => (usize::from(*first), rest),
-        // more than four bytes of length no certificate has
-        0x81..=0x84 => {
-            let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            (bytes.iter().fold(0, |length: usize, byte| length << 8 | usize::from(*byte)), rest)
-        }
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((*tag, content, rest))
+    let (_, certificate) = parse_x509_certificate(der).ok()?;
+    Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
 }
 
 #[cfg(test)]

@@ -24,15 +24,15 @@ impl Inspector {
     pub(super) async fn keepers(&self) -> Result<Vec<Check>, Fault> {
         let keepers: Vec<Deployment> = self.ours("keeper").await?;
         if keepers.is_empty() {
-            let place = self.tenure_namespace.as_ref().map(|name| format!("namespace {name}"));
-            let place = place.as_deref().unwrap_or("this cluster");
+            let place = self.tenure_namespace.as_ref();
+            let place = place.map_or_else(|| "this cluster".into(), |name| format!("namespace {name}"));
             let message = format!("there is no keeper in {place}: no ceiling is enforced");
             return Err(Fault::problem(message, "helm install tenure, with keeper.enabled=true"));
         }
         let mut checks = Vec::new();
         for keeper in &keepers {
             checks.push(Check::new("keeper", pods(keeper)));
-            let (finding, holder) = self.leader(keeper).await;
+            let (finding, holder) = self.leader(keeper).await.unwrap_or_else(|fault| (Err(fault), None));
             checks.push(Check::new("leader", finding));
             if let Some(holder) = holder {
                 checks.push(Check::new("watches", self.watches(keeper, &holder).await));
@@ -42,28 +42,22 @@ impl Inspector {
     }
 
     /// Checks that a keeper leads; returns which pod that is.
-    async fn leader(&self, keeper: &Deployment) -> (Finding, Option<String>) {
+    async fn leader(&self, keeper: &Deployment) -> Result<(Finding, Option<String>), Fault> {
         let (namespace, name) = (keeper.namespace().unwrap_or_default(), keeper.name_any());
         if is_dry_run(keeper) {
             let message = format!("{namespace}/{name} runs dry: it pauses nothing, and has no Lease");
-            return (Ok(message), None);
+            return Ok((Ok(message), None));
         }
         let logs = format!("kubectl logs -n {namespace} deployment/{name}");
-        match self.cluster.api::<Lease>(Some(&namespace)).get_opt(&name).await {
-            Ok(Some(lease)) => {
-                let spec = lease.spec.unwrap_or_default();
-                let finding = leads(&spec, &format!("{namespace}/{name}"), &logs, self.cluster.clock.now());
-                (finding, spec.holder_identity.filter(|holder| !holder.is_empty()))
-            }
-            Ok(None) => {
-                let message = format!("no keeper has led yet: there is no Lease {namespace}/{name}");
-                (Err(Fault::problem(message, logs)), None)
-            }
-            Err(error) => {
-                let right = format!("get leases.coordination.k8s.io in namespace {namespace}");
-                (Err(Fault::unread(error, &right)), None)
-            }
-        }
+        let right = format!("get leases.coordination.k8s.io in namespace {namespace}");
+        let lease = self.cluster.api::<Lease>(Some(&namespace)).get_opt(&name).await;
+        let Some(lease) = lease.map_err(|error| Fault::unread(error, &right))? else {
+            let message = format!("no keeper has led yet: there is no Lease {namespace}/{name}");
+            return Err(Fault::problem(message, logs));
+        };
+        let spec = lease.spec.unwrap_or_default();
+        let finding = leads(&spec, &format!("{namespace}/{name}"), &logs, self.cluster.clock.now());
+        Ok((finding, spec.holder_identity.filter(|holder| !holder.is_empty())))
     }
 
     /// Checks that the leading keeper has read queues, `PodGroups`, owners and pods, by `/ready` of its admin port.
@@ -132,9 +126,7 @@ fn leads(spec: &LeaseSpec, lease: &str, logs: &str, now: Timestamp) -> Finding {
 }
 
 fn is_dry_run(keeper: &Deployment) -> bool {
-    containers(keeper)
-        .flat_map(|container| container.args.iter().flatten())
-        .any(|arg| arg == "--dry-run=true")
+    containers(keeper).any(|of| of.args.iter().flatten().any(|arg| arg == "--dry-run=true"))
 }
 
 fn admin_port(keeper: &Deployment) -> i32 {

@@ -11,11 +11,11 @@ use k8s_openapi::api::{
     core::v1::Secret,
     discovery::v1::{Endpoint, EndpointSlice},
 };
-use kube::{ResourceExt, api::ListParams, client::Body};
+use kube::{Api, ResourceExt, client::Body};
 use serde_json::{Value, json};
 use tenure_policy::expiry::Family;
 
-use super::{Check, Fault, Finding, Inspector, certificate};
+use super::{Check, Fault, Finding, Inspector, OURS, certificate, list};
 use crate::print::{human, moment};
 
 /// A CA that ends so soon should have been replaced.
@@ -41,8 +41,8 @@ impl Inspector {
         let urls: BTreeSet<&str> =
             configured.iter().filter_map(|(_, config)| config.url.as_deref()).collect();
         if !urls.is_empty() {
-            let urls: Vec<&str> = urls.into_iter().collect();
-            checks.push(Check::new("webhook", Ok(format!("it is asked at {}", urls.join(", ")))));
+            let urls = Vec::from_iter(urls).join(", ");
+            checks.push(Check::new("webhook", Ok(format!("it is asked at {urls}"))));
         }
         let served = self.served().await.unwrap_or_else(|fault| vec![Err(fault)]);
         let certificates = std::iter::once(trust(&configured, self.cluster.clock.now())).chain(served);
@@ -64,11 +64,12 @@ impl Inspector {
     /// Names of configurations, with how each of their webhooks is asked.
     async fn configured(&self) -> Result<Vec<(String, WebhookClientConfig)>, Fault> {
         let mut configured = Vec::new();
-        for of in self.ours_everywhere::<ValidatingWebhookConfiguration>().await? {
+        let client = &self.cluster.client;
+        for of in list::<ValidatingWebhookConfiguration>(Api::all(client.clone()), OURS, "").await? {
             let (name, webhooks) = (of.name_any(), of.webhooks.into_iter().flatten());
             configured.extend(webhooks.map(|webhook| (name.clone(), webhook.client_config)));
         }
-        for of in self.ours_everywhere::<MutatingWebhookConfiguration>().await? {
+        for of in list::<MutatingWebhookConfiguration>(Api::all(client.clone()), OURS, "").await? {
             let (name, webhooks) = (of.name_any(), of.webhooks.into_iter().flatten());
             configured.extend(webhooks.map(|webhook| (name.clone(), webhook.client_config)));
         }
@@ -79,10 +80,8 @@ impl Inspector {
     async fn endpoints(&self, namespace: &str, name: &str) -> Finding {
         let labels = format!("kubernetes.io/service-name={name}");
         let slices = self.cluster.api::<EndpointSlice>(Some(namespace));
-        let slices = slices.list(&ListParams::default().labels(&labels)).await.map_err(|error| {
-            Fault::unread(error, &format!("list endpointslices.discovery.k8s.io in namespace {namespace}"))
-        })?;
-        let endpoints = slices.items.iter().flat_map(|slice| slice.endpoints.iter().flatten());
+        let slices = list(slices, &labels, &format!(" in namespace {namespace}")).await?;
+        let endpoints = slices.iter().flat_map(|slice| slice.endpoints.iter().flatten());
         let is_ready =
             |endpoint: &&Endpoint| endpoint.conditions.as_ref().and_then(|of| of.ready).unwrap_or(true);
         let ready = endpoints.filter(is_ready).count();

@@ -1,18 +1,16 @@
 //! The kinds that are reviewed, in the versions that the API server has.
 
-use tenure_policy::{config::nearest, field::FieldError, review::Reviewable};
+use tenure_policy::{field::FieldError, review::Reviewable};
 
-use super::schema::either;
+use super::schema::{either, suggestion};
 use crate::input::Document;
 
-/// The kinds that are reviewed, for people.
 pub const REVIEWED: &str = "the kinds that are reviewed are Queue of scheduling.run.ai, Queue of scheduler.tensorstack.dev, and PriorityClass of scheduling.k8s.io";
 
 /// An API group with kinds that are reviewed.
 struct Group {
     name: &'static str,
     kind: &'static str,
-    /// The versions of that kind.
     versions: &'static [&'static str],
     /// Other kinds of the group.
     others: &'static [&'static str],
@@ -43,15 +41,8 @@ pub fn reviewable(document: &Document) -> Result<Option<Reviewable>, FieldError>
     }
     if kind != of.kind {
         let known: Vec<&str> = [of.kind].iter().chain(of.others).copied().collect();
-        let help = match nearest(kind, &known) {
-            Some(name) => format!("did you mean {name}?"),
-            None => format!("known here: {}", known.join(", ")),
-        };
-        return Err(FieldError::invalid(
-            "kind",
-            kind,
-            format!("there is no such kind in group {group}: {help}"),
-        ));
+        let rule = format!("there is no such kind in group {group}: {}", suggestion(kind, &known));
+        return Err(FieldError::invalid("kind", kind, rule));
     }
     if !of.versions.contains(&version) {
         let known: Vec<String> = of.versions.iter().map(|version| format!("{group}/{version}")).collect();

@@ -15,7 +15,7 @@ use kube::CustomResourceExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use serde_path_to_error::Segment;
-use tenure_policy::{config::nearest, field::FieldError, owners::is_subdomain, review::Reviewable};
+use tenure_policy::{field::FieldError, owners::is_subdomain, review::Reviewable};
 use tenure_types::{
     runai::{SPEC_ANNOTATIONS, v2, v3alpha1},
     tensorstack::v1beta1,
@@ -23,7 +23,7 @@ use tenure_types::{
 
 use super::Reason;
 use crate::input::Document;
-pub use rules::either;
+pub use rules::{either, suggestion};
 use rules::{is_label, joined, rule, wrong_type};
 
 /// The rules of names, as Kubernetes has them.
@@ -65,15 +65,12 @@ fn schema(kind: Reviewable) -> Option<&'static JSONSchemaProps> {
 fn of(definition: CustomResourceDefinition) -> Option<JSONSchemaProps> {
     let mut schema = definition.spec.versions.into_iter().next()?.schema?.open_api_v3_schema?;
     // the API server knows these fields of every object; metadata has its own check
-    let known = ["apiVersion", "kind", "metadata"].map(|name| (name.to_owned(), anything()));
+    let anything = JSONSchemaProps { x_kubernetes_preserve_unknown_fields: Some(true), ..Default::default() };
+    let known = ["apiVersion", "kind", "metadata"].map(|name| (name.to_owned(), anything.clone()));
     schema.properties.get_or_insert_default().extend(known);
     // crdgen takes this out too: KAI's queues may do without a spec
     schema.required = None;
     Some(schema)
-}
-
-fn anything() -> JSONSchemaProps {
-    JSONSchemaProps { x_kubernetes_preserve_unknown_fields: Some(true), ..JSONSchemaProps::default() }
 }
 
 struct Reasons {
@@ -105,9 +102,8 @@ impl Reasons {
             }
             _ => {}
         }
-        if let Some(place) =
-            text("namespace").filter(|place| place.as_str().is_some_and(|place| !is_label(place)))
-        {
+        let place = text("namespace").filter(|place| place.as_str().is_some_and(|place| !is_label(place)));
+        if let Some(place) = place {
             self.invalid("metadata.namespace", place, LABEL);
         }
     }
@@ -224,15 +220,10 @@ impl Reasons {
     fn unknown(&mut self, field: &str, key: &str, value: &Value, known: &[&str]) {
         let annotation =
             SPEC_ANNOTATIONS.iter().find(|(name, _)| self.in_v2 && field == format!("spec.{name}"));
-        let help = match (annotation, nearest(key, known)) {
-            (Some((_, annotation)), _) => {
-                format!(
-                    "v2 has annotation {annotation} instead, and scheduling.run.ai/v3alpha1 has the field"
-                )
-            }
-            (None, Some(name)) => format!("did you mean {name}?"),
-            (None, None) => format!("known here: {}", known.join(", ")),
+        let instead = |(_, annotation): &(&str, &str)| {
+            format!("v2 has annotation {annotation} instead, and scheduling.run.ai/v3alpha1 has the field")
         };
+        let help = annotation.map_or_else(|| suggestion(key, known), instead);
         self.invalid(field, value, format!("unknown field: {help}"));
     }
 }

@@ -70,10 +70,8 @@ fn tolerated(toleration: &TolerationAnswer, now: Timestamp) -> String {
         (0, _) => format!("its PriorityClass {class:?} gives no protection"),
         (..0, _) => format!("against priorities below {minimum}: always (PriorityClass {class:?})"),
         (_, Some(at)) => {
-            format!(
-                "against priorities below {minimum}: until {} (PriorityClass {class:?})",
-                from_now(at, now)
-            )
+            let until = from_now(at, now);
+            format!("against priorities below {minimum}: until {until} (PriorityClass {class:?})")
         }
         (seconds, None) => format!(
             "against priorities below {minimum}: not protected (PriorityClass {class:?} tolerates them for {seconds}s after scheduling)"
@@ -113,11 +111,9 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
         answer.ceiling_since.map(|since| format!(", counted from {since} ({from})")).unwrap_or_default();
     let mut sentences =
         vec![format!("it expires at {}: {}{since}", from_now(at, now), ceiling.unwrap_or_default())];
-    sentences.extend(
-        answer.extension.as_ref().map(|time| {
-            format!("its run was granted {time} beyond that ceiling (kubectl tenure extensions)")
-        }),
-    );
+    let granted =
+        |time| format!("its run was granted {time} beyond that ceiling (kubectl tenure extensions)");
+    sentences.extend(answer.extension.as_ref().map(granted));
     let notices = answer.notices_at.iter().map(|at| {
         if *at <= now {
             format!("{} ({} ago)", moment(*at), human(now.duration_since(*at)))
@@ -153,13 +149,11 @@ fn then(would: &Would) -> String {
     let (kind, name) = (&would.kind, &would.name);
     match (would.action, &would.field, &would.value) {
         ("pause", Some(field), Some(value)) => {
-            let other =
-                would.or_field.as_ref().map(|other| format!(" (or {other}, where its schema has that)"));
+            let other = would.or_field.as_ref().map(|of| format!(" (or {of}, where its schema has that)"));
             let of = would.kueue_workload_of.as_ref().map(|of| format!(", by which Kueue runs {of},"));
-            let of = of.unwrap_or_default();
+            let (other, of) = (other.unwrap_or_default(), of.unwrap_or_default());
             format!(
-                "then {kind} {name}{of} is paused: {field} is set to {value}{}; the pod alone is deleted if that would stop a pod of system-critical priority",
-                other.unwrap_or_default()
+                "then {kind} {name}{of} is paused: {field} is set to {value}{other}; the pod alone is deleted if that would stop a pod of system-critical priority"
             )
         }
         ("delete", ..) if kind != "Pod" => format!(

@@ -1,6 +1,6 @@
 //! The answer about one pod, put together from a snapshot.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use tenure_index::Standing;
@@ -27,7 +27,6 @@ use crate::{
 
 pub(super) struct Question<'s> {
     pub snapshot: &'s Snapshot,
-    pub pool: Option<&'s str>,
     pub key: &'s NamespacedName,
     pub pod: &'s Pod,
     /// The rules of its queue for the end of its run, if a ceiling applies.
@@ -49,6 +48,9 @@ impl Question<'_> {
         let run = standing.map(|standing| Run::of(standing, exempt));
         let run = run.as_ref();
         let expiring = run.filter(|run| run.expires().is_some());
+        let expires_at = expiring.and_then(Run::expires);
+        let points = self.rules.and_then(|rules| rules.notice).unwrap_or_default();
+        let notices = |at: Timestamp| points.iter().filter_map(move |point| at.checked_sub(point).ok());
         let path = gang.workload.place.queue().and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
         let (preemption_toleration, trouble) = match self.toleration() {
             Ok(toleration) => (toleration, None),
@@ -58,27 +60,15 @@ impl Question<'_> {
             pod: shown(key),
             queue: gang.workload.place.name().map(str::to_owned),
             path: path.iter().rev().map(|id| tree.name(*id).to_owned()).collect(),
-            tensorstack_queue: run
-                .and_then(|run| run.standing.queue(Family::Tensorstack))
-                .map(ToString::to_string),
+            tensorstack_queue: run.and_then(|run| Some(run.standing.queue(Family::Tensorstack)?.to_string())),
             started_at: gang.workload.start,
             started_at_from: gang.start_from,
             elastic: gang.workload.is_elastic(),
             protected: if is_gone { Vec::new() } else { self.protections(&gang, &path) },
             preemption_toleration,
             priority_class_trouble: trouble,
-            expires_at: expiring.and_then(Run::expires),
-            notices_at: expiring.and_then(Run::expires).zip(self.rules).map_or_else(
-                Vec::new,
-                |(at, rules)| {
-                    rules
-                        .notice
-                        .unwrap_or_default()
-                        .iter()
-                        .filter_map(|point| at.checked_sub(point).ok())
-                        .collect()
-                },
-            ),
+            expires_at,
+            notices_at: expires_at.into_iter().flat_map(notices).collect(),
             ceiling_since: expiring.and_then(Run::since),
             ceiling_since_from: expiring.map(Run::since_from),
             max_duration: run.and_then(|run| run.ceiling(tree)).map(ceiling),
@@ -92,8 +82,9 @@ impl Question<'_> {
 
     /// `path` leads from its queue to the root.
     fn protections(&self, gang: &NamedWorkload<'_>, path: &[QueueId]) -> Vec<Protection> {
-        let Self { snapshot, pool, .. } = *self;
+        let Self { snapshot, pod, .. } = *self;
         let (tree, floors, place) = (snapshot.tree(), &snapshot.floors, &gang.workload.place);
+        let pool = snapshot.pool(pod);
         let (Some(name), queue) = (place.name(), place.queue()) else { return Vec::new() };
         let against = |name: &str, preemptor, kind: PreemptionKind, floor: Floor<'_>| Protection {
             preemptor_queue: name.to_owned(),
@@ -120,29 +111,26 @@ impl Question<'_> {
     /// The toleration of its class, or the reason why it isn't known.
     fn toleration(&self) -> Result<Option<TolerationAnswer>, String> {
         let name = self.pod.spec.priority_class_name.as_deref().unwrap_or_default();
-        let trouble = |what| Err(format!("its PriorityClass {name:?} {what}"));
         let state = self.snapshot.class_state(self.pod);
-        let Toleration { minimum_preemptable_priority, seconds } = match state {
-            ClassState::Known(toleration) => toleration,
+        let trouble = match state {
             ClassState::None => return Ok(None),
+            ClassState::Known(Toleration { minimum_preemptable_priority, seconds }) => {
+                let scheduled_at = self.pod.scheduled_at().map(|at| at.0);
+                // the one that is tolerated if any is
+                let least = PreemptorClaim { priority: i32::MIN, never_preempts: false };
+                return Ok(Some(TolerationAnswer {
+                    priority_class: name.to_owned(),
+                    minimum_preemptable_priority,
+                    toleration_seconds: seconds,
+                    until: judge(state, scheduled_at, &least, self.snapshot.now).until(),
+                }));
+            }
             ClassState::Missing => {
-                return trouble(
-                    "doesn't exist: until it does, only system-critical pods may preempt the pod",
-                );
+                "doesn't exist: until it does, only system-critical pods may preempt the pod"
             }
-            ClassState::Unreadable => {
-                return trouble("has a toleration that can't be read: it tolerates nothing");
-            }
+            ClassState::Unreadable => "has a toleration that can't be read: it tolerates nothing",
         };
-        let scheduled_at = self.pod.scheduled_at().map(|at| at.0);
-        // the one that is tolerated if any is
-        let least = PreemptorClaim { priority: i32::MIN, never_preempts: false };
-        Ok(Some(TolerationAnswer {
-            priority_class: name.to_owned(),
-            minimum_preemptable_priority,
-            toleration_seconds: seconds,
-            until: judge(state, scheduled_at, &least, self.snapshot.now).until(),
-        }))
+        Err(format!("its PriorityClass {name:?} {trouble}"))
     }
 
     fn would(&self, action: &Action, workload: Option<&OwnerReference>) -> Would {
@@ -151,14 +139,8 @@ impl Question<'_> {
         let slice_delay = self.rules.and_then(|rules| rules.slice_delay());
         let deletes_owner = matches!(action, Action::Pause(owner) if table.deletes(owner));
         let workload = workload.filter(|_| !deletes_owner);
-        let kueue_workload_of = workload.map(|_| match action {
-            Action::Pause(owner) => format!("{} {namespace}/{}", owner.kind, owner.name),
-            _ => format!("Pod {namespace}/{pod}"),
-        });
-        let known = match action {
-            Action::Pause(owner) => owner,
-            _ => &of_pod,
-        };
+        let known = if let Action::Pause(owner) = action { owner } else { &of_pod };
+        let kueue_workload_of = workload.map(|_| format!("{} {namespace}/{}", known.kind, known.name));
         let (action, owner) = match action {
             Action::Pause(owner) if deletes_owner => ("delete", Some(owner)),
             Action::Pause(owner) => ("pause", workload.or(Some(owner))),
@@ -201,10 +183,9 @@ pub(super) fn without_effect(
         _ => None,
     };
     let of_owner = owner.and_then(|owner| {
-        let text = snapshot.owners.max_duration(owner)?;
-        Some((format!("{} {}", owner.kind, owner.name), text))
+        Some((format!("{} {}", owner.kind, owner.name), snapshot.owners.max_duration(owner)?))
     });
-    let of_pod = pod.metadata.annotations.as_ref().and_then(|all| all.get(MAX_DURATION_ANNOTATION));
+    let of_pod = pod.annotations().get(MAX_DURATION_ANNOTATION);
     let of_pod = of_pod.map(|text| (format!("Pod {}", pod.name_any()), text.as_str()));
     let invalid = of_owner.into_iter().chain(of_pod).filter_map(|(of, text)| {
         let error = own_ceiling(text).err()?;

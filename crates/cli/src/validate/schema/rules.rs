@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use serde_json::Value;
-use tenure_policy::owners::is_subdomain;
+use tenure_policy::{config::nearest, owners::is_subdomain};
 
 pub(super) fn wrong_type(value: &Value, schema: &JSONSchemaProps) -> Option<String> {
     if schema.x_kubernetes_int_or_string == Some(true) {
@@ -49,6 +49,12 @@ pub fn either<'n>(names: impl Iterator<Item = &'n str>) -> impl Display {
         Some(last) if !names.is_empty() => format!("{} or {last}", names.join(", ")),
         last => last.unwrap_or_default().into(),
     }
+}
+
+/// Names the known name that is most like another; all of them, if none is like it.
+pub fn suggestion(written: &str, known: &[&str]) -> String {
+    let all = || format!("known here: {}", known.join(", "));
+    nearest(written, known).map_or_else(all, |name| format!("did you mean {name}?"))
 }
 
 pub(super) fn joined(path: &str, key: &str) -> String {
