@@ -158,7 +158,7 @@ struct Identify {
 
 impl<S: Send + 'static> Accept<TcpStream, S> for Identify {
     type Stream = <RustlsAcceptor as Accept<Connection, S>>::Stream;
-    type Service = AddExtension<S, ClientChain>;
+    type Service = AddExtension<<RustlsAcceptor as Accept<Connection, S>>::Service, ClientChain>;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
