@@ -1,5 +1,7 @@
 //! The reasons of events and messages.
 
+use serde::Deserialize;
+
 /// What tells an event from others of its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventIdentity {
@@ -32,7 +34,7 @@ const OF_ANNOTATION: Properties =
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident: $properties:expr;)*) => {
         /// The reason of an event, and of the message about the same act.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
         pub enum EventReason {
             $($(#[$doc])* $name,)*
         }

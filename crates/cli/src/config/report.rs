@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use tenure_policy::{
     config::{Config, ConfigFile, ConfigMapKey, METHOD, PREEMPT, RECLAIM},
-    delegation::{Bound, Bounds},
-    floor::{Floors, NodePool},
+    delegation::Bounds,
+    floor::{Floors, PartialFloors},
     guard::{Guarded, Scheduler, UnknownPreemptor},
     ready::PodsReady,
     requeue::Backoff,
@@ -81,7 +81,7 @@ impl Report {
         if let ConfigFile::Tenure(config) = file {
             values.extend(own(config));
             report.node_pools = pools(floors);
-            report.trusted_writers = config.trusted.names().map(str::to_owned).collect();
+            report.trusted_writers = config.trusted.iter().cloned().collect();
             report.tenancy_writers.clone_from(&config.tenancy_writers);
             report.bounds = bounds(&config.bounds);
             report.guard = Some(config.guarded.clone());
@@ -179,7 +179,7 @@ fn own(config: &Config) -> [(&'static str, String); 20] {
         ("waitForPodsReady", readiness.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
         ("owners", count(*rows, "row")),
         ("longestFormation", go(longest_formation.0)),
-        ("trustedWriters", count(trusted.names().count(), "user")),
+        ("trustedWriters", count(trusted.len(), "user")),
         ("tenancy.trustedWriters", count(tenancy_writers.len(), "user")),
         ("kueue.enabled", kueue.enabled.to_string()),
         ("kueue.queues", count(kueue.queues.0.len(), "row")),
@@ -227,7 +227,7 @@ fn pods_ready(of: &PodsReady) -> String {
 }
 
 fn bounds(bounds: &Bounds) -> Vec<BoundRow> {
-    let row = |(queue, Bound { preempt, reclaim }): (&String, &Bound)| BoundRow {
+    let row = |(queue, PartialFloors { preempt, reclaim }): (&String, &PartialFloors)| BoundRow {
         queue: queue.clone(),
         preempt_min_runtime: preempt.map(|bound| bound.to_string()),
         reclaim_min_runtime: reclaim.map(|bound| bound.to_string()),
@@ -236,7 +236,7 @@ fn bounds(bounds: &Bounds) -> Vec<BoundRow> {
 }
 
 fn pools(floors: &Floors) -> Vec<Pool> {
-    let pool = |(name, pool): (&String, &NodePool)| Pool {
+    let pool = |(name, pool): (&String, &PartialFloors)| Pool {
         name: name.clone(),
         default_preempt_min_runtime: pool.preempt.unwrap_or(floors.preempt).to_string(),
         default_reclaim_min_runtime: pool.reclaim.unwrap_or(floors.reclaim).to_string(),
