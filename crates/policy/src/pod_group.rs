@@ -14,7 +14,7 @@ use tenure_types::podgroup::{PodGroupKind, Shown};
 
 use crate::start;
 
-pub use late::{LateGroup, group_counts, is_shorter};
+pub use late::{group_counts, is_shorter};
 use read::RawPodGroup;
 pub use read::Unreadable;
 

@@ -6,7 +6,7 @@ use tenure_policy::{
     expiry::{self, Clocks, Family, PerFamily},
     gang::Shape,
     notice::NoticePoints,
-    pod_group::{LateGroup, group_counts, is_shorter},
+    pod_group::{group_counts, is_shorter},
     ready::{NotReady, PodsReady},
 };
 use tenure_types::runai::v3alpha1::CountFrom;
@@ -142,7 +142,7 @@ fn named_queue(
         return of_group.map(|(name, _)| name).or_else(|| own.cloned());
     };
     let mut ceiling = |queue: &str| objects.limits(family, queue).and_then(|limits| limits.ceiling);
-    let late = || LateGroup::CountsIfShorter { own: ceiling(own), of_group: ceiling(name) };
+    let late = || is_shorter(ceiling(name), ceiling(own));
     let counts = group_counts(made.map(Milliseconds::get), pod.started.map(Milliseconds::get), late);
     Some(if counts { name.clone() } else { own.clone() })
 }
