@@ -54,7 +54,7 @@ pub fn reason(text: &str) -> Result<(), String> {
     if EventReason::named(text).is_some() {
         return Ok(());
     }
-    let known: Vec<&str> = EventReason::all().map(EventReason::name).collect();
+    let known: Vec<&str> = EventReason::ALL.iter().map(|reason| reason.name()).collect();
     Err(match nearest(text, &known) {
         Some(reason) => format!("did you mean {reason}?"),
         None => format!("known: {}", known.join(", ")),
