@@ -49,14 +49,14 @@ impl Question<'_> {
         let run = standing.map(|standing| Run::of(standing, exempt));
         let run = run.as_ref();
         let expiring = run.filter(|run| run.expires().is_some());
-        let path = gang.workload.place.queue().and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
+        let path = gang.workload.place.queue.and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
         let (preemption_toleration, trouble) = match self.toleration() {
             Ok(toleration) => (toleration, None),
             Err(trouble) => (None, Some(trouble)),
         };
         PodExplanation {
             pod: shown(key),
-            queue: gang.workload.place.name().map(str::to_owned),
+            queue: gang.workload.place.name.map(str::to_owned),
             path: path.iter().rev().map(|id| tree.name(*id).to_owned()).collect(),
             tensorstack_queue: run
                 .and_then(|run| run.standing.queue(Family::Tensorstack))
@@ -94,7 +94,7 @@ impl Question<'_> {
     fn protections(&self, gang: &NamedWorkload<'_>, path: &[QueueId]) -> Vec<Protection> {
         let Self { snapshot, pool, .. } = *self;
         let (tree, floors, place) = (snapshot.tree(), &snapshot.floors, &gang.workload.place);
-        let (Some(name), queue) = (place.name(), place.queue()) else { return Vec::new() };
+        let (Some(name), queue) = (place.name, place.queue) else { return Vec::new() };
         let against = |name: &str, preemptor, kind: PreemptionKind, floor: Floor<'_>| Protection {
             preemptor_queue: name.to_owned(),
             preemptor,
