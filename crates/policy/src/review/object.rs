@@ -45,7 +45,6 @@ pub(super) struct PriorityClass {
 
 #[derive(Default, Deserialize)]
 pub(super) struct Annotated {
-    #[serde(default)]
     pub annotations: Option<BTreeMap<String, String>>,
 }
 
