@@ -86,10 +86,13 @@ fn add_rows(schema: &Value, part: &Value, defaults: &Value, path: &str, rows: &m
 #[test]
 fn every_event_is_on_its_page_with_its_type() {
     let page = read("docs/events.md");
-    assert_eq!(first_cells(&page), EventReason::all().map(EventReason::name).collect());
-    for reason in EventReason::all() {
-        let row =
-            format!("| `{}` | {} |", reason.name(), if reason.is_normal() { "Normal" } else { "Warning" });
+    assert_eq!(first_cells(&page), EventReason::ALL.iter().map(|reason| reason.name()).collect());
+    for reason in EventReason::ALL {
+        let row = format!(
+            "| `{}` | {} |",
+            reason.name(),
+            if reason.properties().is_normal { "Normal" } else { "Warning" }
+        );
         assert!(page.contains(&row), "{row}");
     }
 }

@@ -97,7 +97,7 @@ impl Events {
             regarding: Some(object.clone()),
             reporting_controller: Some(CONTROLLER.into()),
             reporting_instance: Some(self.instance.clone()),
-            type_: Some(if happening.reason.is_normal() { "Normal" } else { "Warning" }.into()),
+            type_: Some(if happening.reason.properties().is_normal { "Normal" } else { "Warning" }.into()),
             ..Event::default()
         }
     }

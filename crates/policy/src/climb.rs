@@ -76,12 +76,13 @@ pub struct Climb<'t> {
     next: Option<OwnerReference>,
     /// The last owner found.
     below: Option<OwnerReference>,
-    /// The labels of the last pod among the owners found.
-    pod_labels: Option<BTreeMap<String, String>>,
-    /// The owners that can be paused, the topmost last.
-    pausable: Vec<OwnerReference>,
+    /// The labels that the selector of [`Climb::next`] is for: those of the last pod among the owners found. None: those of the
+    /// pod that the climb started from.
+    pub pod_labels: Option<BTreeMap<String, String>>,
+    /// The owners that can be paused, the topmost last: where pausing one doesn't stop the pod, the one below may.
+    pub pausable: Vec<OwnerReference>,
     /// The topmost owner that could be paused, had it not ended.
-    ended: Option<OwnerReference>,
+    pub ended: Option<OwnerReference>,
     stop: Option<Action>,
     seen: HashSet<String>,
 }
@@ -110,11 +111,6 @@ pub const POD_CONTROLLERS: [(&str, &str); 6] = [
 ];
 
 impl<'t> Climb<'t> {
-    /// Starts from a pod's controller.
-    pub fn from(controller: Option<&OwnerReference>, table: &'t OwnerTable) -> Self {
-        Self::above(None, controller, table)
-    }
-
     /// Starts from the controller of an owner, or of a pod if `below` is none.
     pub fn above(
         below: Option<&OwnerReference>,
@@ -131,11 +127,6 @@ impl<'t> Climb<'t> {
     /// The owner to look up next.
     pub const fn next(&self) -> Option<&OwnerReference> {
         self.next.as_ref()
-    }
-
-    /// The labels that the selector of [`Climb::next`] is for. None: those of the pod that the climb started from.
-    pub const fn pod_labels(&self) -> Option<&BTreeMap<String, String>> {
-        self.pod_labels.as_ref()
     }
 
     /// Takes in the result for [`Climb::next`].
@@ -185,16 +176,6 @@ impl<'t> Climb<'t> {
     fn ascend(&mut self, controller: Option<OwnerReference>) {
         let new = |above: &OwnerReference| self.seen.len() < MAX_DEPTH && !self.seen.contains(&above.uid);
         self.next = controller.filter(new).filter(|above| may_own(above, self.below.as_ref()));
-    }
-
-    /// The owners that can be paused, the topmost last: where pausing one doesn't stop the pod, the one below may.
-    pub fn pausable(&self) -> &[OwnerReference] {
-        &self.pausable
-    }
-
-    /// Returns the topmost owner that could be paused, had it not ended.
-    pub const fn ended(&self) -> Option<&OwnerReference> {
-        self.ended.as_ref()
     }
 
     /// The action, once nothing is left to ask.
@@ -270,7 +251,7 @@ mod tests {
     /// Climbs a chain, lowest owner first, of which every link is there; `last` is said of the topmost.
     fn climb(chain: &[&OwnerReference], last: impl Fn(&OwnerReference) -> OwnerLookup) -> Action {
         let table = OwnerTable::default();
-        let mut climb = Climb::from(chain.first().copied(), &table);
+        let mut climb = Climb::above(None, chain.first().copied(), &table);
         while let Some(owner) = climb.next().cloned() {
             let place = chain.iter().position(|link| **link == owner).unwrap();
             let answer =
@@ -359,7 +340,7 @@ mod tests {
     #[test]
     fn a_chain_without_end_ends() {
         let table = OwnerTable::default();
-        let mut climb = Climb::from(Some(&owner("example.com/v1", "K0")), &table);
+        let mut climb = Climb::above(None, Some(&owner("example.com/v1", "K0")), &table);
         let mut depth = 0;
         while let Some(next) = climb.next().cloned() {
             depth += 1;
@@ -424,9 +405,9 @@ mod tests {
             Action::Pause(owner("batch/v1", "Job"))
         );
         let (table, mut labels) = (OwnerTable::default(), Vec::new());
-        let mut climb = Climb::from(Some(&workers), &table);
+        let mut climb = Climb::above(None, Some(&workers), &table);
         for (place, of) in chain.iter().enumerate() {
-            labels.push(climb.pod_labels().and_then(|labels| labels.get("of").cloned()));
+            labels.push(climb.pod_labels.as_ref().and_then(|labels| labels.get("of").cloned()));
             let controller = chain.get(place + 1).copied();
             // the leader may be ending
             let state = if *of == &leader { OwnerState::Deleting } else { OwnerState::Live };
@@ -435,7 +416,7 @@ mod tests {
         }
         let of_leader = Some("Pod-uid".to_owned());
         assert_eq!(labels, [None, None, of_leader.clone(), of_leader], "the selectors are for these");
-        assert_eq!(climb.pausable(), [workers, leaders, group]);
+        assert_eq!(climb.pausable, [workers, leaders, group]);
     }
 
     #[test]
@@ -487,10 +468,10 @@ mod tests {
             (true, false, Action::Pause(job.clone()), Some(&cluster)),
             (true, true, Action::DeletePod, Some(&job)),
         ] {
-            let mut climb = Climb::from(Some(&cluster), &table);
+            let mut climb = Climb::above(None, Some(&cluster), &table);
             climb.answer(end(&cluster, Some(&job), cluster_ended));
             climb.answer(end(&job, None, job_ended));
-            assert_eq!(climb.ended(), ended);
+            assert_eq!(climb.ended.as_ref(), ended);
             assert_eq!(climb.action(), action);
         }
     }
@@ -499,10 +480,10 @@ mod tests {
     fn below_an_owner_that_is_held_in_deletion_there_may_be_another_to_pause() {
         let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
         let table = OwnerTable::default();
-        let mut climb = Climb::from(Some(&set), &table);
+        let mut climb = Climb::above(None, Some(&set), &table);
         climb.answer(found(&set, Some(&deployment)));
         climb.answer(deleting(&deployment));
-        assert_eq!(climb.pausable(), [set]);
+        assert_eq!(climb.pausable, [set]);
         assert_eq!(climb.action(), Action::AwaitDeletion(deployment));
     }
 }

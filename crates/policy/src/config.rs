@@ -19,15 +19,15 @@ use serde::Deserialize;
 
 use crate::{
     delegation::Bounds, expiry::GraceOnChange, floor::Floors, guard::Guarded, kueue::Queues,
-    message::Receiver, notice::NoticePoints, owners::OwnerTable, pod_group::TrustedWriters, ready::PodsReady,
-    start::LongestFormation, usage::UsageResources,
+    message::Receiver, notice::NoticePoints, owners::OwnerTable, ready::PodsReady, start::LongestFormation,
+    usage::UsageResources,
 };
 use check::Checked;
 use keys::KEYS;
 use tree::YamlNode;
 use written::WrittenConfig;
 
-pub(crate) use kai::{PLUGIN, duration, method};
+pub(crate) use kai::{PLUGIN, set_floor};
 
 pub use file::ConfigFile;
 pub use kai::Kai;
@@ -50,8 +50,8 @@ pub struct Config {
     pub floors: Floors,
     /// The longest time from the scheduling of its first pod to a workload's start.
     pub longest_formation: LongestFormation,
-    /// The users that may set when a `PodGroup` started.
-    pub trusted: TrustedWriters,
+    /// The users that may set when a `PodGroup` started, by their exact names, as the API server authenticates them.
+    pub trusted: BTreeSet<String>,
     /// The rules for workloads that don't get ready, where their queue has none. None: they are left alone.
     pub pods_ready: Option<PodsReady>,
     /// The users whose deletions of pods are held up.
@@ -127,7 +127,7 @@ impl Config {
     /// is intended.
     fn of_kai(root: &YamlNode) -> Result<Self, ConfigError> {
         let Kai { floors, set, problems, notes: _ } = Kai::read(root);
-        let mut checked = Checked { set, problems };
+        let mut checked = Checked { root, set, problems };
         for key in KEYS {
             if let Some(value) = root.get(key.path).filter(|value| !value.is_null()) {
                 let text = format!("{}: must not be in a file of KAI-Scheduler's, which has tiers", key.path);
@@ -142,9 +142,9 @@ impl Config {
         if root.is_null() {
             return Ok(Self::default());
         }
-        let mut checked = Checked { set: Checked::of(root).end()?, problems: Vec::new() };
+        let mut checked = Checked { root, set: Checked::of(root).end()?, problems: Vec::new() };
         let config = match serde_json::from_value::<WrittenConfig>(root.to_json()) {
-            Ok(written) => written.config(root, &mut checked),
+            Ok(written) => written.config(&mut checked),
             Err(error) => {
                 checked.add(root.line, error.to_string());
                 Self::default()

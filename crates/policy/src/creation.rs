@@ -6,7 +6,6 @@
 mod place;
 mod raw;
 mod read;
-mod shapes;
 mod template;
 
 use std::collections::{BTreeSet, HashMap};
@@ -22,7 +21,7 @@ use tenure_types::{
 use crate::{
     admission::Findings,
     ceiling,
-    expiry::Family,
+    expiry::{Family, PerFamily},
     field::FieldError,
     floor::Floors,
     kueue::Queues,
@@ -34,7 +33,6 @@ use crate::{
 use place::PodPlace;
 use read::AskedTime;
 pub use read::AskingOwner;
-pub use shapes::is_cron_job;
 pub use template::{PodClaim, claims_otherwise, own_claim, priority_classes};
 
 /// The most `PodGroup`s, and the most queues of T9k, that are looked up for an answer.
@@ -102,12 +100,10 @@ impl AskingOwner {
 /// The queues that answers go by.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownCeilings<'q> {
-    /// Those of the run.ai family.
-    pub tree: &'q QueueTree,
+    /// The queues of each family.
+    pub trees: PerFamily<&'q QueueTree>,
     /// The configuration of floors.
     pub floors: &'q Floors,
-    /// The queues of T9k.
-    pub t9k: &'q QueueTree,
 }
 
 /// The ceiling of a queue, as an answer tells it.
@@ -122,10 +118,7 @@ struct ToldCeiling<'q> {
 
 impl<'q> KnownCeilings<'q> {
     fn of(&self, (family, queue): &'q FamilyQueue) -> Option<ToldCeiling<'q>> {
-        let tree = match family {
-            Family::Tensorstack => self.t9k,
-            Family::Runai => self.tree,
-        };
+        let tree = self.trees[*family];
         let (of, _) = ceiling::effective(tree, queue).ok()??;
         let limits = Limits::of(tree, self.floors, tree.bind(queue)?).ok()?;
         Some(ToldCeiling { queue: of, longest: limits.ceiling?, limits })
@@ -161,24 +154,16 @@ pub fn answer(
 }
 
 fn refusal(asked: &AskedTime, ceiling: &ToldCeiling<'_>, object: Option<&ObjectReference>) -> FieldError {
-    let detail = format!(
-        "must be at most {}: {}{}",
-        most(asked, ceiling),
-        ends(ceiling),
-        more(asked, ceiling, object)
-    );
+    let (most, ends, more) = (most(asked, ceiling), ends(ceiling), more(asked, ceiling, object));
+    let detail = format!("must be at most {most}: {ends}{more}");
     FieldError::invalid(asked.field.as_str(), asked.value.clone(), detail)
 }
 
 fn warning(asked: &AskedTime, ceiling: &ToldCeiling<'_>, object: Option<&ObjectReference>) -> String {
     // cut as in an error
     let FieldError { field, value, .. } = FieldError::invalid(asked.field.as_str(), asked.value.clone(), "");
-    format!(
-        "{field}: {value} is too long: {}: set at most {}{}",
-        ends(ceiling),
-        most(asked, ceiling),
-        more(asked, ceiling, object)
-    )
+    let (most, ends, more) = (most(asked, ceiling), ends(ceiling), more(asked, ceiling, object));
+    format!("{field}: {value} is too long: {ends}: set at most {most}{more}")
 }
 
 /// The greatest value of the field that isn't too long.

@@ -10,23 +10,14 @@ use tenure_types::ExtendedDuration;
 
 use crate::{
     field::FieldError,
-    floor::{Floor, Floors, Source},
+    floor::{Floor, Floors, PartialFloors, Source},
     queue::RunaiQueue,
     tree::{Inherited, QueueTree},
 };
 
-/// `delegation.bounds`: the longest floors of a queue and of all queues below it, by its name.
+/// `delegation.bounds`: the longest floors of a queue and of all queues below it, by its name. None is no bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bounds(pub BTreeMap<String, Bound>);
-
-/// The longest floors; none is no bound.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bound {
-    /// `preemptMinRuntime`
-    pub preempt: Option<ExtendedDuration>,
-    /// `reclaimMinRuntime`
-    pub reclaim: Option<ExtendedDuration>,
-}
+pub struct Bounds(pub BTreeMap<String, PartialFloors>);
 
 /// A queue that is created or changed.
 #[derive(Clone, Copy, Debug)]
@@ -150,18 +141,19 @@ impl Change<'_> {
     ) -> Option<String> {
         let before = self.old.and_then(|old| field.of(old));
         let Some(floor) = field.of(self.new) else {
-            let Floor { value, from } = self.inherited(field, tree, floors);
+            // the floor that a queue without one inherits
+            let parent = self.new.parent.as_deref().and_then(|parent| tree.find(parent));
+            let inherited = Floor::of_queues(tree, parent, field);
+            let Floor { value, from } = inherited.unwrap_or_else(|| floors.longest_default(field));
+            let from = match from {
+                Source::Default => "the configuration".into(),
+                Source::Queue(_) | Source::NodePool(_) => from.to_string(),
+            };
             let is_longer = before.is_some_and(|before| value > before.max(limit.value));
-            return is_longer.then(|| format!("without one {value} applies, of {}: {limit}", place(&from)));
+            return is_longer.then(|| format!("without one {value} applies, of {from}: {limit}"));
         };
         let stays = !self.is_moved() && before.is_some_and(|before| floor <= before);
         (floor > limit.value && !stays).then(|| limit.to_string())
-    }
-
-    /// Returns the floor that a queue without one inherits.
-    fn inherited<'t>(&self, field: Inherited, tree: &'t QueueTree, floors: &'t Floors) -> Floor<'t> {
-        let parent = self.new.parent.as_deref().and_then(|parent| tree.find(parent));
-        Floor::of_queues(tree, parent, field).unwrap_or_else(|| floors.longest_default(field))
     }
 
     /// Returns the error for a floor that is too long, of a queue that comes below the bound together with this one.
@@ -180,13 +172,6 @@ impl Change<'_> {
             Some(_) => FieldError::invalid("spec.parentQueue", self.new.parent.as_deref(), detail),
             None => FieldError::invalid("metadata.name", self.name, detail),
         })
-    }
-}
-
-fn place(from: &Source<'_>) -> String {
-    match from {
-        Source::Queue(_) | Source::NodePool(_) => from.to_string(),
-        Source::Default => "the configuration".into(),
     }
 }
 

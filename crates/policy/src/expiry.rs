@@ -53,13 +53,6 @@ pub enum Exemption {
     Scheduler,
 }
 
-impl Scope {
-    fn counts(&self, scheduler: Option<&str>) -> bool {
-        let scheduler = scheduler.unwrap_or("default-scheduler");
-        self.schedulers.is_empty() || self.schedulers.iter().any(|name| name == scheduler)
-    }
-}
-
 /// Returns the reason why a pod is never touched; none if its queue's ceiling applies. Only facts count that no tenant
 /// can write. The exemption of a [claimed] owner holds once that owner was found.
 pub fn exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
@@ -75,11 +68,12 @@ pub fn exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
 /// Returns the same, but doesn't exempt pods that have ended or are terminating.
 pub fn standing_exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let scheduler = pod.spec.scheduler_name.as_deref().unwrap_or("default-scheduler");
     if scope.exempt_namespaces.iter().any(|exempt| exempt == namespace) {
         Some(Exemption::Namespace)
     } else if pod.spec.priority.unwrap_or(0) >= scope.priority_threshold {
         Some(Exemption::Priority)
-    } else if !scope.counts(pod.spec.scheduler_name.as_deref()) {
+    } else if !scope.schedulers.is_empty() && scope.schedulers.iter().all(|name| name != scheduler) {
         Some(Exemption::Scheduler)
     } else {
         None

@@ -119,11 +119,8 @@ fn decide_request(duration: SignedDuration, run: &GoingRun) -> Decision {
     let after = total.saturating_add(duration);
     if after > max_total {
         let (most, left) = (for_people(max_total), max_total.saturating_sub(*total));
-        let left = if left.is_positive() {
-            format!(": ask for at most {}", for_people(left))
-        } else {
-            String::new()
-        };
+        let left = left.is_positive().then(|| format!(": ask for at most {}", for_people(left)));
+        let left = left.unwrap_or_default();
         let by = limited_by.as_ref().map_or_else(String::new, |queue| format!(" of Queue {queue}"));
         return Decision::Deny(format!(
             "A run gets at most {most} in all (maxTotal{by}), and it has had {}{left}",
@@ -161,34 +158,26 @@ pub fn told(extension: &Extension) -> Option<(EventReason, String)> {
     let message = status.message.map_or_else(String::new, |message| format!(": {message}"));
     let asked = extension.spec.duration.as_str();
     let granted = extension.granted().map(ExtendedDuration::to_signed).map(for_people);
-    Some(match status.state? {
+    let (reason, text) = match status.state? {
         ExtensionState::Pending => {
             let user = extension.spec.requested_by.as_deref().unwrap_or_default();
             let reason = extension.spec.reason.as_ref().map_or_else(String::new, |of| format!(" ({of})"));
-            (
-                EventReason::ExtensionRequested,
-                format!("Extension {name}: {user} asks for {asked} more{reason}{message}"),
-            )
+            (EventReason::ExtensionRequested, format!(": {user} asks for {asked} more{reason}{message}"))
         }
         ExtensionState::Granted => {
             let granted = granted.unwrap_or_default();
-            (
-                EventReason::ExtensionGranted,
-                format!("Extension {name}: {by} has granted {granted} more for this run{message}"),
-            )
+            let text = format!(": {by} has granted {granted} more for this run{message}");
+            (EventReason::ExtensionGranted, text)
         }
-        ExtensionState::Denied => (
-            EventReason::ExtensionDenied,
-            format!("Extension {name}: {asked} more was denied by {by}{message}"),
-        ),
-        ExtensionState::Used => (
-            EventReason::ExtensionUsed,
-            format!("Extension {name}: the run that it was granted for has ended"),
-        ),
-        ExtensionState::Expired => {
-            (EventReason::ExtensionExpired, format!("Extension {name} has expired{message}"))
+        ExtensionState::Denied => {
+            (EventReason::ExtensionDenied, format!(": {asked} more was denied by {by}{message}"))
         }
-    })
+        ExtensionState::Used => {
+            (EventReason::ExtensionUsed, ": the run that it was granted for has ended".into())
+        }
+        ExtensionState::Expired => (EventReason::ExtensionExpired, format!(" has expired{message}")),
+    };
+    Some((reason, format!("Extension {name}{text}")))
 }
 
 #[cfg(test)]

@@ -72,12 +72,17 @@ impl Family {
 
 /// A value for each family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PerFamily<T>([T; Family::ALL.len()]);
+pub struct PerFamily<T> {
+    /// The value of T9k's family.
+    pub tensorstack: T,
+    /// The value of the run.ai family.
+    pub runai: T,
+}
 
 impl<T> PerFamily<T> {
     /// Makes the value of each family.
     pub fn new(mut value: impl FnMut(Family) -> T) -> Self {
-        Self([value(Family::Tensorstack), value(Family::Runai)])
+        Self { tensorstack: value(Family::Tensorstack), runai: value(Family::Runai) }
     }
 }
 
@@ -85,20 +90,18 @@ impl<T> Index<Family> for PerFamily<T> {
     type Output = T;
 
     fn index(&self, family: Family) -> &T {
-        let Self([tensorstack, runai]) = self;
         match family {
-            Family::Tensorstack => tensorstack,
-            Family::Runai => runai,
+            Family::Tensorstack => &self.tensorstack,
+            Family::Runai => &self.runai,
         }
     }
 }
 
 impl<T> IndexMut<Family> for PerFamily<T> {
     fn index_mut(&mut self, family: Family) -> &mut T {
-        let Self([tensorstack, runai]) = self;
         match family {
-            Family::Tensorstack => tensorstack,
-            Family::Runai => runai,
+            Family::Tensorstack => &mut self.tensorstack,
+            Family::Runai => &mut self.runai,
         }
     }
 }

@@ -17,16 +17,17 @@ pub struct Floors {
     pub method: ReclaimResolveMethod,
     /// The node label whose value is the name of the node's pool.
     pub node_pool_label_key: String,
-    /// Defaults for victims on the nodes of a pool, which come before those above.
-    pub node_pools: BTreeMap<String, NodePool>,
+    /// Defaults for victims on the nodes of a pool, which come before those above. A value that a pool leaves out is as for all
+    /// nodes.
+    pub node_pools: BTreeMap<String, PartialFloors>,
 }
 
-/// The defaults of a node pool; a value that it leaves out is as for all nodes.
+/// Floors of which each may be left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodePool {
-    /// `defaultPreemptMinRuntime`
+pub struct PartialFloors {
+    /// The floor against preemptors of the same leaf queue.
     pub preempt: Option<ExtendedDuration>,
-    /// `defaultReclaimMinRuntime`
+    /// The floor against preemptors of other leaf queues.
     pub reclaim: Option<ExtendedDuration>,
 }
 
@@ -41,21 +42,16 @@ pub enum ReclaimResolveMethod {
 }
 
 impl FromStr for ReclaimResolveMethod {
-    type Err = UnknownMethod;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, UnknownMethod> {
+    fn from_str(text: &str) -> Result<Self, &'static str> {
         match text {
             "lca" => Ok(Self::Lca),
             "queue" => Ok(Self::Queue),
-            _ => Err(UnknownMethod),
+            _ => Err("must be lca (the default) or queue"),
         }
     }
 }
-
-/// The error for an unknown resolve method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be lca (the default) or queue")]
-pub struct UnknownMethod;
 
 impl fmt::Display for ReclaimResolveMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -46,9 +46,9 @@ pub fn progress(pod: &Pod) -> Progress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The kind of its group; none of a pod by itself.
-    kind: Option<PodGroupKind>,
-    /// The minimum of all pods together.
-    minimum: u32,
+    pub kind: Option<PodGroupKind>,
+    /// The minimum of all pods together, besides the minimums of its subgroups.
+    pub minimum: u32,
     /// The subgroups, if there are any.
     tree: Option<Box<SubgroupTree>>,
 }
@@ -67,19 +67,9 @@ impl Shape {
         ALONE
     }
 
-    /// Returns the kind of its group; none of a pod by itself.
-    pub const fn kind(&self) -> Option<PodGroupKind> {
-        self.kind
-    }
-
     /// Returns the number of subgroups that have pods. They are numbered from 0.
     pub fn leaves(&self) -> usize {
         self.tree.as_ref().map_or(0, |tree| tree.leaves())
-    }
-
-    /// Returns the minimum of all pods, besides the minimums of its subgroups.
-    pub const fn minimum(&self) -> u32 {
-        self.minimum
     }
 
     /// Returns the fewest pods that meet all of its minimums; `u32::MAX` if no number does.
@@ -99,7 +89,7 @@ impl Shape {
 
     /// Counts pods by subgroup. A pod of no subgroup counts towards the total alone.
     pub fn counts(&self, total: u32, of_leaf: impl Fn(usize) -> u32) -> Counts {
-        Counts::new(total, self.tree.as_ref().map_or_else(Box::default, |tree| tree.counts(of_leaf)))
+        Counts { total, nodes: self.tree.as_ref().map_or_else(Box::default, |tree| tree.counts(of_leaf)) }
     }
 
     /// Counts the pods that exist. Pods that have ended, or are terminating, don't count.
@@ -145,8 +135,8 @@ impl Shape {
     /// Lowers the minimums to those that these pods meet: pods that were not created can't be waited for.
     #[must_use]
     pub fn attained_by(&self, pods: &Counts) -> Self {
-        let tree = self.tree.as_ref().map(|tree| Box::new(tree.attained_by(pods.of_nodes())));
-        Self { kind: self.kind, minimum: self.minimum.min(pods.total()), tree }
+        let tree = self.tree.as_ref().map(|tree| Box::new(tree.attained_by(&pods.nodes)));
+        Self { kind: self.kind, minimum: self.minimum.min(pods.total), tree }
     }
 }
 

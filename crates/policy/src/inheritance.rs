@@ -138,9 +138,7 @@ impl<'t> Inheritance<'t> {
         name: &str,
         queue: &'q RunaiQueue,
     ) -> Result<Effective<'q>, Broken<'q>> {
-        let Some(parent) = queue.parent.as_deref() else {
-            return Ok(Effective::default());
-        };
+        let Some(parent) = queue.parent.as_deref() else { return Ok(Effective::default()) };
         if parent == name {
             return Err(Broken::Cycle(Vec::new()));
         }

@@ -147,7 +147,7 @@ fn is_ready_by_itself(pod: &Pod) -> bool {
 /// True if an owner was to get a notice of the end of its run, and got none. A pause that was undone has taken the notice
 /// away.
 fn is_unannounced(state: &RunState, object: OwnerObject<'_>) -> bool {
-    let is_told = object.announced().is_some_and(|at| state.since.is_none_or(|since| at > since));
+    let is_told = object.announcement().is_some_and(|of| state.since.is_none_or(|since| of.end > since));
     !state.notice.is_empty() && !is_told && object.record().is_none()
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::{
-    config::{Kai, METHOD, PLUGIN, PREEMPT, RECLAIM, duration, method},
+    config::{Kai, METHOD, PLUGIN, PREEMPT, RECLAIM, set_floor},
     field::FieldError,
     floor::Floors,
     tree::Inherited,
@@ -112,14 +112,14 @@ impl KaiDefaults {
                 issues.push(format!("{own_path}: KAI ignores it: {path} are all that count"));
             }
         }
-        let [at_preempt, at_reclaim, at_method] = &paths;
-        let [preempt, reclaim, begins] = values;
-        let mut floors = Floors {
-            preempt: taken(at_preempt, preempt, duration, &mut issues),
-            reclaim: taken(at_reclaim, reclaim, duration, &mut issues),
-            method: taken(at_method, begins, |text| Ok(method(text)?.unwrap_or_default()), &mut issues),
-            ..Floors::default()
-        };
+        let mut floors = Floors::default();
+        for ((setting, path), text) in Setting::ALL.into_iter().zip(&paths).zip(values) {
+            if let Some(text) = text
+                && let Err(detail) = set_floor(&mut floors, setting.name(), text)
+            {
+                issues.push(FieldError::invalid(path, text, detail).to_string());
+            }
+        }
         if plugin.and_then(|plugin| plugin.get("enabled")) == Some(&Value::Bool(false)) {
             let text = "KAI protects no workload, no matter which floors queues have";
             issues.push(format!("spec.plugins.{PLUGIN}.enabled: Invalid value: false: {text}"));
@@ -131,12 +131,13 @@ impl KaiDefaults {
     /// Returns the settings for which Tenure has another value.
     pub fn differences(&self, ours: &Floors) -> Vec<KaiDifference> {
         let pool = self.pool.as_deref();
-        let values = Setting::ALL.into_iter().map(|setting| match setting {
-            Setting::Preempt => (self.floors.preempt.to_string(), default(ours, Inherited::Preempt, pool)),
-            Setting::Reclaim => (self.floors.reclaim.to_string(), default(ours, Inherited::Reclaim, pool)),
-            Setting::Method => (self.floors.method.to_string(), ours.method.to_string()),
-        });
-        let rows = Setting::ALL.into_iter().zip(&self.paths).zip(values);
+        let value = |floors: &Floors, setting| match setting {
+            Setting::Preempt => floors.default_of(Inherited::Preempt, pool).value.to_string(),
+            Setting::Reclaim => floors.default_of(Inherited::Reclaim, pool).value.to_string(),
+            Setting::Method => floors.method.to_string(),
+        };
+        let both = |setting| (value(&self.floors, setting), value(ours, setting));
+        let rows = Setting::ALL.into_iter().zip(&self.paths).zip(Setting::ALL.map(both));
         let differing = rows.filter(|(_, (kai, tenure))| kai != tenure);
         let difference = differing.map(|((setting, field), (kai, tenure))| {
             // the method is the same for all nodes
@@ -147,24 +148,6 @@ impl KaiDefaults {
         });
         difference.collect()
     }
-}
-
-fn default(ours: &Floors, field: Inherited, pool: Option<&str>) -> String {
-    ours.default_of(field, pool).value.to_string()
-}
-
-/// Returns the value that KAI takes.
-fn taken<T: Default>(
-    path: &str,
-    text: Option<&str>,
-    read: impl FnOnce(&str) -> Result<T, String>,
-    issues: &mut Vec<String>,
-) -> T {
-    let Some(text) = text else { return T::default() };
-    read(text).unwrap_or_else(|detail| {
-        issues.push(FieldError::invalid(path, text, detail).to_string());
-        T::default()
-    })
 }
 
 #[cfg(test)]

@@ -62,10 +62,8 @@ impl NoticePoints {
 
     /// Returns the points as durations before the end, the longest first.
     pub fn iter(&self) -> impl Iterator<Item = SignedDuration> {
-        self.nanoseconds
-            .into_iter()
-            .take_while(|nanoseconds| *nanoseconds > 0)
-            .map(SignedDuration::from_nanos)
+        let points = self.nanoseconds.into_iter().take_while(|nanoseconds| *nanoseconds > 0);
+        points.map(SignedDuration::from_nanos)
     }
 
     /// Returns the times of the points before an end, in milliseconds since the epoch, the earliest first.

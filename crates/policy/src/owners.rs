@@ -11,7 +11,7 @@ use tenure_types::runai::v3alpha1::OnReversal;
 use crate::{field::FieldError, kueue, naming::group_of};
 
 pub use kinds::{EndedWhen, KINDS, PausableKinds, PausingValue};
-pub use shape::{KeyPath, OwnerShape};
+pub use shape::{KeyPath, OwnerShape, is_cron_job};
 
 /// The way to pause one kind: a field and the value that pauses.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

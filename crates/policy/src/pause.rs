@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 use tenure_types::{
     keys,
     paused::{PausedRecord, RequeueState},
+    projection,
 };
 
 pub use crate::naming::PausedObject;
@@ -54,7 +55,7 @@ pub fn record(
         ceiling,
         field: rule.field.clone(),
         value: rule.value.clone(),
-        previous_value: object.field(rule).clone(),
+        previous_value: object.at(&rule.field).clone(),
         held: held::to_hold(object),
         reversals: reversals.count,
         full_reversals: reversals.full,
@@ -179,8 +180,7 @@ fn was_set_since(owner: OwnerObject<'_>, record: &PausedRecord) -> bool {
 pub fn cron_job_of(job: &ObjectReference, metadata: &ObjectMeta) -> Option<OwnerReference> {
     let is = |api_version: &str, kind: &str, expected| group_of(api_version) == "batch" && kind == expected;
     let (api_version, kind) = (job.api_version.as_deref()?, job.kind.as_deref()?);
-    let mut owners = metadata.owner_references.iter().flatten();
-    let above = owners.find(|owner| owner.controller == Some(true))?;
+    let above = projection::controller(metadata)?;
     let is_both = is(api_version, kind, "Job") && is(&above.api_version, &above.kind, "CronJob");
     is_both.then(|| above.clone())
 }
@@ -223,11 +223,9 @@ fn preconditioned(owner: OwnerObject<'_>, annotations: &Value) -> Value {
 
 /// Returns the object in which a path leads to a value.
 pub fn nested(path: &str, value: Value) -> Map<String, Value> {
-    let wrap = |inner: Value, key: &str| Value::Object(Map::from_iter([(key.to_owned(), inner)]));
-    match path.rsplit('.').fold(value, wrap) {
-        Value::Object(fields) => fields,
-        // fold wraps at least once: a split has at least one part
-        _ => Map::new(),
+    match path.split_once('.') {
+        Some((key, below)) => Map::from_iter([(key.to_owned(), nested(below, value).into())]),
+        None => Map::from_iter([(path.to_owned(), value)]),
     }
 }
 

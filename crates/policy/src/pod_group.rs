@@ -6,7 +6,6 @@
 
 mod late;
 mod read;
-mod trusted;
 mod words;
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,10 +14,9 @@ use tenure_types::podgroup::{PodGroupKind, Shown};
 
 use crate::start;
 
-pub use late::{LateGroup, group_counts, is_shorter};
+pub use late::{group_counts, is_shorter};
 use read::RawPodGroup;
 pub use read::Unreadable;
-pub use trusted::TrustedWriters;
 
 /// The age up to which a review may see its own answer again: the API server waits 30 s for a webhook at most, and
 /// writing the answer in whole seconds cuts off up to one more.

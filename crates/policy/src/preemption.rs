@@ -132,7 +132,7 @@ impl<'t> Rules<'t> {
     /// True if neither its floor nor its class protects a victim, no matter which others go.
     pub fn is_free(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>) -> bool {
         let Victim { workload, place, pool, class, scheduled_at, .. } = *victim;
-        let floor = self.floor(place.kind(&preemptor.place), preemptor.place.queue(), &place, pool);
+        let floor = self.floor(place.kind(&preemptor.place), preemptor.place.queue, &place, pool);
         floor.and_then(|floor| protected_until(workload.start, &floor, self.now)).is_none()
             && !toleration::judge(class, scheduled_at, &preemptor.claim, self.now).is_exempt()
     }
@@ -145,7 +145,7 @@ impl<'t> Rules<'t> {
     /// The same for an unknown preemptor: against the possible preemptor with the weakest claim. Its priority is just above
     /// the victim's, and its queue is one against which the victim's floor holds for longest.
     pub fn against_anybody(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {
-        let [_, reclaim] = self.floors.reclaim_range(self.tree, victim.place.queue(), victim.pool);
+        let [_, reclaim] = self.floors.reclaim_range(self.tree, victim.place.queue, victim.pool);
         let [within, across] = self.against_unknown(victim, priority, reclaim);
         if across.lasts() > within.lasts() { across } else { within }
     }
@@ -153,7 +153,7 @@ impl<'t> Rules<'t> {
     /// The same by the weaker of both floors: against a preemptor in the queue against which the victim's floor holds for
     /// shortest. The victim's toleration counts as in [`Self::against_anybody`].
     pub fn against_weaker_floor(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {
-        let [reclaim, _] = self.floors.reclaim_range(self.tree, victim.place.queue(), victim.pool);
+        let [reclaim, _] = self.floors.reclaim_range(self.tree, victim.place.queue, victim.pool);
         let [within, across] = self.against_unknown(victim, priority, reclaim);
         if across.lasts() < within.lasts() { across } else { within }
     }
@@ -164,7 +164,7 @@ impl<'t> Rules<'t> {
         let claim =
             toleration::PreemptorClaim { priority: priority.saturating_add(1), never_preempts: false };
         let within = self.floor(PreemptionKind::Preempt, None, &victim.place, victim.pool);
-        let across = victim.place.name().map(|_| reclaim);
+        let across = victim.place.name.map(|_| reclaim);
         let mut going = Going::default();
         going.add(victim.workload, victim.subgroup, u32::from(victim.progress == Progress::Running));
         [(PreemptionKind::Preempt, within), (PreemptionKind::Reclaim, across)]
@@ -173,7 +173,7 @@ impl<'t> Rules<'t> {
 
     fn rule(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &Going) -> Ruling<'t> {
         let kind = victim.place.kind(&preemptor.place);
-        let floor = self.floor(kind, preemptor.place.queue(), &victim.place, victim.pool);
+        let floor = self.floor(kind, preemptor.place.queue, &victim.place, victim.pool);
         self.ruling(kind, floor, preemptor.claim, victim, going)
     }
 
@@ -213,8 +213,8 @@ impl<'t> Rules<'t> {
         victim: &Place<'_>,
         pool: Option<&str>,
     ) -> Option<Floor<'t>> {
-        victim.name()?;
-        let victim = victim.queue();
+        victim.name?;
+        let victim = victim.queue;
         Some(match kind {
             PreemptionKind::Preempt => self.floors.preempt(self.tree, victim, pool),
             PreemptionKind::Reclaim => self.floors.reclaim(self.tree, preemptor, victim, pool),

@@ -1,5 +1,6 @@
 //! The meaning of a Queue's spec. Specs are read here and nowhere else, so that webhook and index understand them alike.
 
+mod durations;
 mod ready;
 mod tensorstack;
 pub mod v2;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use tenure_types::{
-    DurationError, ExtendedDuration, GoDuration, Grammar, Written,
+    ExtendedDuration, Written,
     runai::{
         self, QueueVersion,
         v3alpha1::{
@@ -21,6 +22,7 @@ use crate::{
     extension::Allowance, field::FieldError, notice::NoticePoints, owners::is_subdomain, ready::PodsReady,
 };
 
+use durations::{duration, floor, floor_v2, positive};
 use ready::at_least;
 pub(crate) use ready::wait_for_pods_ready;
 pub use tensorstack::TensorstackQueue;
@@ -126,7 +128,7 @@ impl RunaiQueue {
             parent: parent(parent_queue.as_deref(), errors),
             preempt_floor: floor("spec.preemptMinRuntime", preempt_min_runtime.as_ref(), errors),
             reclaim_floor: floor("spec.reclaimMinRuntime", reclaim_min_runtime.as_ref(), errors),
-            ceiling: positive_or(&path("maxDuration"), max_duration.as_ref(), NO_OWN_LIMIT, errors),
+            ceiling: positive(&path("maxDuration"), max_duration.as_ref(), NO_OWN_LIMIT, errors),
             nearest: Nearest {
                 notice: duration(&path("expiryNotice"), expiry_notice.as_ref(), errors)
                     .map(NoticePoints::from),
@@ -151,9 +153,7 @@ impl RunaiQueue {
     }
 
     fn floors_under_ceiling(&self, spec: &v3alpha1::QueueSpec, errors: &mut Vec<FieldError>) {
-        let Some((ceiling, limit)) = self.ceiling.zip(spec.max_duration.as_ref()) else {
-            return;
-        };
+        let Some((ceiling, limit)) = self.ceiling.zip(spec.max_duration.as_ref()) else { return };
         for floor in Inherited::ALL {
             let longer = floor.of(self).filter(|floor| *floor > ceiling);
             if let Some((_, written)) = longer.zip(floor.written(spec)) {
@@ -214,76 +214,13 @@ impl Inherited {
     }
 }
 
-fn duration<D: Grammar>(
-    field: &str,
-    written: Option<&Written<D>>,
-    errors: &mut Vec<FieldError>,
-) -> Option<D> {
-    let written = written?;
-    let explain = |error: DurationError| {
-        FieldError::invalid(field, written.as_str(), format!("must be {}: {error}", D::EXPECTED))
-    };
-    written.parse().map_err(|error| errors.push(explain(error))).ok()
-}
-
-/// Reads a floor. A negative one that got stored is zero, as in KAI's version, and not none, which is inherited.
-fn floor(
-    field: &str,
-    written: Option<&Written<ExtendedDuration>>,
-    errors: &mut Vec<FieldError>,
-) -> Option<ExtendedDuration> {
-    let written = written?;
-    let value = duration(field, Some(written), errors);
-    let unsigned = written.as_str().strip_prefix('-');
-    let negative = || unsigned.is_some_and(|rest| rest.parse::<ExtendedDuration>().is_ok());
-    value.or_else(|| negative().then_some(ExtendedDuration::ZERO))
-}
-
-fn floor_v2(
-    field: &str,
-    written: Option<&Written<ExtendedDuration>>,
-    errors: &mut Vec<FieldError>,
-) -> Option<ExtendedDuration> {
-    let written = Written::<GoDuration>::from(written?.as_str());
-    let value = duration(field, Some(&written), errors)?;
-    if value.as_nanos() < 0 {
-        errors.push(FieldError::invalid(field, written.as_str(), "must not be negative"));
-    }
-    Some(ExtendedDuration::from_go(value))
-}
-
-fn positive<D: Grammar>(
-    field: &str,
-    written: Option<&Written<D>>,
-    errors: &mut Vec<FieldError>,
-) -> Option<D> {
-    positive_or(field, written, "leave it out for no limit", errors)
-}
-
-/// Checks that a duration is positive. The error says what to do instead of writing zero.
-fn positive_or<D: Grammar>(
-    field: &str,
-    written: Option<&Written<D>>,
-    instead: &str,
-    errors: &mut Vec<FieldError>,
-) -> Option<D> {
-    let value = duration(field, written, errors)?;
-    if value.is_zero() {
-        let text = written.map_or("", Written::as_str);
-        errors.push(FieldError::invalid(field, text, format!("must be greater than zero; {instead}")));
-        return None;
-    }
-    Some(value)
-}
-
 /// Reads a parent. An empty name means the top, as it does for KAI. A bad name that got stored stays: no queue has it.
 fn parent(name: Option<&str>, errors: &mut Vec<FieldError>) -> Option<String> {
     let name = name.filter(|name| !name.is_empty())?;
-    if is_subdomain(name) {
-        return Some(name.into());
+    if !is_subdomain(name) {
+        let detail = "must be the name of a queue: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253";
+        errors.push(FieldError::invalid("spec.parentQueue", name, detail));
     }
-    let detail = "must be the name of a queue: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253";
-    errors.push(FieldError::invalid("spec.parentQueue", name, detail));
     Some(name.into())
 }
 

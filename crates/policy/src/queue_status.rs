@@ -57,23 +57,14 @@ impl QueueReport {
 
     /// Returns the difference between the status that a queue has and this one.
     pub fn difference(&self, observed: &ObservedStatus) -> Difference {
-        Difference { children: self.differs_in_children(observed), own: self.differs_in_own(observed) }
-    }
-
-    fn differs_in_children(&self, observed: &ObservedStatus) -> bool {
-        match &observed.child_queues {
-            Value::Null => !self.children.is_empty(),
-            Value::Array(names) => {
-                !names.iter().map(Value::as_str).eq(self.children.iter().map(|name| Some(&**name)))
-            }
-            _ => true,
-        }
-    }
-
-    fn differs_in_own(&self, observed: &ObservedStatus) -> bool {
         let own = self.own();
         let is = |field: &str| own.get(field).unwrap_or(&Value::Null);
-        observed.workloads != *is("workloads") || observed.next_expiry != *is("nextExpiry")
+        let own = observed.workloads != *is("workloads") || observed.next_expiry != *is("nextExpiry");
+        let children = match &observed.child_queues {
+            Value::Null => !self.children.is_empty(),
+            names => *names != json!(self.children),
+        };
+        Difference { children, own }
     }
 
     /// Returns the object for server-side apply: for v3alpha1 to the status; for v2, which has no fields for it, to the

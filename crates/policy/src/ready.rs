@@ -62,14 +62,15 @@ fn condition<'p>(pod: &'p Pod, type_: &str) -> Option<&'p PodCondition> {
     pod.status.conditions.iter().find(|of| of.type_ == type_)
 }
 
-fn since(of: &PodCondition) -> Option<Timestamp> {
+/// Returns the time at which a condition has changed.
+pub(crate) fn since(of: &PodCondition) -> Option<Timestamp> {
     of.last_transition_time.as_ref().map(|time| time.0)
 }
 
 /// Returns the time from a pod's scheduling until it was ready; none if it isn't ready.
 pub fn took(pod: &Pod) -> Option<SignedDuration> {
-    let ready = pod.status.conditions.iter().find(|of| of.type_ == "Ready" && of.status == "True")?;
-    let took = ready.last_transition_time.as_ref()?.0.duration_since(pod.scheduled_at()?.0);
+    let ready = condition(pod, "Ready").filter(|of| of.status == "True").and_then(since)?;
+    let took = ready.duration_since(pod.scheduled_at()?.0);
     (!took.is_negative()).then_some(took)
 }
 

@@ -1,5 +1,7 @@
 //! The reasons of events and messages.
 
+use serde::Deserialize;
+
 /// What tells an event from others of its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventIdentity {
@@ -10,42 +12,47 @@ pub enum EventIdentity {
 }
 
 /// The properties of a reason.
-#[derive(Clone, Copy)]
-struct Properties {
-    identity: EventIdentity,
-    is_normal: bool,
-    is_on_request: bool,
+#[derive(Clone, Copy, Debug)]
+pub struct ReasonProperties {
+    /// What tells an event from others of its object.
+    pub identity: EventIdentity,
+    /// True for an event of type Normal, not Warning.
+    pub is_normal: bool,
+    /// True for a message that a receiver gets only if it names the reason.
+    pub is_on_request: bool,
 }
 
 /// A warning whose name ends with this letter.
-const fn warning(letter: &'static str) -> Properties {
-    Properties { identity: EventIdentity::Time(letter), is_normal: false, is_on_request: false }
+const fn warning(letter: &'static str) -> ReasonProperties {
+    ReasonProperties { identity: EventIdentity::Time(letter), is_normal: false, is_on_request: false }
 }
 
-const fn normal(letter: &'static str) -> Properties {
-    Properties { is_normal: true, ..warning(letter) }
+const fn normal(letter: &'static str) -> ReasonProperties {
+    ReasonProperties { is_normal: true, ..warning(letter) }
 }
 
-const OF_ANNOTATION: Properties =
-    Properties { identity: EventIdentity::Note, is_on_request: true, ..warning("") };
+const OF_ANNOTATION: ReasonProperties =
+    ReasonProperties { identity: EventIdentity::Note, is_on_request: true, ..warning("") };
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident: $properties:expr;)*) => {
         /// The reason of an event, and of the message about the same act.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
         pub enum EventReason {
             $($(#[$doc])* $name,)*
         }
 
         impl EventReason {
-            const ALL: &[Self] = &[$(Self::$name),*];
+            /// All reasons.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
 
             /// Returns the name, a CamelCase word.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name)),* }
             }
 
-            const fn properties(self) -> Properties {
+            /// Returns the properties.
+            pub const fn properties(self) -> ReasonProperties {
                 match self { $(Self::$name => $properties),* }
             }
         }
@@ -58,7 +65,7 @@ reasons! {
     /// A run has ended: in plain words, with the action on the workload and the remedies.
     RunEnded: warning("w");
     /// A ceiling was exceeded. `RunEnded` says the same in words.
-    MaxDurationExceeded: Properties { is_on_request: true, ..warning("") };
+    MaxDurationExceeded: ReasonProperties { is_on_request: true, ..warning("") };
     /// A `CronJob` starts no `Job` because one is paused.
     HeldUpByPausedJob: warning("");
     /// Pauses don't last.
@@ -90,29 +97,9 @@ reasons! {
 }
 
 impl EventReason {
-    /// Returns all reasons.
-    pub fn all() -> impl Iterator<Item = Self> {
-        Self::ALL.iter().copied()
-    }
-
     /// Returns the reason of a name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::all().find(|reason| reason.name() == name)
-    }
-
-    /// Returns what tells an event from others of its object.
-    pub const fn identity(self) -> EventIdentity {
-        self.properties().identity
-    }
-
-    /// True for an event of type Normal, not Warning.
-    pub const fn is_normal(self) -> bool {
-        self.properties().is_normal
-    }
-
-    /// True for a message that a receiver gets only if it names the reason.
-    pub const fn is_on_request(self) -> bool {
-        self.properties().is_on_request
+        Self::ALL.iter().copied().find(|reason| reason.name() == name)
     }
 }
 
@@ -122,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_read_by_its_name() {
-        for reason in EventReason::all() {
+        for reason in EventReason::ALL.iter().copied() {
             assert_eq!(EventReason::named(reason.name()), Some(reason));
         }
         assert_eq!(EventReason::named("Deactivated"), None);

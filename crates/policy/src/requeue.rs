@@ -30,20 +30,6 @@ pub struct Backoff {
     pub limit: Option<i32>,
 }
 
-/// The consequence when the pods of a workload weren't ready in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterTimeout {
-    /// The workload comes back.
-    Requeue {
-        /// The number of the return, counted from 1.
-        count: i32,
-        /// The delay before it.
-        wait: SignedDuration,
-    },
-    /// The workload has come back often enough, and stays paused until a person activates it.
-    Deactivate,
-}
-
 /// One return of a workload that never gets ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
@@ -102,14 +88,11 @@ impl Backoff {
     ///
     /// In Kueue, the first delay and the jitter may exceed the maximum; here only the jitter may.
     pub fn wait(&self, count: i32) -> SignedDuration {
-        let Some(steps) = count.checked_sub(1).filter(|steps| *steps >= 0) else {
-            return SignedDuration::ZERO;
-        };
-        if self.base_seconds <= 0 {
+        if count < 1 || self.base_seconds < 1 {
             return SignedDuration::ZERO;
         }
         // no number is never more than 1
-        let grown = f64::from(self.base_seconds) * self.factor.max(1.0).powi(steps);
+        let grown = f64::from(self.base_seconds) * self.factor.max(1.0).powi(count.saturating_sub(1));
         let bound = self.max_seconds.filter(|max| *max > 0).map_or(f64::INFINITY, f64::from);
         seconds(grown.min(bound))
     }
@@ -139,13 +122,11 @@ impl Backoff {
         wait.saturating_add(seconds(wait.as_secs_f64() * part))
     }
 
-    /// The consequence when a workload that has come back `count` times isn't ready in time again.
-    pub fn after_timeout(&self, count: i32) -> AfterTimeout {
-        let count = count.max(0).saturating_add(1);
-        match self.limit {
-            Some(limit) if count > limit => AfterTimeout::Deactivate,
-            _ => AfterTimeout::Requeue { count, wait: self.wait(count) },
-        }
+    /// Returns the number of the next return, counted from 1, of a workload that has come back `count` times and isn't ready in
+    /// time again. None: it stays paused until a person activates it.
+    pub fn after_timeout(&self, count: i32) -> Option<i32> {
+        let next = count.max(0).saturating_add(1);
+        (next <= self.limit.unwrap_or(i32::MAX)).then_some(next)
     }
 
     /// All returns of a workload that never gets ready, until it is deactivated; without a limit there is no end.

@@ -41,7 +41,8 @@ impl Runs {
         for number in 1..=shown {
             let last = number.saturating_mul(all).checked_div(shown).unwrap_or_default();
             let Some(start) = last.checked_sub(1).and_then(|place| starts.get(place)) else { continue };
-            let time = second_after(*start);
+            let time =
+                whole_second(*start).checked_add(SignedDuration::from_secs(1)).unwrap_or(Timestamp::MAX);
             let workloads = starts.partition_point(|start| *start < time);
             let before = Before { time, workloads: u32::try_from(workloads).unwrap_or(u32::MAX) };
             if times.last().is_none_or(|last| last.time < time) {
@@ -89,10 +90,6 @@ impl AtLeast {
         let Self { workloads, or_more } = self;
         Self { workloads: workloads.saturating_add(other.workloads), or_more: or_more || other.or_more }
     }
-}
-
-fn second_after(at: Timestamp) -> Timestamp {
-    whole_second(at).checked_add(SignedDuration::from_secs(1)).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]

@@ -22,13 +22,6 @@ impl Default for LongestFormation {
     }
 }
 
-impl LongestFormation {
-    /// The latest start of a workload whose first pod was scheduled then; none if that is beyond the end of time.
-    pub fn latest(self, first_scheduled: Timestamp) -> Option<Timestamp> {
-        first_scheduled.checked_add(self.0).ok()
-    }
-}
-
 /// The known facts about the present run of a `PodGroup`. An active pod is one that is scheduled, and has not ended and
 /// is not terminating.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +45,7 @@ impl RunFacts {
     pub fn start(&self) -> Option<Timestamp> {
         let start = self.started()?;
         // what a group takes to run is its user's word, and so is who joins it
-        let latest = self.first_scheduled.and_then(|first| self.formation.latest(first));
+        let latest = self.first_scheduled.and_then(|first| first.checked_add(self.formation.0).ok());
         Some(latest.map_or(start, |latest| start.min(latest)))
     }
 
@@ -100,11 +93,8 @@ pub(crate) fn whole_second(at: Timestamp) -> Timestamp {
 
 /// Reads the stamp of a `PodGroup`; an error is the text that can't be read.
 pub fn stamp(metadata: &ObjectMeta) -> Option<Result<Timestamp, &str>> {
-    metadata
-        .annotations
-        .as_ref()?
-        .get(keys::LAST_START_ANNOTATION)
-        .map(|text| read(text).ok_or(text.as_str()))
+    let text = metadata.annotations.as_ref()?.get(keys::LAST_START_ANNOTATION)?;
+    Some(read(text).ok_or(text))
 }
 
 /// Reads a stamp.

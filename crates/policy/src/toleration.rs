@@ -48,9 +48,7 @@ impl Toleration {
         if seconds < 0 {
             return Judgement::Forever { minimum };
         }
-        let Some(scheduled_at) = scheduled_at else {
-            return Judgement::NotScheduled { minimum };
-        };
+        let Some(scheduled_at) = scheduled_at else { return Judgement::NotScheduled { minimum } };
         // seconds can't be negative here: the end of time is the only end to saturate at
         let duration = SignedDuration::from_secs(seconds);
         let until = scheduled_at.min(now).checked_add(duration).unwrap_or(Timestamp::MAX);

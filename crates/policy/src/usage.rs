@@ -10,7 +10,7 @@ use tenure_types::{
     usage::UsageEnd,
 };
 
-use crate::{deletion::DeletionTimes, expiry::Family};
+use crate::{deletion::DeletionTimes, expiry::Family, ready::since};
 
 pub use totals::UsageTotals;
 
@@ -59,15 +59,11 @@ impl PodRun {
             _ => None,
         };
         // a pod that its node killed before a container ran has no other time
-        let changed = || pod.status.conditions.iter().filter_map(changed_at).max();
+        let changed = || pod.status.conditions.iter().filter_map(since).max();
         let stopped = stopped.or_else(|| finished.and_then(|_| changed()));
         let preempted = pod.status.conditions.iter().any(is_preemption);
         Some(Self { started, finished, stopped, deletion: DeletionTimes::of(&pod.metadata), preempted })
     }
-}
-
-fn changed_at(condition: &PodCondition) -> Option<Timestamp> {
-    condition.last_transition_time.as_ref().map(|time| time.0)
 }
 
 /// True for the condition that kube-scheduler sets on a victim, and KAI-Scheduler with `--update-pod-eviction-condition`.

@@ -137,7 +137,7 @@ impl Search<'_, '_> {
         });
         let may_go: Vec<MayGo> = may_go.collect();
         let taken = self.takeable(pods, offered, &may_go);
-        if !exchange.must_go().iter().all(|place| taken.iter().any(|of| of.place == *place)) {
+        if !exchange.must_go.iter().all(|place| taken.iter().any(|of| of.place == *place)) {
             return Err(None);
         }
         let needed = Requests::sum(staying().map(|pod| pod.requests));

@@ -44,7 +44,7 @@ struct AskedSpec {
 impl Mutator {
     fn trust(&self, user: &str) -> Trust {
         let config = self.config.get();
-        Trust { start: config.trusted.trusts(user), queue: config.tenancy_writers.contains(user) }
+        Trust { start: config.trusted.contains(user), queue: config.tenancy_writers.contains(user) }
     }
 
     /// Answers a request, and returns the labels for the metrics: group, kind and result.

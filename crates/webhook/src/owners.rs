@@ -14,7 +14,8 @@ use serde_json::value::RawValue;
 use tenure_policy::{
     admission::Findings,
     creation::{self, AskingOwner, KnownCeilings},
-    owners::OwnerShape,
+    expiry::PerFamily,
+    owners::{OwnerShape, is_cron_job},
     tree::QueueTree,
 };
 
@@ -66,7 +67,10 @@ impl OwnerAnswers {
         };
         let object = extended(request);
         self.queues.look(|known| {
-            let known = KnownCeilings { tree: known.tree(), floors: &config.floors, t9k: &t9k };
+            let known = KnownCeilings {
+                trees: PerFamily { tensorstack: &t9k, runai: known.tree() },
+                floors: &config.floors,
+            };
             creation::answer(owner, object.as_ref(), &queues, &known)
         })
     }
@@ -87,7 +91,7 @@ fn asking(shape: &OwnerShape, request: &Request<'_>) -> Option<AskingOwner> {
 /// The object that could be extended once it runs. None of a `CronJob`, whose Jobs have names that aren't known yet.
 fn extended(request: &Request<'_>) -> Option<ObjectReference> {
     let kind = &request.kind;
-    if creation::is_cron_job(&kind.group, &kind.kind) {
+    if is_cron_job(&kind.group, &kind.kind) {
         return None;
     }
     let text = |text: &str| Some(text.to_owned());

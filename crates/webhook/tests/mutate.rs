@@ -28,7 +28,7 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use support::{UID, webhook};
-use tenure_policy::{config::Config, pod_group::TrustedWriters};
+use tenure_policy::config::Config;
 use tenure_types::podgroup::PodGroupKind;
 use tenure_webhook::{KnownQueues, LargeBodies, MAX_BODY_BYTES, Metrics, Mutator, Validator, router};
 
@@ -323,7 +323,7 @@ fn counting() -> (Router, Registry, Mutator) {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let mutator = Mutator::default();
-    mutator.config.set(trusting(TrustedWriters::from_iter([SCHEDULER.to_owned()]), BTreeSet::new()));
+    mutator.config.set(trusting([SCHEDULER.to_owned()].into(), BTreeSet::new()));
     let validator = Validator::new(KnownQueues::default(), "t9k-system".into());
     (router(validator, mutator.clone(), metrics, &LargeBodies::default()), registry, mutator)
 }
@@ -395,7 +395,7 @@ async fn a_write_that_is_of_an_older_state_is_counted_as_a_conflict_and_answered
 }
 
 /// A configuration that trusts these users with start times and with queues.
-fn trusting(trusted: TrustedWriters, tenancy_writers: BTreeSet<String>) -> Config {
+fn trusting(trusted: BTreeSet<String>, tenancy_writers: BTreeSet<String>) -> Config {
     Config { trusted, tenancy_writers, ..Config::default() }
 }
 
@@ -406,9 +406,9 @@ async fn a_change_of_the_trusted_writers_counts_at_once() {
     let ask = async || oneshot::answer(webhook.clone(), post(review.to_string())).await.2;
     let is_patched = |answer: Bytes| String::from_utf8(answer.to_vec()).unwrap().contains("JSONPatch");
     assert!(is_patched(ask().await));
-    mutator.config.set(trusting(TrustedWriters::from_iter(["writer".to_owned()]), BTreeSet::new()));
+    mutator.config.set(trusting(["writer".to_owned()].into(), BTreeSet::new()));
     assert!(!is_patched(ask().await));
-    mutator.config.set(trusting(TrustedWriters::from_iter([]), ["writer".to_owned()].into()));
+    mutator.config.set(trusting(BTreeSet::new(), ["writer".to_owned()].into()));
     assert!(is_patched(ask().await));
 }
 
@@ -460,9 +460,9 @@ async fn who_may_change_queues_is_configured_apart() {
     let review = review("scheduling.run.ai", "writer", &in_queue("long"), &in_queue("short"));
     let ask = async || oneshot::answer(webhook.clone(), post(review.to_string())).await.2;
     let is_patched = |answer: Bytes| String::from_utf8(answer.to_vec()).unwrap().contains("JSONPatch");
-    mutator.config.set(trusting(TrustedWriters::from_iter(["writer".to_owned()]), BTreeSet::new()));
+    mutator.config.set(trusting(["writer".to_owned()].into(), BTreeSet::new()));
     assert!(is_patched(ask().await));
-    mutator.config.set(trusting(TrustedWriters::from_iter([]), ["writer".to_owned()].into()));
+    mutator.config.set(trusting(BTreeSet::new(), ["writer".to_owned()].into()));
     assert!(!is_patched(ask().await));
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use tenure_policy::{
     config::{Config, ConfigFile, ConfigMapKey, METHOD, PREEMPT, RECLAIM},
-    delegation::Bound,
-    floor::{Floors, NodePool},
+    floor::{Floors, PartialFloors},
     guard::{Guarded, Scheduler, UnknownPreemptor},
     ready::PodsReady,
     requeue::Backoff,
@@ -76,18 +75,18 @@ impl Report {
         let mut report = Self { of, ..Self::default() };
         if let ConfigFile::Tenure(config) = file {
             values.extend(own(config));
-            let pool = |(name, pool): (&String, &NodePool)| Pool {
+            let pool = |(name, pool): (&String, &PartialFloors)| Pool {
                 name: name.clone(),
                 default_preempt_min_runtime: pool.preempt.unwrap_or(*preempt).to_string(),
                 default_reclaim_min_runtime: pool.reclaim.unwrap_or(*reclaim).to_string(),
             };
-            let bound = |(queue, Bound { preempt, reclaim }): (&String, &Bound)| BoundRow {
+            let bound = |(queue, PartialFloors { preempt, reclaim }): (&String, &PartialFloors)| BoundRow {
                 queue: queue.clone(),
                 preempt_min_runtime: preempt.map(|bound| bound.to_string()),
                 reclaim_min_runtime: reclaim.map(|bound| bound.to_string()),
             };
             report.node_pools = node_pools.iter().map(pool).collect();
-            report.trusted_writers = config.trusted.names().map(str::to_owned).collect();
+            report.trusted_writers = config.trusted.iter().cloned().collect();
             report.tenancy_writers.clone_from(&config.tenancy_writers);
             report.bounds = config.bounds.0.iter().map(bound).collect();
             report.guard = Some(config.guarded.clone());
@@ -184,7 +183,7 @@ fn own(config: &Config) -> [(&'static str, String); 20] {
         ("waitForPodsReady", readiness.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
         ("owners", count(*rows, "row")),
         ("longestFormation", go(longest_formation.0)),
-        ("trustedWriters", count(trusted.names().count(), "user")),
+        ("trustedWriters", count(trusted.len(), "user")),
         ("tenancy.trustedWriters", count(tenancy_writers.len(), "user")),
         ("kueue.enabled", kueue.enabled.to_string()),
         ("kueue.queues", count(kueue.queues.0.len(), "row")),

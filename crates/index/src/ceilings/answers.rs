@@ -425,11 +425,11 @@ mod tests {
         }
         _ = index.gangs();
         let (workload, subgroup) = index.workload(&in_group[0]);
-        assert_eq!((workload.place.name(), workload.place.queue()), (Some("q"), index.tree().find("q")));
+        assert_eq!((workload.place.name, workload.place.queue), (Some("q"), index.tree().find("q")));
         assert_eq!((workload.is_elastic(), workload.start.is_some(), subgroup), (true, true, 0));
         let alone = pod("c", &json!({"annotations": {"pod-group-name": "gone"}}));
         let (workload, _) = index.workload(&alone);
-        assert_eq!((workload.place.name(), workload.place.queue()), (Some("own"), None));
+        assert_eq!((workload.place.name, workload.place.queue), (Some("own"), None));
         assert_eq!((workload.is_elastic(), workload.start), (false, alone.scheduled_at().map(|at| at.0)));
         let going = pod("d", &json!({"deletionTimestamp": "2026-01-01T00:01:00Z"}));
         assert_eq!(index.workload(&going).0.start, None, "what goes runs no more");

@@ -6,7 +6,7 @@ use tenure_policy::{
     expiry::{self, Clocks, Family, PerFamily},
     gang::Shape,
     notice::NoticePoints,
-    pod_group::{LateGroup, group_counts, is_shorter},
+    pod_group::{group_counts, is_shorter},
     ready::{NotReady, PodsReady},
 };
 use tenure_types::runai::v3alpha1::CountFrom;
@@ -151,7 +151,7 @@ fn named_queue(
         let queue = objects.bound(family, queue.clone());
         objects.limits(family, &queue).and_then(|limits| limits.ceiling)
     };
-    let late = || LateGroup::CountsIfShorter { own: ceiling(own), of_group: ceiling(name) };
+    let late = || is_shorter(ceiling(name), ceiling(own));
     let counts = group_counts(made.map(Milliseconds::get), pod.started.map(Milliseconds::get), late);
     Some(if counts { name.clone() } else { own.clone() })
 }

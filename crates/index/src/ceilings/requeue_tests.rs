@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_policy::{
     expiry::Family,
-    floor::{Floors, NodePool},
+    floor::{Floors, PartialFloors},
     owners::OwnerTable,
     ready::{Cause, PodsReady},
     requeue::Backoff,
@@ -315,7 +315,7 @@ fn a_default_floor_lengthens_a_time_slice_only_where_no_queue_says_another() {
         reclaim: "50s".parse().unwrap(),
         node_pools: BTreeMap::from([(
             "a100".into(),
-            NodePool { reclaim: Some("70s".parse().unwrap()), ..NodePool::default() },
+            PartialFloors { reclaim: Some("70s".parse().unwrap()), ..PartialFloors::default() },
         )]),
         ..Floors::default()
     };

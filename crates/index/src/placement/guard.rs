@@ -63,7 +63,7 @@ impl PlacementIndex {
         let here = workloads.here(uid, pod);
         let pool = node.and_then(|node| self.pool(guarding.rules.floors, node));
         let Some(mut victim) = here.victim(&workloads, pool) else { return found.verdict(asked) };
-        if victim.place.queue().is_none() {
+        if victim.place.queue.is_none() {
             victim.place = Place::default();
         }
         found.known = Some(GuardedPod {

@@ -45,8 +45,8 @@ impl PlacementIndex {
             let pod: &'i PodRecord = of.pod;
             let is_by_floor = ruling.rule.is_some_and(Rule::is_of_floor);
             // no label of a metric is a name that users make up
-            victim.place.queue()?;
-            let queue = victim.place.name()?.to_owned();
+            victim.place.queue?;
+            let queue = victim.place.name?.to_owned();
             let until = ruling.floor_until.filter(|_| is_by_floor)?;
             Some(KeptPod { uid: of.uid, queue, requests: &pod.requests, until })
         });

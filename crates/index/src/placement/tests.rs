@@ -436,7 +436,7 @@ fn a_class_that_is_not_there_protects_its_pods() {
 fn the_pool_of_the_node_counts() {
     let elsewhere = pod("a", 60, &json!({"metadata": {"labels": {"kai.scheduler/queue": "?"}}}));
     let mut world = World::new(&[elsewhere]);
-    let pool = tenure_policy::floor::NodePool { reclaim: "2m".parse().ok(), preempt: None };
+    let pool = tenure_policy::floor::PartialFloors { reclaim: "2m".parse().ok(), preempt: None };
     world.floors.node_pools.insert("p".into(), pool);
     assert_eq!(world.asked(&["a"]), keep(&["a"]));
     let node = json!({"metadata": {"name": "n", "labels": {"kai.scheduler/node-pool": "p"}}});

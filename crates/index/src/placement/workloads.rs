@@ -6,7 +6,7 @@ use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
     gang::{Crews, Progress},
-    pod_group::{LateGroup, group_counts},
+    pod_group::group_counts,
     preemption::{Place, Victim, Workload},
     toleration::ClassState,
     tree::QueueTree,
@@ -218,7 +218,7 @@ impl PodRecord {
         let own = self.queue.as_deref();
         let counts = |made: Option<Milliseconds>| {
             let scheduled = self.scheduled.map(Timestamp::as_millisecond);
-            own.is_none() || group_counts(made.map(Milliseconds::get), scheduled, || LateGroup::NeverCounts)
+            own.is_none() || group_counts(made.map(Milliseconds::get), scheduled, || false)
         };
         of_group.filter(|(_, made)| counts(*made)).map(|(name, _)| name.as_str()).or(own)
     }

@@ -76,7 +76,7 @@ impl Member {
 
     /// The number of its subgroup in a group of this shape.
     pub fn number(&self, shape: &Shape) -> usize {
-        let of = self.of.iter().find(|membership| Some(membership.group.kind) == shape.kind());
+        let of = self.of.iter().find(|membership| Some(membership.group.kind) == shape.kind);
         shape.number(of.and_then(|of| of.subgroup.as_deref()))
     }
 

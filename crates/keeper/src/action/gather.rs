@@ -154,12 +154,12 @@ impl Pauser {
     ) -> Result<Climbed, Failure> {
         let none = BTreeMap::new();
         let labels = pod.metadata.labels.as_ref().unwrap_or(&none);
-        let mut climb = Climb::from(climb::controller(pod), table);
+        let mut climb = Climb::above(None, climb::controller(pod), table);
         // only its own owner has made a pod by a template: one further up may have another by now
         let mut judged = Some(table);
         while let Some(owner) = climb.next() {
             let tries = if table.knows(owner) { TRIES } else { READING_TRIES };
-            let claim = PodClaim { labels: climb.pod_labels().unwrap_or(labels), own };
+            let claim = PodClaim { labels: climb.pod_labels.as_ref().unwrap_or(labels), own };
             let found = self.handles.objects.look_up(&due.namespace, owner, claim, judged.take()).await;
             let answer = match found {
                 Ok(answer) => answer,
@@ -171,7 +171,7 @@ impl Pauser {
             };
             climb.answer(answer);
         }
-        let (pausable, ended) = (climb.pausable().to_vec(), climb.ended().cloned());
+        let (pausable, ended) = (climb.pausable.clone(), climb.ended.clone());
         Ok(Climbed { action: climb.action(), pausable, ended })
     }
 

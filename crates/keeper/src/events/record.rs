@@ -90,7 +90,7 @@ impl EventRecord {
             let of_request = format!("{uid} {} {}", reason.name(), at.unwrap_or_default());
             return format!("{name}{:x}x", hash(&of_request));
         }
-        match reason.identity() {
+        match reason.properties().identity {
             EventIdentity::Note => format!("{name}{:x}o", hash(&self.note)),
             EventIdentity::Time(letter) => format!("{name}{:x}{letter}", at.as_millisecond()),
         }

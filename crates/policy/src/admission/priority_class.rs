@@ -47,16 +47,15 @@ fn without_effect(
 ) -> Vec<String> {
     match (annotations.contains_key(MINIMUM), annotations.contains_key(SECONDS)) {
         (true, _) => minimum_without_effect(value, toleration),
-        (false, true) => vec![seconds_without_effect(value, toleration.seconds)],
+        (false, true) => {
+            let default = i64::from(value) + 1;
+            let remedy = format!(
+                "has no effect without {MINIMUM}, whose default is {default}: set that above {default}"
+            );
+            vec![warning(SECONDS, toleration.seconds, &remedy)]
+        }
         (false, false) => Vec::new(),
     }
-}
-
-fn seconds_without_effect(value: i32, seconds: i64) -> String {
-    let default = i64::from(value) + 1;
-    let remedy =
-        format!("has no effect without {MINIMUM}, whose default is {default}: set that above {default}");
-    warning(SECONDS, seconds, &remedy)
 }
 
 fn minimum_without_effect(value: i32, toleration: &Toleration) -> Vec<String> {

@@ -19,16 +19,18 @@ const HIDDEN: &str = "<not shown>";
 pub const TWICE: &str = "is in the list already";
 
 /// The keys that a file sets, and the errors found so far.
-#[derive(Debug, Default)]
-pub struct Checked {
+#[derive(Debug)]
+pub struct Checked<'r> {
+    /// The file.
+    pub root: &'r YamlNode,
     pub set: BTreeSet<&'static str>,
     pub problems: Vec<Problem>,
 }
 
-impl Checked {
+impl<'r> Checked<'r> {
     /// Compares a file with the table of its keys.
-    pub fn of(root: &YamlNode) -> Self {
-        let mut checked = Self::default();
+    pub fn of(root: &'r YamlNode) -> Self {
+        let mut checked = Self { root, set: BTreeSet::new(), problems: Vec::new() };
         match &root.tree {
             YamlValue::Map(entries) => checked.map(root, entries, "", ""),
             _ => checked.refuse(root, "the file", root.to_json(), "must be a map of fields"),
@@ -38,7 +40,7 @@ impl Checked {
 
     /// Fails with all errors in the order of the lines, if there are any.
     pub fn end(self) -> Result<BTreeSet<&'static str>, ConfigError> {
-        let Self { set, mut problems } = self;
+        let Self { root: _, set, mut problems } = self;
         problems.sort_by_key(|problem| problem.line);
         if problems.is_empty() { Ok(set) } else { Err(ConfigError { problems }) }
     }
@@ -47,7 +49,7 @@ impl Checked {
         self.problems.push(Problem { line, text: text.into() });
     }
 
-    pub fn refuse(&mut self, node: &YamlNode, path: &str, shown: impl Into<Value>, detail: &str) {
+    fn refuse(&mut self, node: &YamlNode, path: &str, shown: impl Into<Value>, detail: &str) {
         self.add(node.line, FieldError::invalid(path, shown, detail).to_string());
     }
 
@@ -82,16 +84,14 @@ impl Checked {
     }
 
     fn value(&mut self, node: &YamlNode, path: &str, key: &'static Key) {
-        let Key { path: pattern, form, expected, is_required: _, is_hidden } = *key;
+        let Key { path: pattern, form, expected, is_hidden, .. } = *key;
         self.set.extend((!pattern.contains('[')).then_some(pattern));
         let refused = match (form, &node.tree) {
             (Form::Anything, _) | (Form::Boolean, YamlValue::Scalar(Value::Bool(_))) => return,
             (Form::Map | Form::MapOrName(_), YamlValue::Map(entries)) => {
                 return self.map(node, entries, path, pattern);
             }
-            (Form::List { unique, most }, YamlValue::List(items)) => {
-                return self.list(node, items, path, pattern, unique, most);
-            }
+            (Form::List, YamlValue::List(items)) => return self.list(node, items, path, key),
             (Form::Number, YamlValue::Scalar(Value::Number(number))) => {
                 let fits = number.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
                 (!fits).then(|| expected.to_owned())
@@ -114,27 +114,19 @@ impl Checked {
         }
     }
 
-    fn list(
-        &mut self,
-        node: &YamlNode,
-        items: &[YamlNode],
-        path: &str,
-        pattern: &str,
-        unique: Option<&str>,
-        most: Option<(usize, &str)>,
-    ) {
-        if let Some((most, noun)) = most.filter(|(most, _)| items.len() > *most) {
+    fn list(&mut self, node: &YamlNode, items: &[YamlNode], path: &str, key: &Key) {
+        if let Some((most, noun)) = key.most.filter(|(most, _)| items.len() > *most) {
             let shown = format!("{} {noun}", items.len());
             self.refuse(node, path, shown, &format!("must have at most {most} {noun}"));
         }
         let mut seen = BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
             let path = format!("{path}[{index}]");
-            let of_items = |key: &&Key| key.path.strip_prefix(pattern) == Some("[]");
-            if let Some(key) = KEYS.iter().find(of_items) {
-                self.value(item, &path, key);
+            let is_of_items = |of: &&Key| of.path.strip_prefix(key.path) == Some("[]");
+            if let Some(of_items) = KEYS.iter().find(is_of_items) {
+                self.value(item, &path, of_items);
             }
-            let Some(unique) = unique else { continue };
+            let Some(unique) = key.unique else { continue };
             let (at, path) = match item.get(unique) {
                 Some(at) => (at, format!("{path}.{unique}")),
                 None => (item, path),
@@ -145,9 +137,15 @@ impl Checked {
         }
     }
 
+    /// Refuses the value of a path, which is shown as this text or, without one, as it is written.
+    pub fn refuse_at(&mut self, path: &str, shown: Option<&str>, detail: &str) {
+        let node = self.root.at(path).unwrap_or(self.root);
+        let shown = shown.map_or_else(|| node.to_json(), Into::into);
+        self.refuse(node, path, shown, detail);
+    }
+
     /// Adds an error of a field that was found later, at the line of the field.
-    pub fn add_at(&mut self, root: &YamlNode, error: &FieldError) {
-        let line = root.at(&error.field).map_or(root.line, |node| node.line);
-        self.add(line, error.to_string());
+    pub fn add_at(&mut self, path: &str, text: impl Into<String>) {
+        self.add(self.root.at(path).unwrap_or(self.root).line, text);
     }
 }

@@ -17,12 +17,7 @@ impl ConfigFile {
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let root = YamlNode::parse(text)?;
         match kai::within_config_map(&root)? {
-            Some((inner, lines_before)) => {
-                let inner = YamlNode::parse(inner).map_err(|error| error.shifted(lines_before))?;
-                Self::read(&inner)
-                    .map(|file| file.shifted(lines_before))
-                    .map_err(|error| error.shifted(lines_before))
-            }
+            Some(inner) => Self::read(&YamlNode::parse(&inner)?),
             None => Self::read(&root),
         }
     }
@@ -32,13 +27,6 @@ impl ConfigFile {
             return Ok(Self::Kai(Kai::read(root)));
         }
         Config::read(root).map(Box::new).map(Self::Tenure)
-    }
-
-    pub(super) fn shifted(self, lines: u64) -> Self {
-        match self {
-            Self::Tenure(_) => self,
-            Self::Kai(kai) => Self::Kai(kai.shifted(lines)),
-        }
     }
 
     /// Returns its configuration of floors.

@@ -11,12 +11,12 @@ use tenure_types::ExtendedDuration;
 use super::{
     keys::{DURATION, METHOD, PREEMPT, RECLAIM},
     names::nearest,
-    problem::{ConfigError, Problem, shift},
+    problem::{ConfigError, Problem},
     tree::{Entry, YamlNode, YamlValue},
 };
 use crate::{
     field::FieldError,
-    floor::{Floors, ReclaimResolveMethod, UnknownMethod},
+    floor::{Floors, ReclaimResolveMethod},
 };
 
 /// The name of the plugin.
@@ -71,9 +71,7 @@ impl Kai {
     }
 
     fn take(&mut self, plugin: &YamlNode) {
-        let Some(arguments) = plugin.get("arguments").filter(|arguments| !arguments.is_null()) else {
-            return;
-        };
+        let Some(arguments) = plugin.get("arguments").filter(|of| !of.is_null()) else { return };
         let YamlValue::Map(entries) = &arguments.tree else {
             return self.add(arguments.line, "arguments: must be a map");
         };
@@ -90,12 +88,7 @@ impl Kai {
             return self.add(*line, format!("arguments.{key}: Unknown argument: KAI ignores it{help}"));
         };
         let (path, text) = (format!("arguments.{key}"), written(value));
-        let read = match name {
-            METHOD => method(&text).map(|method| self.floors.method = method.unwrap_or_default()),
-            PREEMPT => duration(&text).map(|floor| self.floors.preempt = floor),
-            _ => duration(&text).map(|floor| self.floors.reclaim = floor),
-        };
-        if let Err(detail) = read {
+        if let Err(detail) = set_floor(&mut self.floors, name, &text) {
             // KAI goes by the default
             return self.add(value.line, FieldError::invalid(path, value.to_json(), detail).to_string());
         }
@@ -105,17 +98,21 @@ impl Kai {
             self.notes.push(Problem { line: *line, text });
         }
     }
+}
 
-    pub(super) fn shifted(mut self, lines: u64) -> Self {
-        shift(&mut self.problems, lines);
-        shift(&mut self.notes, lines);
-        self
+/// Sets an argument as KAI takes it. An error says why KAI takes the default.
+pub(crate) fn set_floor(floors: &mut Floors, argument: &str, text: &str) -> Result<(), String> {
+    match argument {
+        METHOD => floors.method = method(text)?,
+        PREEMPT => floors.preempt = duration(text)?,
+        _ => floors.reclaim = duration(text)?,
     }
+    Ok(())
 }
 
 /// Reads a duration as KAI's parser does: a sign is fine. An error says why KAI takes 0s: the text can't be read, or is
 /// negative.
-pub(crate) fn duration(text: &str) -> Result<ExtendedDuration, String> {
+fn duration(text: &str) -> Result<ExtendedDuration, String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let refused = match unsigned.parse::<ExtendedDuration>() {
         Ok(duration) if !text.starts_with('-') || duration == ExtendedDuration::ZERO => return Ok(duration),
@@ -125,12 +122,12 @@ pub(crate) fn duration(text: &str) -> Result<ExtendedDuration, String> {
     Err(format!("{refused}: KAI takes 0s"))
 }
 
-/// Reads a method; none for an empty text, which is the default. An error says why KAI takes the default.
-pub(crate) fn method(text: &str) -> Result<Option<ReclaimResolveMethod>, String> {
+/// Reads a method. An empty text is the default.
+fn method(text: &str) -> Result<ReclaimResolveMethod, String> {
     if text.is_empty() {
-        return Ok(None);
+        return Ok(ReclaimResolveMethod::default());
     }
-    text.parse().map(Some).map_err(|error: UnknownMethod| format!("{error}: KAI takes lca"))
+    text.parse().map_err(|error| format!("{error}: KAI takes lca"))
 }
 
 /// Returns a value as a text: KAI has no other type.
@@ -147,9 +144,9 @@ pub fn is_kai(root: &YamlNode) -> bool {
     ["tiers", "actions"].iter().any(|key| root.get(key).is_some())
 }
 
-/// The configuration that a `ConfigMap` holds, and how many lines there are before its first; none if this isn't a
-/// `ConfigMap`.
-pub fn within_config_map(root: &YamlNode) -> Result<Option<(&str, u64)>, ConfigError> {
+/// The configuration that a `ConfigMap` holds, after empty lines, so that its lines have the numbers of the whole file. None:
+/// this isn't a `ConfigMap`.
+pub fn within_config_map(root: &YamlNode) -> Result<Option<String>, ConfigError> {
     if root.get("kind").and_then(YamlNode::as_str) != Some("ConfigMap") {
         return Ok(None);
     }
@@ -160,7 +157,6 @@ pub fn within_config_map(root: &YamlNode) -> Result<Option<(&str, u64)>, ConfigE
         return Err(ConfigError { problems: vec![Problem { line: data.line, text }] });
     };
     // a block of text has the line of its first word
-    let empty_lines = inner.chars().take_while(|c| *c == '\n').count();
-    let first_line = held.line.saturating_sub(empty_lines.try_into().unwrap_or_default());
-    Ok(Some((inner, first_line.saturating_sub(1))))
+    let before = usize::try_from(held.line.saturating_sub(1)).unwrap_or_default();
+    Ok(Some(format!("{}{}", "\n".repeat(before), inner.trim_start_matches('\n'))))
 }

@@ -1,10 +1,12 @@
 //! The keys of a configuration file: one row each.
 
+use std::str::FromStr;
+
 use tenure_types::{DurationError, ExtendedDuration};
 
 use super::names::{
-    is_config_map_key, is_label_key, is_label_part, is_local_queue, is_namespace, is_program, is_resource,
-    is_source, is_subdomain, is_trimmed, reason,
+    is_label_key, is_label_part, is_local_queue, is_namespace, is_of, is_program, is_subdomain, is_trimmed,
+    reason,
 };
 use crate::{message::NO_URL, notice::NoticePoints, usage::MOST_RESOURCES};
 
@@ -49,6 +51,10 @@ pub struct Key {
     pub is_required: bool,
     /// True if messages don't show the value, which may be a secret.
     pub is_hidden: bool,
+    /// The key of a list's items that two of them may not share; empty for the items themselves.
+    pub unique: Option<&'static str>,
+    /// The most items of a list, and the noun for them.
+    pub most: Option<(usize, &'static str)>,
 }
 
 /// The form of a value.
@@ -65,16 +71,11 @@ pub enum Form {
     Map,
     /// A map, or a text for which this is true in place of its `name`.
     MapOrName(fn(&str) -> bool),
-    List {
-        /// The key of the items that two of them may not share; empty for the items themselves.
-        unique: Option<&'static str>,
-        /// The most items, and the noun for them.
-        most: Option<(usize, &'static str)>,
-    },
+    List,
 }
 
 const fn key(path: &'static str, form: Form, expected: &'static str) -> Key {
-    Key { path, form, expected, is_required: false, is_hidden: false }
+    Key { path, form, expected, is_required: false, is_hidden: false, unique: None, most: None }
 }
 
 const fn boolean(path: &'static str) -> Key {
@@ -90,8 +91,7 @@ const fn text(path: &'static str, expected: &'static str, is_good: fn(&str) -> b
 }
 
 const fn duration(path: &'static str) -> Key {
-    let read = |text: &str| text.parse::<ExtendedDuration>().map(drop).map_err(|error| error.to_string());
-    key(path, Form::Parsed(read), DURATION)
+    key(path, Form::Parsed(parse::<ExtendedDuration>), DURATION)
 }
 
 /// A duration of a block that queues have as well, which is checked with the block.
@@ -105,12 +105,12 @@ const fn map(path: &'static str) -> Key {
 
 /// A list in which no two items share this key.
 const fn list(path: &'static str, unique: &'static str) -> Key {
-    key(path, Form::List { unique: Some(unique), most: None }, "must be a list")
+    Key { unique: Some(unique), ..rows(path) }
 }
 
 /// A list whose items are compared later.
 const fn rows(path: &'static str) -> Key {
-    key(path, Form::List { unique: None, most: None }, "must be a list")
+    key(path, Form::List, "must be a list")
 }
 
 impl Key {
@@ -123,12 +123,7 @@ impl Key {
     }
 
     const fn at_most(self, most: usize, noun: &'static str) -> Self {
-        match self.form {
-            Form::List { unique, .. } => {
-                Self { form: Form::List { unique, most: Some((most, noun)) }, ..self }
-            }
-            _ => self,
-        }
+        Self { most: Some((most, noun)), ..self }
     }
 }
 
@@ -140,8 +135,8 @@ fn is_path(text: &str) -> bool {
     text.starts_with('/')
 }
 
-fn points(text: &str) -> Result<(), String> {
-    text.parse::<NoticePoints>().map(drop).map_err(|error: DurationError| error.to_string())
+fn parse<T: FromStr<Err = DurationError>>(text: &str) -> Result<(), String> {
+    text.parse::<T>().map(drop).map_err(|error| error.to_string())
 }
 
 /// All keys, in the order in which messages name them.
@@ -155,7 +150,7 @@ pub const KEYS: &[Key] = &[
     text("nodePools[].name", POOL, is_label_part).required(),
     duration("nodePools[].defaultPreemptMinRuntime"),
     duration("nodePools[].defaultReclaimMinRuntime"),
-    key("expiryNotice", Form::Parsed(points), POINTS),
+    key("expiryNotice", Form::Parsed(parse::<NoticePoints>), POINTS),
     boolean("noticeOnPods"),
     duration("graceOnChange"),
     rows("owners"),
@@ -217,7 +212,7 @@ pub const KEYS: &[Key] = &[
     map("kai.configMap"),
     text("kai.configMap.namespace", NAMESPACE, is_namespace).required(),
     text("kai.configMap.name", OBJECT, is_subdomain).required(),
-    text("kai.configMap.key", DATA, is_config_map_key),
+    text("kai.configMap.key", DATA, |key| is_of(key, usize::MAX, "-_.")),
     boolean("kai.shards"),
     map("delegation"),
     list("delegation.bounds", "queue"),
@@ -227,7 +222,7 @@ pub const KEYS: &[Key] = &[
     duration("delegation.bounds[].reclaimMinRuntime"),
     map("usage"),
     list("usage.resources", "").at_most(MOST_RESOURCES, "resources"),
-    text("usage.resources[]", RESOURCE, is_resource),
+    text("usage.resources[]", RESOURCE, |name| is_of(name, 253, "._-/")),
     list("receivers", "name")
         .at_most(8, "receivers")
         .hidden("must be a list of maps with name, format, and url or urlFile"),
@@ -241,7 +236,7 @@ pub const KEYS: &[Key] = &[
     text("receivers[].urlFile", FILE, is_path).hidden(FILE),
     text("receivers[].tokenFile", FILE, is_path).hidden(FILE),
     text("receivers[].caFile", FILE, is_path).hidden(FILE),
-    text("receivers[].source", SOURCE, is_source),
+    text("receivers[].source", SOURCE, |source| is_of(source, 253, "._:/?&=%~-")),
     rows("receivers[].reasons"),
     key("receivers[].reasons[]", Form::Parsed(reason), "must be the reason of an event"),
     boolean("receivers[].allowHTTP"),

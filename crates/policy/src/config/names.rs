@@ -30,18 +30,6 @@ pub fn is_local_queue(text: &str) -> bool {
     is_subdomain(namespace) && is_subdomain(name)
 }
 
-pub fn is_config_map_key(key: &str) -> bool {
-    is_of(key, usize::MAX, "-_.")
-}
-
-pub fn is_resource(name: &str) -> bool {
-    is_of(name, 253, "._-/")
-}
-
-pub fn is_source(source: &str) -> bool {
-    is_of(source, 253, "._:/?&=%~-")
-}
-
 /// A qualified name, as the API server has them in labels.
 pub fn is_label_key(text: &str) -> bool {
     match text.split_once('/') {
@@ -55,8 +43,8 @@ pub fn is_label_part(text: &str) -> bool {
     is_of(text, 63, "-_.") && text.starts_with(inner) && text.ends_with(inner)
 }
 
-/// True for a text of letters, digits and these characters.
-fn is_of(text: &str, most: usize, others: &str) -> bool {
+/// True for a text of letters, digits and these characters, of at most this length.
+pub fn is_of(text: &str, most: usize, others: &str) -> bool {
     let is_usual = |c: char| c.is_ascii_alphanumeric() || others.contains(c);
     (1..=most).contains(&text.len()) && text.chars().all(is_usual)
 }
@@ -66,7 +54,7 @@ pub fn reason(text: &str) -> Result<(), String> {
     if EventReason::named(text).is_some() {
         return Ok(());
     }
-    let known: Vec<&str> = EventReason::all().map(EventReason::name).collect();
+    let known: Vec<&str> = EventReason::ALL.iter().map(|reason| reason.name()).collect();
     Err(match nearest(text, &known) {
         Some(reason) => format!("did you mean {reason}?"),
         None => format!("known: {}", known.join(", ")),

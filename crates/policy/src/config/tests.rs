@@ -18,7 +18,7 @@ use tenure_types::{
 
 use super::*;
 use crate::{
-    floor::{NodePool, ReclaimResolveMethod},
+    floor::{PartialFloors, ReclaimResolveMethod},
     guard::Scheduler,
     kueue::KueueQueue,
     requeue::Backoff,
@@ -71,13 +71,13 @@ fn each_field_is_read() {
     let Floors { preempt, reclaim, method, node_pool_label_key, node_pools } = &config.floors;
     assert_eq!((*preempt, *reclaim), (duration("10m"), duration("24h")));
     assert_eq!((*method, node_pool_label_key.as_str()), (ReclaimResolveMethod::Queue, "example.com/pool"));
-    assert_eq!(node_pools["a100"], NodePool { preempt: Some(duration("1h")), reclaim: None });
-    assert_eq!(node_pools["h100"], NodePool { preempt: None, reclaim: Some(duration("0s")) });
+    assert_eq!(node_pools["a100"], PartialFloors { preempt: Some(duration("1h")), reclaim: None });
+    assert_eq!(node_pools["h100"], PartialFloors { preempt: None, reclaim: Some(duration("0s")) });
     assert_eq!((config.notice.to_string(), config.notice_on_pods), ("1h0m0s,10m0s".to_owned(), true));
     assert_eq!((config.rows, config.set.len()), (1, 27));
     assert_eq!(config.grace_on_change, GraceOnChange(SignedDuration::from_secs(30)));
     assert_eq!(Config::default().grace_on_change, GraceOnChange(SignedDuration::from_mins(1)));
-    assert_eq!(config.trusted.names().collect::<Vec<_>>(), ["admin", "system:serviceaccount:a:b"]);
+    assert_eq!(config.trusted.iter().collect::<Vec<_>>(), ["admin", "system:serviceaccount:a:b"]);
     let pods_ready = config.pods_ready.unwrap();
     let expected =
         Backoff { timeout: SignedDuration::from_mins(10), factor: 2.0, limit: Some(0), ..Backoff::default() };
@@ -304,10 +304,24 @@ fn workloads_that_do_not_get_ready_are_left_alone_unless_there_is_a_block() {
 }
 
 #[test]
+fn writers_are_trusted_by_their_exact_names() {
+    let scheduler = "system:serviceaccount:kai-scheduler:scheduler";
+    assert!(!Config::default().trusted.contains(scheduler));
+    let kai = Config::parse(&format!("trustedWriters: ['{scheduler}']")).unwrap().trusted;
+    assert!(kai.contains(scheduler));
+    for other in ["", "scheduler", "system:serviceaccount:kai-scheduler:podgrouper", "system:admin"] {
+        assert!(!kai.contains(other), "{other}");
+    }
+    let two = Config::parse("trustedWriters: [b, a]").unwrap().trusted;
+    assert_eq!(two.iter().collect::<Vec<_>>(), ["a", "b"]);
+    assert!(!two.contains(scheduler));
+}
+
+#[test]
 fn an_empty_list_of_trusted_writers_trusts_no_user() {
-    assert_eq!(Config::parse("trustedWriters: []").unwrap().trusted.names().count(), 0);
+    assert_eq!(Config::parse("trustedWriters: []").unwrap().trusted.len(), 0);
     for unset in ["", "trustedWriters: ~"] {
-        assert_eq!(Config::parse(unset).unwrap().trusted.names().count(), 0, "{unset}");
+        assert_eq!(Config::parse(unset).unwrap().trusted.len(), 0, "{unset}");
     }
 }
 

@@ -58,27 +58,17 @@ impl YamlNode {
 
     /// The value of a key; none if this is no map, or there is no such key.
     pub fn get(&self, key: &str) -> Option<&Self> {
-        match &self.tree {
-            YamlValue::Map(entries) => {
-                entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
-            }
-            YamlValue::Scalar(_) | YamlValue::List(_) => None,
-        }
+        let YamlValue::Map(entries) = &self.tree else { return None };
+        entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
 
     /// The items of a list; none of anything else.
     pub fn items(&self) -> &[Self] {
-        match &self.tree {
-            YamlValue::List(items) => items,
-            YamlValue::Scalar(_) | YamlValue::Map(_) => &[],
-        }
+        if let YamlValue::List(items) = &self.tree { items } else { &[] }
     }
 
     pub fn as_str(&self) -> Option<&str> {
-        match &self.tree {
-            YamlValue::Scalar(Value::String(text)) => Some(text),
-            _ => None,
-        }
+        if let YamlValue::Scalar(value) = &self.tree { value.as_str() } else { None }
     }
 
     pub fn to_json(&self) -> Value {
@@ -156,14 +146,6 @@ impl<'de> Visitor<'de> for Trees {
 
     fn visit_unit<E>(self) -> Result<YamlValue, E> {
         Ok(YamlValue::Scalar(Value::Null))
-    }
-
-    fn visit_none<E>(self) -> Result<YamlValue, E> {
-        Ok(YamlValue::Scalar(Value::Null))
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<YamlValue, D::Error> {
-        YamlValue::deserialize(deserializer)
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<YamlValue, E> {

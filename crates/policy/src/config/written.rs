@@ -12,13 +12,11 @@ use tenure_types::{ExtendedDuration, runai::v3alpha1::WaitForPodsReady};
 use super::{
     Config, KaiSources, Kueue,
     check::{Checked, TWICE},
-    tree::YamlNode,
 };
 use crate::{
-    delegation::{Bound, Bounds},
+    delegation::Bounds,
     expiry::GraceOnChange,
-    field::FieldError,
-    floor::{Floors, NodePool, ReclaimResolveMethod},
+    floor::{Floors, PartialFloors, ReclaimResolveMethod},
     guard::Guarded,
     kueue::{KueueQueue, Queues},
     message::{DEFAULT_SOURCE, MessageFormat, Receiver, ReceiverUrl, SecretText, check_url},
@@ -35,18 +33,18 @@ use crate::{
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenConfig {
     #[serde(flatten)]
-    floors: WrittenPool,
+    floors: FloorRow,
     #[serde(deserialize_with = "parsed")]
     reclaim_resolve_method: ReclaimResolveMethod,
     node_pool_label_key: Option<String>,
-    node_pools: Vec<WrittenPool>,
+    node_pools: Vec<FloorRow>,
     #[serde(deserialize_with = "parsed")]
     expiry_notice: NoticePoints,
     notice_on_pods: bool,
     #[serde(deserialize_with = "optional")]
     grace_on_change: Option<ExtendedDuration>,
     owners: Vec<PauseRule>,
-    trusted_writers: Option<BTreeSet<String>>,
+    trusted_writers: BTreeSet<String>,
     #[serde(deserialize_with = "optional")]
     longest_formation: Option<ExtendedDuration>,
     wait_for_pods_ready: Option<WaitForPodsReady>,
@@ -59,14 +57,16 @@ pub struct WrittenConfig {
     receivers: Vec<WrittenReceiver>,
 }
 
+/// Floors of all nodes, of a node pool, or of a queue.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct WrittenPool {
+#[serde(default)]
+struct FloorRow {
+    #[serde(alias = "queue")]
     name: String,
-    #[serde(deserialize_with = "optional")]
-    default_preempt_min_runtime: Option<ExtendedDuration>,
-    #[serde(deserialize_with = "optional")]
-    default_reclaim_min_runtime: Option<ExtendedDuration>,
+    #[serde(alias = "defaultPreemptMinRuntime", alias = "preemptMinRuntime", deserialize_with = "optional")]
+    preempt: Option<ExtendedDuration>,
+    #[serde(alias = "defaultReclaimMinRuntime", alias = "reclaimMinRuntime", deserialize_with = "optional")]
+    reclaim: Option<ExtendedDuration>,
 }
 
 #[derive(Default, Deserialize)]
@@ -93,17 +93,7 @@ struct KueueRow {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Delegation {
-    bounds: Vec<BoundRow>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct BoundRow {
-    queue: String,
-    #[serde(deserialize_with = "optional")]
-    preempt_min_runtime: Option<ExtendedDuration>,
-    #[serde(deserialize_with = "optional")]
-    reclaim_min_runtime: Option<ExtendedDuration>,
+    bounds: Vec<FloorRow>,
 }
 
 #[derive(Deserialize)]
@@ -121,7 +111,7 @@ struct WrittenReceiver {
     token_file: Option<String>,
     ca_file: Option<String>,
     source: Option<String>,
-    reasons: Option<Vec<String>>,
+    reasons: Option<BTreeSet<EventReason>>,
     #[serde(rename = "allowHTTP", default)]
     allow_http: bool,
 }
@@ -136,97 +126,61 @@ fn optional<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(value: D) -> Re
 
 impl WrittenConfig {
     /// Returns the configuration. It counts only if no problem was found.
-    pub fn config(self, root: &YamlNode, checked: &mut Checked) -> Config {
-        let Self {
-            floors: WrittenPool { name: _, default_preempt_min_runtime, default_reclaim_min_runtime },
-            reclaim_resolve_method,
-            node_pool_label_key,
-            node_pools,
-            expiry_notice,
-            notice_on_pods,
-            grace_on_change,
-            owners,
-            trusted_writers,
-            longest_formation,
-            wait_for_pods_ready,
-            guard,
-            tenancy,
-            kueue,
-            kai,
-            delegation,
-            usage,
-            receivers,
-        } = self;
+    pub fn config(self, checked: &mut Checked<'_>) -> Config {
         let defaults = Floors::default();
         let floors = Floors {
-            preempt: default_preempt_min_runtime.unwrap_or(defaults.preempt),
-            reclaim: default_reclaim_min_runtime.unwrap_or(defaults.reclaim),
-            method: reclaim_resolve_method,
-            node_pool_label_key: node_pool_label_key.unwrap_or(defaults.node_pool_label_key),
-            node_pools: node_pools.into_iter().map(WrittenPool::named).collect(),
+            preempt: self.floors.preempt.unwrap_or(defaults.preempt),
+            reclaim: self.floors.reclaim.unwrap_or(defaults.reclaim),
+            method: self.reclaim_resolve_method,
+            node_pool_label_key: self.node_pool_label_key.unwrap_or(defaults.node_pool_label_key),
+            node_pools: self.node_pools.into_iter().map(FloorRow::named).collect(),
         };
-        let mut place = Place { root, checked };
-        place.owners(&owners);
-        let kueue =
-            Kueue { enabled: kueue.enabled.unwrap_or(true), queues: place.kueue_queues(kueue.queues) };
-        let (rows, table) = (owners.len(), OwnerTable::default().with(owners));
+        checked.owners(&self.owners);
+        let queues = checked.kueue_queues(self.kueue.queues);
+        let kueue = Kueue { enabled: self.kueue.enabled.unwrap_or(true), queues };
+        let (rows, table) = (self.owners.len(), OwnerTable::default().with(self.owners));
+        let (grace, formation) = (self.grace_on_change, self.longest_formation);
         Config {
-            notice: expiry_notice,
-            notice_on_pods,
-            grace_on_change: grace_on_change.map(|of| GraceOnChange(of.to_signed())).unwrap_or_default(),
+            notice: self.expiry_notice,
+            notice_on_pods: self.notice_on_pods,
+            grace_on_change: grace.map(|of| GraceOnChange(of.to_signed())).unwrap_or_default(),
             table: if kueue.enabled { table } else { table.without_workloads() },
             rows,
             floors,
-            longest_formation: longest_formation
-                .map(|of| LongestFormation(of.to_signed()))
-                .unwrap_or_default(),
-            trusted: trusted_writers.map(|names| names.into_iter().collect()).unwrap_or_default(),
-            pods_ready: wait_for_pods_ready.map(|wait| place.pods_ready(&wait)),
-            guarded: guard,
-            tenancy_writers: tenancy.trusted_writers,
+            longest_formation: formation.map(|of| LongestFormation(of.to_signed())).unwrap_or_default(),
+            trusted: self.trusted_writers,
+            pods_ready: self.wait_for_pods_ready.map(|wait| checked.pods_ready(&wait)),
+            guarded: self.guard,
+            tenancy_writers: self.tenancy.trusted_writers,
             kueue,
-            kai,
-            bounds: place.bounds(delegation.bounds),
-            usage: usage.map(|usage| usage.resources.unwrap_or_else(|| [DEFAULT_RESOURCE.to_owned()].into())),
-            receivers: place.receivers(receivers),
+            kai: self.kai,
+            bounds: checked.bounds(self.delegation.bounds),
+            usage: self.usage.map(|of| of.resources.unwrap_or_else(|| [DEFAULT_RESOURCE.to_owned()].into())),
+            receivers: checked.receivers(self.receivers),
             set: BTreeSet::new(),
         }
     }
 }
 
-impl WrittenPool {
-    fn named(self) -> (String, NodePool) {
-        let Self { name, default_preempt_min_runtime: preempt, default_reclaim_min_runtime: reclaim } = self;
-        (name, NodePool { preempt, reclaim })
+impl FloorRow {
+    fn named(self) -> (String, PartialFloors) {
+        let Self { name, preempt, reclaim } = self;
+        (name, PartialFloors { preempt, reclaim })
     }
 }
 
-/// The file in which problems are found.
-struct Place<'p> {
-    root: &'p YamlNode,
-    checked: &'p mut Checked,
-}
-
-impl Place<'_> {
-    /// Refuses the value of a path, which is shown as this text or, without one, as it is written.
-    fn refuse(&mut self, path: &str, shown: Option<&str>, detail: &str) {
-        let node = self.root.at(path).unwrap_or(self.root);
-        let shown = shown.map_or_else(|| node.to_json(), Into::into);
-        self.checked.refuse(node, path, shown, detail);
-    }
-
+impl Checked<'_> {
     fn owners(&mut self, rules: &[PauseRule]) {
         let mut seen = HashSet::new();
         for (index, rule) in rules.iter().enumerate() {
             let path = format!("owners[{index}]");
             let PauseRule { group, kind, field, .. } = rule;
             if let Err(error) = rule.check() {
-                let field = format!("{path}.{}", error.field);
-                self.checked.add_at(self.root, &FieldError { field, ..error });
+                let path = format!("{path}.{}", error.field);
+                self.add_at(&path, format!("{path}: {}", error.message()));
             } else if !seen.insert((group, kind, field)) {
-                let line = self.root.at(&path).map_or(self.root.line, |node| node.line);
                 let twice = format!("{path}: {kind} of group {group:?} has a row for {field} already");
-                self.checked.add(line, twice);
+                self.add_at(&path, twice);
             }
         }
     }
@@ -235,7 +189,7 @@ impl Place<'_> {
         let mut errors = Vec::new();
         wait_for_pods_ready("waitForPodsReady", wait, &mut errors);
         for error in errors {
-            self.checked.add_at(self.root, &error);
+            self.add_at(&error.field, error.to_string());
         }
         PodsReady::from(wait)
     }
@@ -253,12 +207,12 @@ impl Place<'_> {
                 },
                 (None, Some(cluster)) => KueueQueue::Cluster(cluster),
                 _ => {
-                    self.refuse(&path, None, "must have one of localQueue and clusterQueue");
+                    self.refuse_at(&path, None, "must have one of localQueue and clusterQueue");
                     continue;
                 }
             };
             if queues.0.iter().any(|(other, _)| *other == of_kueue) {
-                self.refuse(&path, None, TWICE);
+                self.refuse_at(&path, None, TWICE);
             } else {
                 queues.0.push((of_kueue, queue));
             }
@@ -266,17 +220,14 @@ impl Place<'_> {
         queues
     }
 
-    fn bounds(&mut self, rows: Vec<BoundRow>) -> Bounds {
-        let mut bounds = Bounds::default();
-        for (index, row) in rows.into_iter().enumerate() {
-            let BoundRow { queue, preempt_min_runtime: preempt, reclaim_min_runtime: reclaim } = row;
-            if preempt.is_none() && reclaim.is_none() {
+    fn bounds(&mut self, rows: Vec<FloorRow>) -> Bounds {
+        for (index, row) in rows.iter().enumerate() {
+            if row.preempt.is_none() && row.reclaim.is_none() {
                 let detail = "must have preemptMinRuntime, reclaimMinRuntime or both";
-                self.refuse(&format!("delegation.bounds[{index}]"), None, detail);
+                self.refuse_at(&format!("delegation.bounds[{index}]"), None, detail);
             }
-            bounds.0.insert(queue, Bound { preempt, reclaim });
         }
-        bounds
+        Bounds(rows.into_iter().map(FloorRow::named).collect())
     }
 
     fn receivers(&mut self, rows: Vec<WrittenReceiver>) -> Vec<Receiver> {
@@ -285,26 +236,23 @@ impl Place<'_> {
     }
 
     fn receiver(&mut self, path: &str, row: WrittenReceiver) -> Option<Receiver> {
-        let WrittenReceiver { name, format, url, url_file, token_file, ca_file, source, reasons, allow_http } =
-            row;
-        let url = match (url, url_file) {
-            (Some(url), None) => self.url(&format!("{path}.url"), url, allow_http)?,
+        let url = match (row.url, row.url_file) {
+            (Some(url), None) => self.url(&format!("{path}.url"), url, row.allow_http)?,
             (None, Some(file)) => ReceiverUrl::InFile(file),
             _ => {
-                self.refuse(path, Some(&name), "must have one of url and urlFile");
+                self.refuse_at(path, Some(&row.name), "must have one of url and urlFile");
                 return None;
             }
         };
-        let named = |names: Vec<String>| names.iter().filter_map(|name| EventReason::named(name)).collect();
         Some(Receiver {
-            name,
-            format,
+            name: row.name,
+            format: row.format,
             url,
-            token_file,
-            ca_file,
-            source: source.unwrap_or_else(|| DEFAULT_SOURCE.into()),
-            reasons: reasons.map(named),
-            allow_http,
+            token_file: row.token_file,
+            ca_file: row.ca_file,
+            source: row.source.unwrap_or_else(|| DEFAULT_SOURCE.into()),
+            reasons: row.reasons,
+            allow_http: row.allow_http,
         })
     }
 
@@ -313,7 +261,7 @@ impl Place<'_> {
         if let Err(expected) = check_url(&url, allow_http) {
             let host = check_url(&url, true).ok().and_then(|url| Some(url.authority()?.to_string()));
             let shown = host.map_or_else(|| "<not shown>".to_owned(), |host| format!("http://{host}/…"));
-            self.refuse(path, Some(&shown), expected);
+            self.refuse_at(path, Some(&shown), expected);
             return None;
         }
         Some(ReceiverUrl::Of(SecretText(url)))

@@ -10,7 +10,7 @@ use tenure_types::{
     projection::Pod,
 };
 
-use super::raw::{PathStep, each, text};
+use super::raw::{fields, text};
 
 /// The labels of a pod that name its queue, or a group that has one.
 pub const LABELS: [&str; 6] = [
@@ -35,7 +35,7 @@ pub struct PodPlace {
 impl PodPlace {
     /// Reads what names a queue; none if nothing does.
     pub fn read(labels: Option<&RawValue>, annotations: Option<&RawValue>) -> Option<Self> {
-        let place = Self { labels: named(labels, &LABELS), annotations: named(annotations, &ANNOTATIONS) };
+        let place = Self { labels: named(labels, LABELS), annotations: named(annotations, ANNOTATIONS) };
         (place != Self::default()).then_some(place)
     }
 
@@ -60,18 +60,10 @@ impl PodPlace {
 }
 
 /// The texts at some keys, without empty ones and what can't be the name of an object.
-fn named(map: Option<&RawValue>, keys: &[&str]) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let Some(map) = map else { return found };
-    each(map, &mut |step, value| {
-        if let PathStep::Key(key) = step
-            && keys.contains(&key)
-            && let Some(name) = text(value).and_then(bounded)
-        {
-            found.insert(key.to_owned(), name);
-        }
-    });
-    found
+fn named<const N: usize>(map: Option<&RawValue>, keys: [&str; N]) -> BTreeMap<String, String> {
+    let found = map.map_or([None; N], |map| fields(map, keys));
+    let names = found.into_iter().map(|name| name.and_then(text).and_then(bounded));
+    keys.into_iter().zip(names).filter_map(|(key, name)| Some((key.to_owned(), name?))).collect()
 }
 
 pub fn bounded(name: Cow<'_, str>) -> Option<String> {

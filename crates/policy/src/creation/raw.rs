@@ -58,9 +58,7 @@ fn walk_below<'b>(
     at: Option<&FieldPlace<'_>>,
     visit: &mut dyn FnMut(&FieldPlace<'_>, &'b RawValue),
 ) {
-    let Some((step, rest)) = path.split_first() else {
-        return at.map_or((), |at| visit(at, value));
-    };
+    let Some((step, rest)) = path.split_first() else { return at.map_or((), |at| visit(at, value)) };
     if let Some(end) = step.strip_prefix('*') {
         each(value, &mut |step, inner| {
             if !matches!(step, PathStep::Key(key) if !key.ends_with(end)) {

@@ -66,7 +66,7 @@ fn answered(research: &Value, kind: &str, new: &Value) -> (Vec<String>, Vec<Stri
     let ceiling = "10m".parse().ok();
     let t9k = [("demo", RunaiQueue { ceiling, ..RunaiQueue::default() })].into_iter().collect();
     let (tree, floors) = (tree(research), Floors::default());
-    let known = KnownCeilings { tree: &tree, floors: &floors, t9k: &t9k };
+    let known = KnownCeilings { trees: PerFamily { tensorstack: &t9k, runai: &tree }, floors: &floors };
     let Findings { errors, warnings, .. } = answer(&owner, Some(&train()), &queues(&owner), &known);
     (errors.iter().map(ToString::to_string).collect(), warnings)
 }

@@ -2,11 +2,10 @@ use serde_json::json;
 use tenure_types::{Written, runai::v3alpha1};
 
 use super::*;
-use crate::floor::NodePool;
 
 /// Below `company`, `research` is bounded to 2h and 30m, and `vision` below it to 1h.
 fn bounds() -> Bounds {
-    let bound = |preempt: &str, reclaim: Option<&str>| Bound {
+    let bound = |preempt: &str, reclaim: Option<&str>| PartialFloors {
         preempt: Some(duration(preempt)),
         reclaim: reclaim.map(duration),
     };
@@ -116,7 +115,9 @@ fn a_longer_floor_of_a_queue_below_does_not_make_its_own_longer() {
     // the least counts, not the nearest
     let bounds = Bounds(
         [("research", "1h"), ("vision", "2h")]
-            .map(|(name, text)| (name.to_owned(), Bound { preempt: Some(duration(text)), reclaim: None }))
+            .map(|(name, text)| {
+                (name.to_owned(), PartialFloors { preempt: Some(duration(text)), reclaim: None })
+            })
             .into(),
     );
     let new = RunaiQueue::read(&preempt("vision", "90m")).0;
@@ -205,7 +206,7 @@ fn a_floor_is_not_removed_where_a_longer_one_is_inherited() {
 fn a_floor_is_not_removed_where_the_default_is_longer() {
     let floors = Floors {
         reclaim: duration("10m"),
-        node_pools: [("a100".into(), NodePool { preempt: None, reclaim: Some(duration("1h")) })].into(),
+        node_pools: [("a100".into(), PartialFloors { preempt: None, reclaim: Some(duration("1h")) })].into(),
         ..Floors::default()
     };
     let [old, new] =

@@ -174,8 +174,8 @@ fn without_any_value_no_floor_holds() {
 #[test]
 fn the_defaults_of_a_node_pool_come_before_those_for_all_and_after_queues() {
     let tree = tree(&[("silent", "", "-", "-"), ("other", "", "-", "-"), ("loud", "", "9", "7")]);
-    let a100 = NodePool { preempt: "1h".parse().ok(), reclaim: None };
-    let h100 = NodePool { preempt: None, reclaim: "3h".parse().ok() };
+    let a100 = PartialFloors { preempt: "1h".parse().ok(), reclaim: None };
+    let h100 = PartialFloors { preempt: None, reclaim: "3h".parse().ok() };
     let mut floors = floors(ReclaimResolveMethod::Lca);
     floors.node_pools.extend([("a100".into(), a100), ("h100".into(), h100)]);
     let preempt = |queue, pool| shown(floors.preempt(&tree, tree.find(queue), pool));
@@ -222,7 +222,7 @@ fn a_method_is_written_exactly() {
     assert_eq!("lca".parse(), Ok(ReclaimResolveMethod::Lca));
     assert_eq!("queue".parse(), Ok(ReclaimResolveMethod::Queue));
     for bad in ["", "LCA", "foo", " lca"] {
-        assert_eq!(bad.parse::<ReclaimResolveMethod>(), Err(UnknownMethod), "{bad}");
+        assert_eq!(bad.parse::<ReclaimResolveMethod>(), Err("must be lca (the default) or queue"), "{bad}");
     }
 }
 

@@ -7,20 +7,12 @@ use super::{Shape, tree::SubgroupNode};
 /// The numbers of pods of a workload and of each subgroup. Always used with the shape that they were counted by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    total: u32,
+    pub(super) total: u32,
     /// The number of pods of each subgroup; of each parent, the number of its children that meet their minimums.
-    nodes: Box<[u32]>,
+    pub(super) nodes: Box<[u32]>,
 }
 
 impl Counts {
-    pub(super) const fn new(total: u32, nodes: Box<[u32]>) -> Self {
-        Self { total, nodes }
-    }
-
-    pub(super) const fn of_nodes(&self) -> &[u32] {
-        &self.nodes
-    }
-
     /// All pods.
     pub const fn total(&self) -> u32 {
         self.total
@@ -58,7 +50,7 @@ impl Counts {
 
     /// True if the pods meet the workload's minimums.
     pub fn are_enough(&self, shape: &Shape) -> bool {
-        let root = || shape.tree.as_ref().and_then(|tree| tree.root()).zip(self.nodes.last());
+        let root = || shape.tree.as_ref().and_then(|tree| tree.nodes.last()).zip(self.nodes.last());
         self.total >= shape.minimum && root().is_none_or(|(root, count)| *count >= root.minimum)
     }
 
@@ -102,11 +94,8 @@ impl Counts {
 impl Shape {
     /// Returns the subgroup of this number and all its parents, from below; nothing if there is no such subgroup.
     fn way_up(&self, number: usize) -> impl Iterator<Item = (usize, &SubgroupNode)> {
-        self.tree
-            .as_ref()
-            .filter(|tree| number < tree.leaves())
-            .into_iter()
-            .flat_map(move |tree| tree.way_up(number))
+        let tree = self.tree.as_ref().filter(|tree| number < tree.leaves());
+        tree.into_iter().flat_map(move |tree| tree.way_up(number))
     }
 }
 
@@ -122,12 +111,8 @@ pub struct Headcount {
 impl Headcount {
     /// The headcount of a pod by itself.
     pub fn alone() -> Self {
-        Self {
-            live: 1,
-            are_enough: true,
-            is_elastic: false,
-            running: Counts { total: 1, nodes: Box::default() },
-        }
+        let running = Counts { total: 1, nodes: Box::default() };
+        Self { live: 1, are_enough: true, is_elastic: false, running }
     }
 
     /// Counts the live pods (running or waiting, and neither ended nor terminating), and the running ones among them.

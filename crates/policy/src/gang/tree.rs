@@ -9,7 +9,7 @@ use tenure_types::projection::SubGroup;
 pub struct SubgroupTree {
     /// The names of the subgroups that have pods.
     names: Arc<[Box<str>]>,
-    nodes: Box<[SubgroupNode]>,
+    pub nodes: Box<[SubgroupNode]>,
 }
 
 /// A subgroup with pods, or a parent of subgroups.
@@ -38,8 +38,7 @@ impl SubgroupTree {
             places.get_mut(*number)?.clone_from(&place);
         }
         let mut held: Vec<u32> = vec![0; root.saturating_add(1)];
-        let (mut nodes, mut names): (Vec<SubgroupNode>, Vec<Box<str>>) =
-            (Vec::with_capacity(held.len()), Vec::new());
+        let (mut nodes, mut names) = (Vec::with_capacity(held.len()), Vec::<Box<str>>::new());
         for (place, number) in order.into_iter().enumerate() {
             let of = sorted.get(number)?;
             let parent = parents.get(number).copied().flatten().and_then(|parent| places.get(parent));
@@ -65,10 +64,6 @@ impl SubgroupTree {
     /// Returns the number of the subgroup with a name; the number of all leaves if no subgroup with pods has that name.
     pub fn find(&self, name: &str) -> usize {
         self.names.binary_search_by(|of| (**of).cmp(name)).unwrap_or(self.names.len())
-    }
-
-    pub fn root(&self) -> Option<&SubgroupNode> {
-        self.nodes.last()
     }
 
     /// A node and all that holds it.
@@ -123,10 +118,8 @@ impl SubgroupTree {
             if number >= self.leaves() {
                 let taken = usize::try_from(node.minimum).unwrap_or(usize::MAX);
                 parts.sort_unstable();
-                let all = parts
-                    .get(..taken)
-                    .map(|taken| taken.iter().fold(0, |sum: u32, of| sum.saturating_add(*of)));
-                least = all.unwrap_or(u32::MAX);
+                let sum = |taken: &[u32]| taken.iter().fold(0, |sum: u32, of| sum.saturating_add(*of));
+                least = parts.get(..taken).map_or(u32::MAX, sum);
             }
             if let Some(parts) = held.get_mut(node.parent) {
                 parts.push(least);
@@ -141,12 +134,8 @@ impl SubgroupTree {
         // those in it that have pods, or don't need any
         let mut present: Vec<u32> = vec![0; self.nodes.len()];
         for (number, (node, count)) in self.nodes.iter().zip(counts).enumerate() {
-            let has = if number < self.leaves() {
-                *count
-            } else {
-                present.get(number).copied().unwrap_or_default()
-            };
-            if has > 0 || *count >= node.minimum {
+            let has = if number < self.leaves() { count } else { present.get(number).unwrap_or(&0) };
+            if *has > 0 || *count >= node.minimum {
                 increase(present.get_mut(node.parent));
             }
         }

@@ -20,8 +20,10 @@ const SOON: i32 = 1;
 impl GuardedPod<'_> {
     pub(super) fn deletion(&self, asked: &Asked<'_>, permit: Option<&(String, String)>) -> GuardVerdict {
         if let Some(preemptor) = permit {
-            let preemptor = Some(preemptor.clone());
-            return GuardVerdict { reason: Reason::Permit, preemptor, hold: None };
+            return GuardVerdict {
+                preemptor: Some(preemptor.clone()),
+                ..GuardVerdict::allowed(Reason::Permit)
+            };
         }
         let nominated = self.of_nominated(asked);
         match asked.unknown_preemptor {
@@ -67,11 +69,8 @@ impl GuardedPod<'_> {
             }
             let verdict = self.rules.verdict(&nominated.preemptor, &[self.victim]);
             if verdict.allowed {
-                return Some(GuardVerdict {
-                    reason: Reason::Nominated,
-                    preemptor: Some(name(nominated)),
-                    hold: None,
-                });
+                let preemptor = Some(name(nominated));
+                return Some(GuardVerdict { preemptor, ..GuardVerdict::allowed(Reason::Nominated) });
             }
             let Some(ruling) = verdict.rulings.into_iter().next() else { continue };
             let earlier = |(first, _): &(Ruling<'_>, _)| end(&ruling) < end(first);

@@ -70,16 +70,6 @@ pub enum UnknownPreemptor {
     Weaker,
 }
 
-impl UnknownPreemptor {
-    /// Returns the name in the configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Stricter => "stricter",
-            Self::Weaker => "weaker",
-        }
-    }
-}
-
 impl Default for Guarded {
     fn default() -> Self {
         Self {

@@ -51,7 +51,7 @@ fn floor(known: &GuardedPod<'_>, ruling: &Ruling<'_>) -> String {
         Some(Source::Default) | None => "by default".into(),
         Some(source) => format!("from {source}"),
     };
-    let queue = known.victim.place.name().unwrap_or_default();
+    let queue = known.victim.place.name.unwrap_or_default();
     let floor = format!("{field} of its queue {queue:?} is {value}, {from}");
     match ruling.left.filter(|_| ruling.rule == Some(Rule::MinAvailable)) {
         Some(left) => {

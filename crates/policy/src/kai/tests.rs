@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::floor::{NodePool, ReclaimResolveMethod};
+use crate::floor::{PartialFloors, ReclaimResolveMethod};
 
 fn ours(text: &str) -> Floors {
     crate::config::Config::parse(text).unwrap().floors
@@ -97,7 +97,7 @@ fn a_shard_of_a_node_pool_is_compared_with_the_floors_of_that_pool() {
     assert_eq!(told(&shard(""), &tenure), [format!("{reclaim}defaultReclaimMinRuntime: 1h0m0s")]);
     let expected = format!("{reclaim}nodePools[b].defaultReclaimMinRuntime: 1h0m0s");
     assert_eq!(told(&shard("b"), &tenure), [expected]);
-    assert_eq!(tenure.node_pools["a"], NodePool { preempt: None, reclaim: Some("2d".parse().unwrap()) });
+    assert_eq!(tenure.node_pools["a"], PartialFloors { preempt: None, reclaim: Some("2d".parse().unwrap()) });
 }
 
 #[test]

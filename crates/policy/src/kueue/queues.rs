@@ -28,10 +28,8 @@ impl Queues {
     pub fn queue_of<'q>(&'q self, family: Family, pod: &'q Pod) -> Option<&'q str> {
         let label = |key: &str| pod.label(key).filter(|name| !name.is_empty());
         let own = label(family.row().queue_label);
-        if family != Family::Runai
-            || self.0.is_empty()
-            || keys::QUEUE_LABELS.into_iter().any(|key| label(key).is_some())
-        {
+        let is_named = keys::QUEUE_LABELS.into_iter().any(|key| label(key).is_some());
+        if family != Family::Runai || self.0.is_empty() || is_named {
             return own;
         }
         let local = label(keys::KUEUE_LOCAL_QUEUE_LABEL).or_else(|| label(keys::KUEUE_QUEUE_LABEL));

@@ -7,7 +7,7 @@ use tenure_types::{
 
 use super::*;
 use crate::{
-    floor::{NodePool, ReclaimResolveMethod},
+    floor::{PartialFloors, ReclaimResolveMethod},
     notice::NoticePoints,
     queue::RunaiQueue,
 };
@@ -188,7 +188,7 @@ proptest! {
         of_leaf in proptest::bool::ANY,
     ) {
         let seconds = |seconds: u32| format!("{seconds}s").parse().unwrap();
-        let pool = NodePool { preempt: None, reclaim: Some(seconds(of_pool)) };
+        let pool = PartialFloors { preempt: None, reclaim: Some(seconds(of_pool)) };
         let method = if of_leaf { ReclaimResolveMethod::Queue } else { ReclaimResolveMethod::Lca };
         let floors = Floors {
             preempt: seconds(preempt), reclaim: seconds(reclaim), method,

@@ -9,14 +9,13 @@ use super::{DEFAULT_SOURCE, Message, MessageFormat, Receiver};
 impl Message {
     /// The body of the message for a receiver, and its media type.
     pub fn body(&self, Receiver { format, source, .. }: &Receiver) -> (&'static str, String) {
-        match format {
+        let (media_type, body) = match format {
             MessageFormat::CloudEvents => {
-                ("application/cloudevents+json; charset=UTF-8", self.cloud_event(source).to_string())
+                ("application/cloudevents+json; charset=UTF-8", self.cloud_event(source))
             }
-            MessageFormat::Slack => {
-                ("application/json; charset=UTF-8", json!({"text": self.text(source)}).to_string())
-            }
-        }
+            MessageFormat::Slack => ("application/json; charset=UTF-8", json!({"text": self.text(source)})),
+        };
+        (media_type, body.to_string())
     }
 
     fn cloud_event(&self, source: &str) -> Value {
@@ -68,22 +67,9 @@ impl Message {
 
 /// A code span of Slack's, which nothing in the text can end.
 fn code(text: &str) -> String {
-    let mut span = String::from("`");
-    for c in plain(text).chars() {
-        match c {
-            '&' => span.push_str("&amp;"),
-            '<' => span.push_str("&lt;"),
-            '>' => span.push_str("&gt;"),
-            '`' => span.push('\''),
-            c => span.push(c),
-        }
-    }
+    let text = plain(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('`', "'");
     // two backticks alone would be no span
-    if span.len() == 1 {
-        span.push(' ');
-    }
-    span.push('`');
-    span
+    if text.is_empty() { "` `".into() } else { format!("`{text}`") }
 }
 
 /// The text on one line, without characters that are invisible or change the direction of what follows.

@@ -72,7 +72,7 @@ impl Receiver {
             Some(reasons) => reasons.contains(&reason),
             // a dry run tells nothing else about the end of a run
             None if reason == EventReason::MaxDurationExceeded => RunEnd::is_dry_run(note),
-            None => !reason.is_on_request(),
+            None => !reason.properties().is_on_request,
         }
     }
 }

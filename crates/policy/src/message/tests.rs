@@ -98,13 +98,21 @@ fn no_tenant_makes_a_link_a_mention_or_another_line() {
 #[test]
 fn a_receiver_gets_each_act_once_unless_it_names_reasons() {
     let default = receiver(MessageFormat::Slack);
-    let others: Vec<_> = EventReason::all().filter(|reason| !default.wants(*reason, "")).collect();
-    assert_eq!(others, EventReason::all().filter(|reason| reason.is_on_request()).collect::<Vec<_>>());
+    let others: Vec<_> =
+        EventReason::ALL.iter().copied().filter(|reason| !default.wants(*reason, "")).collect();
+    assert_eq!(
+        others,
+        EventReason::ALL
+            .iter()
+            .copied()
+            .filter(|reason| reason.properties().is_on_request)
+            .collect::<Vec<_>>()
+    );
     let exceeded = EventReason::MaxDurationExceeded;
     assert!(default.wants(exceeded, &crate::pause::dry_run("Set it")));
     let reasons = Some([exceeded, EventReason::Requeued].into());
     let named = Receiver { reasons, ..default };
-    let wanted: Vec<_> = EventReason::all().filter(|reason| named.wants(*reason, "")).collect();
+    let wanted: Vec<_> = EventReason::ALL.iter().copied().filter(|reason| named.wants(*reason, "")).collect();
     assert_eq!(wanted, [exceeded, EventReason::Requeued]);
 }
 

@@ -55,28 +55,28 @@ const SUSPEND: (&str, PausingValue) = ("spec.suspend", Switch(true));
 const REPLICAS: (&str, PausingValue) = ("spec.replicas", Zero);
 const RUN_MODE: (&str, PausingValue) = ("spec.runMode", Mode("paused"));
 
+/// Kinds that run until they are paused or deleted, and of which only the metadata is read: the group, its versions, the kinds,
+/// and the fields that pause.
+const fn kinds(
+    group: &'static str,
+    versions: &'static [&'static str],
+    kinds: &'static [&'static str],
+    pauses: &'static [(&'static str, PausingValue)],
+) -> PausableKinds {
+    PausableKinds { group, versions, kinds, pauses, ended: Never, shape: OwnerShape::NONE }
+}
+
 /// All kinds that can be paused.
 pub const KINDS: &[PausableKinds] = &[
-    PausableKinds {
-        group: "apps",
-        versions: &["v1"],
-        kinds: &["Deployment", "StatefulSet", "ReplicaSet"],
-        pauses: &[REPLICAS],
-        ended: Never,
-        shape: OwnerShape::TEMPLATE,
-    },
-    PausableKinds {
-        group: "batch",
-        versions: &["v1"],
-        kinds: &["Job"],
-        pauses: &[SUSPEND],
-        ended: Condition(&["Complete", "Failed"]),
-        shape: OwnerShape { jobs: &[&["spec"]], ..OwnerShape::NONE },
-    },
-    PausableKinds {
-        group: "batch.tensorstack.dev",
-        versions: &["v1beta1"],
-        kinds: &[
+    kinds("apps", &["v1"], &["Deployment", "StatefulSet", "ReplicaSet"], &[REPLICAS])
+        .shaped(OwnerShape::TEMPLATE),
+    kinds("batch", &["v1"], &["Job"], &[SUSPEND])
+        .ended(Condition(&["Complete", "Failed"]))
+        .shaped(OwnerShape { jobs: &[&["spec"]], ..OwnerShape::NONE }),
+    kinds(
+        "batch.tensorstack.dev",
+        &["v1beta1"],
+        &[
             "MPIJob",
             "ColossalAIJob",
             "DeepSpeedJob",
@@ -85,139 +85,79 @@ pub const KINDS: &[PausableKinds] = &[
             "TensorFlowTrainingJob",
             "XGBoostTrainingJob",
         ],
-        pauses: &[("spec.runMode.pause.enabled", Switch(true))],
-        ended: Text("status.phase", &["Succeeded", "Failed"]),
-        shape: OwnerShape::T9K_JOB,
-    },
+        &[("spec.runMode.pause.enabled", Switch(true))],
+    )
+    .ended(Text("status.phase", &["Succeeded", "Failed"]))
+    .shaped(OwnerShape::T9K_JOB),
     // T9k's documentation writes Tensorboard for the kind that its clusters serve as TensorBoard. These have a switch in place
     // of the mode since January 2024, in the same version of their group
-    PausableKinds {
-        group: "tensorstack.dev",
-        versions: &["v1beta1"],
-        kinds: &["Notebook", "TensorBoard", "Tensorboard"],
-        pauses: &[RUN_MODE, SUSPEND],
-        ended: Never,
-        shape: OwnerShape::T9K_SERVICE,
-    },
-    PausableKinds {
-        group: "tensorstack.dev",
-        versions: &["v1beta1"],
-        kinds: &["MLService"],
-        pauses: &[RUN_MODE],
-        ended: Never,
-        shape: OwnerShape::T9K_SERVICE,
-    },
-    PausableKinds {
-        group: "tensorstack.dev",
-        versions: &["v1beta1"],
-        kinds: &["SimpleMLService"],
-        pauses: &[REPLICAS],
-        ended: Never,
-        shape: OwnerShape::T9K_SERVICE,
-    },
-    PausableKinds {
-        group: "jobset.x-k8s.io",
-        versions: &["v1alpha2"],
-        kinds: &["JobSet"],
-        pauses: &[SUSPEND],
-        ended: Condition(&["Completed", "Failed"]),
-        shape: OwnerShape {
+    kinds("tensorstack.dev", &["v1beta1"], &["Notebook", "TensorBoard", "Tensorboard"], &[RUN_MODE, SUSPEND])
+        .shaped(OwnerShape::T9K_SERVICE),
+    kinds("tensorstack.dev", &["v1beta1"], &["MLService"], &[RUN_MODE]).shaped(OwnerShape::T9K_SERVICE),
+    kinds("tensorstack.dev", &["v1beta1"], &["SimpleMLService"], &[REPLICAS]).shaped(OwnerShape::T9K_SERVICE),
+    kinds("jobset.x-k8s.io", &["v1alpha2"], &["JobSet"], &[SUSPEND])
+        .ended(Condition(&["Completed", "Failed"]))
+        .shaped(OwnerShape {
             jobs: &[&["spec", "replicatedJobs", "*", "template", "spec"]],
             ..OwnerShape::NONE
-        },
-    },
-    PausableKinds {
-        group: "kubeflow.org",
-        versions: &["v1", "v2beta1"],
-        kinds: &["PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob"],
-        pauses: &[("spec.runPolicy.suspend", Switch(true))],
-        ended: Condition(&["Succeeded", "Failed"]),
-        shape: OwnerShape {
-            templates: &[&["spec", "*ReplicaSpecs", "*", "template"]],
-            deadlines: &[&["spec", "runPolicy", "activeDeadlineSeconds"]],
-            ..OwnerShape::NONE
-        },
-    },
-    PausableKinds {
-        group: "leaderworkerset.x-k8s.io",
-        versions: &["v1"],
-        kinds: &["LeaderWorkerSet"],
-        pauses: &[REPLICAS],
-        ended: Never,
-        shape: OwnerShape {
-            templates: &[
-                &["spec", "leaderWorkerTemplate", "leaderTemplate"],
-                &["spec", "leaderWorkerTemplate", "workerTemplate"],
-            ],
-            ..OwnerShape::NONE
-        },
-    },
-    PausableKinds {
-        group: "ray.io",
-        versions: &["v1"],
-        kinds: &["RayCluster"],
-        pauses: &[SUSPEND],
-        ended: Never,
-        shape: OwnerShape {
-            templates: &[
-                &["spec", "headGroupSpec", "template"],
-                &["spec", "workerGroupSpecs", "*", "template"],
-            ],
-            ..OwnerShape::NONE
-        },
-    },
+        }),
+    kinds(
+        "kubeflow.org",
+        &["v1", "v2beta1"],
+        &["PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob"],
+        &[("spec.runPolicy.suspend", Switch(true))],
+    )
+    .ended(Condition(&["Succeeded", "Failed"]))
+    .shaped(OwnerShape {
+        templates: &[&["spec", "*ReplicaSpecs", "*", "template"]],
+        deadlines: &[&["spec", "runPolicy", "activeDeadlineSeconds"]],
+        ..OwnerShape::NONE
+    }),
+    kinds("leaderworkerset.x-k8s.io", &["v1"], &["LeaderWorkerSet"], &[REPLICAS]).shaped(OwnerShape {
+        templates: &[
+            &["spec", "leaderWorkerTemplate", "leaderTemplate"],
+            &["spec", "leaderWorkerTemplate", "workerTemplate"],
+        ],
+        ..OwnerShape::NONE
+    }),
+    kinds("ray.io", &["v1"], &["RayCluster"], &[SUSPEND]).shaped(OwnerShape {
+        templates: &[&["spec", "headGroupSpec", "template"], &["spec", "workerGroupSpecs", "*", "template"]],
+        ..OwnerShape::NONE
+    }),
     // its jobStatus alone may be that of a try which is followed by another
-    PausableKinds {
-        group: "ray.io",
-        versions: &["v1"],
-        kinds: &["RayJob"],
-        pauses: &[SUSPEND],
-        ended: Text("status.jobDeploymentStatus", &["Complete", "Failed"]),
-        shape: OwnerShape {
+    kinds("ray.io", &["v1"], &["RayJob"], &[SUSPEND])
+        .ended(Text("status.jobDeploymentStatus", &["Complete", "Failed"]))
+        .shaped(OwnerShape {
             templates: &[
                 &["spec", "rayClusterSpec", "headGroupSpec", "template"],
                 &["spec", "rayClusterSpec", "workerGroupSpecs", "*", "template"],
             ],
             deadlines: &[&["spec", "activeDeadlineSeconds"]],
             ..OwnerShape::NONE
-        },
-    },
-    PausableKinds {
-        group: "sparkoperator.k8s.io",
-        versions: &["v1beta2"],
-        kinds: &["SparkApplication"],
-        pauses: &[SUSPEND],
-        ended: Text("status.applicationState.state", &["COMPLETED", "FAILED"]),
-        shape: OwnerShape { metadata: &[&["spec", "driver"], &["spec", "executor"]], ..OwnerShape::NONE },
-    },
-    PausableKinds {
-        group: "trainer.kubeflow.org",
-        versions: &["v1alpha1"],
-        kinds: &["TrainJob"],
-        pauses: &[SUSPEND],
-        ended: Condition(&["Complete", "Failed"]),
-        shape: OwnerShape::OTHER,
-    },
-    PausableKinds {
-        group: "workload.codeflare.dev",
-        versions: &["v1beta2"],
-        kinds: &["AppWrapper"],
-        pauses: &[SUSPEND],
-        ended: Text("status.phase", &["Succeeded", "Failed"]),
-        shape: OwnerShape::OTHER,
-    },
+        }),
+    kinds("sparkoperator.k8s.io", &["v1beta2"], &["SparkApplication"], &[SUSPEND])
+        .ended(Text("status.applicationState.state", &["COMPLETED", "FAILED"]))
+        .shaped(OwnerShape { metadata: &[&["spec", "driver"], &["spec", "executor"]], ..OwnerShape::NONE }),
+    kinds("trainer.kubeflow.org", &["v1alpha1"], &["TrainJob"], &[SUSPEND])
+        .ended(Condition(&["Complete", "Failed"]))
+        .shaped(OwnerShape::OTHER),
+    kinds("workload.codeflare.dev", &["v1beta2"], &["AppWrapper"], &[SUSPEND])
+        .ended(Text("status.phase", &["Succeeded", "Failed"]))
+        .shaped(OwnerShape::OTHER),
     // the field that Kueue itself sets to stop a workload
-    PausableKinds {
-        group: "kueue.x-k8s.io",
-        versions: &["v1beta1", "v1beta2"],
-        kinds: &["Workload"],
-        pauses: &[("spec.active", Switch(false))],
-        ended: Condition(&["Finished"]),
-        shape: OwnerShape::NONE,
-    },
+    kinds("kueue.x-k8s.io", &["v1beta1", "v1beta2"], &["Workload"], &[("spec.active", Switch(false))])
+        .ended(Condition(&["Finished"])),
 ];
 
 impl PausableKinds {
+    const fn ended(self, ended: EndedWhen) -> Self {
+        Self { ended, ..self }
+    }
+
+    const fn shaped(self, shape: OwnerShape) -> Self {
+        Self { shape, ..self }
+    }
+
     /// Returns the row of a kind.
     pub fn of(group: &str, kind: &str) -> Option<&'static Self> {
         KINDS.iter().find(|row| row.group == group && row.kinds.contains(&kind))

@@ -24,9 +24,8 @@ pub fn is_recent(at: Timestamp, now: Timestamp) -> bool {
 
 /// Returns the recent acts in an object's journal, the latest last; at most [`MOST_ACTS`], since tenants may write more.
 pub fn acts_on(metadata: &ObjectMeta, now: Timestamp) -> Vec<JournalAct> {
-    let journal = || noted(metadata, keys::ACTS_ANNOTATION);
     let is_own = |journal: &Journal| Some(&journal.uid) == metadata.uid.as_ref();
-    let mut acts = match journal() {
+    let mut acts = match noted(metadata, keys::ACTS_ANNOTATION) {
         Some(journal) if is_own(&journal) => {
             // a version that kept no journal may have acted since, after a rollback
             let last = journal.acts.iter().map(JournalAct::at).max();

@@ -29,19 +29,9 @@ pub struct Announcement {
 pub struct OwnerObject<'o>(pub &'o Value);
 
 impl<'o> OwnerObject<'o> {
-    /// Returns the value of the rule's field; null if it is absent.
-    pub fn field(self, rule: &PauseRule) -> &'o Value {
-        self.at(&rule.field)
-    }
-
     /// Returns the value at a path such as `spec.replicas`; null if it is absent.
     pub fn at(self, path: &str) -> &'o Value {
         path.split('.').fold(self.0, |value, key| value.get(key).unwrap_or(&Value::Null))
-    }
-
-    /// Returns the announced end of the run; none if there is none that can be read.
-    pub fn announced(self) -> Option<Timestamp> {
-        self.announcement().map(|of| of.end)
     }
 
     /// Returns the announcement; none if there is none that can be read.
@@ -53,7 +43,7 @@ impl<'o> OwnerObject<'o> {
 
     /// True if the owner is paused, by Tenure or any other writer.
     pub fn is_paused(self, rule: &PauseRule) -> bool {
-        *self.field(rule) == rule.value
+        *self.at(&rule.field) == rule.value
     }
 
     /// True if the object has ended, as the row of its kind says. To pause it would stop nothing.

@@ -7,7 +7,7 @@ use super::{
     reasons::{MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLOAD_INACTIVE},
     reversal::Reversals,
 };
-use crate::requeue::{AfterTimeout, Backoff};
+use crate::requeue::Backoff;
 
 /// The condition that ends a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,11 +77,11 @@ impl PausePlan {
     pub fn unready(candidate: &PauseCandidate, backoff: &Backoff, random: impl FnOnce(i32) -> f64) -> Self {
         let before = i32::try_from(candidate.state.count).unwrap_or(i32::MAX);
         let (reason, until) = match backoff.after_timeout(before) {
-            AfterTimeout::Requeue { count, .. } => {
+            Some(count) => {
                 let wait = backoff.wait_with_jitter(count, random(count));
                 (PODS_READY_TIMEOUT, candidate.back(count.try_into().unwrap_or_default(), wait))
             }
-            AfterTimeout::Deactivate => (WORKLOAD_INACTIVE, ResumeCondition::Activated),
+            None => (WORKLOAD_INACTIVE, ResumeCondition::Activated),
         };
         Self { reason, at: candidate.at(), until }
     }
@@ -93,12 +93,8 @@ impl PauseCandidate {
     }
 
     fn back(&self, count: u32, wait: SignedDuration) -> ResumeCondition {
-        let requeue_at = self.at().checked_add(wait).unwrap_or(Timestamp::MAX);
-        ResumeCondition::Requeued(RequeueState {
-            count,
-            requeue_at: Some(requeue_at),
-            priority: self.priority,
-        })
+        let requeue_at = Some(self.at().checked_add(wait).unwrap_or(Timestamp::MAX));
+        ResumeCondition::Requeued(RequeueState { count, requeue_at, priority: self.priority })
     }
 }
 

@@ -2,32 +2,6 @@
 
 use jiff::SignedDuration;
 
-/// The answer where the group is late: it was made after the pod was scheduled. Any tenant may make the group that a running
-/// pod names, and would move the pod to a queue that suits the tenant better.
-#[derive(Clone, Copy, Debug)]
-pub enum LateGroup {
-    /// For ceilings: the group counts if the ceiling of its queue is shorter than that of the pod's own queue. So a late
-    /// group ends a run earlier, as its queue demands, and never later. None: no ceiling.
-    CountsIfShorter {
-        /// The ceiling of the queue that the pod names.
-        own: Option<SignedDuration>,
-        /// The ceiling of the queue that the group names.
-        of_group: Option<SignedDuration>,
-    },
-    /// For floors: the group never counts. A longer floor would keep room from others; and the queue also decides which
-    /// preemptors are of the same queue, so that even a shorter one isn't harmless.
-    NeverCounts,
-}
-
-impl LateGroup {
-    fn counts(self) -> bool {
-        match self {
-            Self::CountsIfShorter { own, of_group } => is_shorter(of_group, own),
-            Self::NeverCounts => false,
-        }
-    }
-}
-
 /// True if a ceiling is shorter than another. None: no ceiling.
 pub fn is_shorter(ceiling: Option<SignedDuration>, other: Option<SignedDuration>) -> bool {
     ceiling.is_some_and(|ceiling| other.is_none_or(|other| ceiling < other))
@@ -35,9 +9,15 @@ pub fn is_shorter(ceiling: Option<SignedDuration>, other: Option<SignedDuration>
 
 /// True if the queue that a group names counts for a pod that names one itself. Times are in milliseconds since the epoch.
 /// None: they aren't known, and the group counts.
-pub fn group_counts(made: Option<i64>, scheduled: Option<i64>, late: impl FnOnce() -> LateGroup) -> bool {
+///
+/// `late` is asked where the group was made after the pod was scheduled. Any tenant may make the group that a running pod
+/// names, and would move the pod to a queue that suits the tenant better. For ceilings such a group counts if the ceiling of
+/// its queue is [shorter](is_shorter) than that of the pod's own queue: so it ends a run earlier, as its queue demands, and
+/// never later. For floors it never counts. A longer floor would keep room from others; and the queue also decides which
+/// preemptors are of the same queue, so that even a shorter one isn't harmless.
+pub fn group_counts(made: Option<i64>, scheduled: Option<i64>, late: impl FnOnce() -> bool) -> bool {
     let is_late = made.zip(scheduled).is_some_and(|(made, scheduled)| made > scheduled);
-    !is_late || late().counts()
+    !is_late || late()
 }
 
 #[cfg(test)]
@@ -47,7 +27,7 @@ mod tests {
     #[test]
     fn a_group_that_was_made_after_the_pod_was_scheduled_ends_a_run_earlier_and_changes_no_floor() {
         let hours = |hours| Some(SignedDuration::from_hours(hours));
-        let shorter = |own, of_group| LateGroup::CountsIfShorter { own, of_group };
+        let shorter = |own, of_group| is_shorter(of_group, own);
         for (late, counts) in [
             (shorter(hours(2), hours(1)), true),
             (shorter(None, hours(1)), true),
@@ -55,7 +35,7 @@ mod tests {
             (shorter(hours(1), hours(2)), false),
             (shorter(hours(1), None), false),
             (shorter(None, None), false),
-            (LateGroup::NeverCounts, false),
+            (false, false),
         ] {
             assert_eq!(group_counts(Some(2), Some(1), || late), counts, "{late:?}");
             for (made, scheduled) in

@@ -382,20 +382,6 @@ fn keys_are_read_however_they_are_escaped() {
     assert!(review.start.warning.unwrap().contains("\"202\" was dropped"));
 }
 
-#[test]
-fn writers_are_trusted_by_their_exact_names() {
-    let scheduler = "system:serviceaccount:kai-scheduler:scheduler";
-    assert!(!TrustedWriters::default().trusts(scheduler));
-    let kai = TrustedWriters::from_iter([scheduler.to_owned()]);
-    assert!(kai.trusts(scheduler));
-    for other in ["", "scheduler", "system:serviceaccount:kai-scheduler:podgrouper", "system:admin"] {
-        assert!(!kai.trusts(other), "{other}");
-    }
-    let two = TrustedWriters::from_iter(["b".to_owned(), "a".to_owned()]);
-    assert_eq!(two.names().collect::<Vec<_>>(), ["a", "b"]);
-    assert!(!two.trusts(scheduler));
-}
-
 /// Seconds before or after `NOW`; near it much happens.
 fn instant() -> impl Strategy<Value = Timestamp> {
     let offset = prop_oneof![-40_000..40_000_i64, -200_000_000..200_000_000_i64];

@@ -52,13 +52,13 @@ impl Ruling<'_> {
     }
 
     fn place(&self, preemptor: &Place<'_>, victim: &Place<'_>) -> String {
-        match (self.kind, victim.name()) {
+        match (self.kind, victim.name) {
             (PreemptionKind::Preempt, Some(queue)) => {
                 format!("preemptor and victim are both in queue {queue:?}: preemptMinRuntime counts")
             }
             (_, None) => "it is in no queue: no floor counts".into(),
             (PreemptionKind::Reclaim, Some(queue)) => {
-                let other = preemptor.name().map_or("no queue".into(), |name| format!("queue {name:?}"));
+                let other = preemptor.name.map_or("no queue".into(), |name| format!("queue {name:?}"));
                 format!("it is in queue {queue:?}, and the preemptor in {other}: reclaimMinRuntime counts")
             }
         }
@@ -78,10 +78,8 @@ impl Ruling<'_> {
         };
         match self.floor_until {
             Some(until) => {
-                format!(
-                    "{since}: the floor lasts until {until}, for another {}",
-                    shown(until.duration_since(now))
-                )
+                let left = shown(until.duration_since(now));
+                format!("{since}: the floor lasts until {until}, for another {left}")
             }
             None => format!("{since}: the floor is over"),
         }
@@ -89,7 +87,7 @@ impl Ruling<'_> {
 }
 
 fn missing(place: &Place<'_>, consequence: &str) -> Option<String> {
-    let name = place.name().filter(|_| place.queue().is_none())?;
+    let name = place.name.filter(|_| place.queue.is_none())?;
     Some(format!("queue {name:?} doesn't exist: {consequence}"))
 }
 

@@ -78,12 +78,8 @@ impl Going {
     /// doesn't exist counts towards the minimum of all pods alone.
     pub fn left(&self, workload: &Workload<'_>, subgroup: usize) -> Option<Left> {
         let Workload { shape, pods, .. } = workload;
-        let all = Left {
-            of: LeftOf::Workload,
-            running: pods.running().total(),
-            evicted: self.pods,
-            min: shape.minimum(),
-        };
+        let running = pods.running().total();
+        let all = Left { of: LeftOf::Workload, running, evicted: self.pods, min: shape.minimum };
         let own = self.left_in(workload, subgroup);
         let other = || Some(Left { of: LeftOf::OtherSubgroup, ..self.left_in(workload, self.short?)? });
         let parts = || own.filter(|own| !own.is_enough()).or_else(other).or(own);

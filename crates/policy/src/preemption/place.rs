@@ -14,24 +14,16 @@ pub enum PreemptionKind {
 /// The leaf queue that a workload names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Place<'a> {
-    name: Option<&'a str>,
-    queue: Option<QueueId>,
+    /// The name of the queue.
+    pub name: Option<&'a str>,
+    /// The queue, if it exists.
+    pub queue: Option<QueueId>,
 }
 
 impl<'a> Place<'a> {
     /// Looks the queue up. None: the workload names no queue, and no floor applies to it.
     pub fn find(tree: &QueueTree, name: Option<&'a str>) -> Self {
         Self { name, queue: name.and_then(|name| tree.bind(name)) }
-    }
-
-    /// The queue's name.
-    pub const fn name(&self) -> Option<&'a str> {
-        self.name
-    }
-
-    /// The queue, if it exists.
-    pub const fn queue(&self) -> Option<QueueId> {
-        self.queue
     }
 
     pub(super) fn kind(&self, preemptor: &Self) -> PreemptionKind {

@@ -31,10 +31,7 @@ impl Rule {
 
     /// True if it holds as long as the floor of the victim.
     pub const fn is_of_floor(self) -> bool {
-        match self {
-            Self::PreemptMinRuntime | Self::ReclaimMinRuntime | Self::MinAvailable => true,
-            Self::PreemptionToleration => false,
-        }
+        !matches!(self, Self::PreemptionToleration)
     }
 }
 

@@ -502,7 +502,7 @@ fn by_parts(
     scenario: &[Victim<'_>],
 ) -> bool {
     let Victim { workload, place, subgroup, .. } = *victim;
-    let (ours, theirs) = (preemptor.place.queue(), place.queue());
+    let (ours, theirs) = (preemptor.place.queue, place.queue);
     let floor = if theirs == ours {
         rules.floors.preempt(rules.tree, theirs, None)
     } else {

@@ -2,14 +2,14 @@
 
 use tenure_types::runai::v3alpha1::{RequeuingStrategy, WaitForPodsReady};
 
-use super::{positive, positive_or};
+use super::durations::{LEAVE_OUT, positive};
 use crate::{field::FieldError, requeue::factor};
 
 /// Checks a block of this name.
 pub(crate) fn wait_for_pods_ready(path: &str, wait: &WaitForPodsReady, errors: &mut Vec<FieldError>) {
     // left out, it is the default
-    positive_or(&format!("{path}.timeout"), wait.timeout.as_ref(), "set enable: false for none", errors);
-    positive(&format!("{path}.recoveryTimeout"), wait.recovery_timeout.as_ref(), errors);
+    positive(&format!("{path}.timeout"), wait.timeout.as_ref(), "set enable: false for none", errors);
+    positive(&format!("{path}.recoveryTimeout"), wait.recovery_timeout.as_ref(), LEAVE_OUT, errors);
     if wait.block_admission == Some(true) {
         let detail =
             "must be false or left out: Tenure admits no workloads, so none can wait until another is ready";

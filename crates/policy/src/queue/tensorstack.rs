@@ -1,13 +1,14 @@
 //! The meaning of a Queue of T9k.
 
 use tenure_types::{
-    ExtendedDuration, GoDuration, Grammar, Points, TensorstackDuration, Written,
-    amount::Amount,
-    duration::PointsGrammar,
-    tensorstack::v1beta1::{self, Quota},
+    ExtendedDuration, GoDuration, Grammar, Points, TensorstackDuration, Written, amount::Amount,
+    duration::PointsGrammar, tensorstack::v1beta1,
 };
 
-use super::{Nearest, RunaiQueue, duration, positive};
+use super::{
+    Nearest, RunaiQueue,
+    durations::{LEAVE_OUT, duration, positive},
+};
 use crate::{field::FieldError, notice::NoticePoints};
 
 /// A queue of the tensorstack family, as it is written.
@@ -23,13 +24,18 @@ impl TensorstackQueue {
     /// Reads a spec, and returns its errors.
     pub fn read(spec: &v1beta1::QueueSpec) -> (Self, Vec<FieldError>) {
         let mut errors = Vec::new();
-        let ceiling = positive("spec.maxDuration", unless_empty(spec.max_duration.as_ref()), &mut errors);
+        let ceiling =
+            positive("spec.maxDuration", unless_empty(spec.max_duration.as_ref()), LEAVE_OUT, &mut errors);
         let notice = duration("spec.expiryNotice", unless_empty(spec.expiry_notice.as_ref()), &mut errors);
         if let Some(priority) = spec.priority.filter(|priority| !(0..=100).contains(priority)) {
             errors.push(FieldError::invalid("spec.priority", priority, "must be from 0 to 100"));
         }
-        if let Some(quota) = &spec.quota {
-            requests(quota, &mut errors);
+        // quantities that are less than nothing
+        for (name, quantity) in spec.quota.iter().flat_map(|quota| &quota.requests).flatten() {
+            if Amount::parse(&quantity.0).is_some_and(Amount::is_negative) {
+                let field = format!("spec.quota.requests[{name}]");
+                errors.push(FieldError::invalid(field, quantity.0.as_str(), "must not be negative"));
+            }
         }
         (Self { ceiling, notice }, errors)
     }
@@ -47,15 +53,5 @@ impl RunaiQueue {
         let ceiling = ceiling.map(|of| ExtendedDuration::from_go(nanoseconds(of)));
         let nearest = Nearest { notice: notice.map(NoticePoints::from), ..Nearest::default() };
         (Self { ceiling, nearest, ..Self::default() }, errors)
-    }
-}
-
-/// Quantities that are less than nothing.
-fn requests(quota: &Quota, errors: &mut Vec<FieldError>) {
-    for (name, quantity) in quota.requests.iter().flatten() {
-        if Amount::parse(&quantity.0).is_some_and(Amount::is_negative) {
-            let field = format!("spec.quota.requests[{name}]");
-            errors.push(FieldError::invalid(field, quantity.0.as_str(), "must not be negative"));
-        }
     }
 }

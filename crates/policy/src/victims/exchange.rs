@@ -76,7 +76,7 @@ impl Neighbor<'_> {
 pub(super) struct Exchange<'a> {
     preemptor: Neighbor<'a>,
     /// The places of offered pods that can't stay.
-    must_go: Vec<usize>,
+    pub must_go: Vec<usize>,
     /// The claims; none if their number doesn't matter: the preemptor has none to attach, or the node has no limit.
     claims: Option<Claims>,
 }
@@ -109,11 +109,6 @@ impl<'a> Exchange<'a> {
     /// True if the preemptor doesn't need a pod that wasn't offered.
     pub fn may_go(&self, pod: &Neighbor<'_>) -> bool {
         !self.preemptor.may_need(pod)
-    }
-
-    /// The offered pods that can't stay.
-    pub fn must_go(&self) -> &[usize] {
-        &self.must_go
     }
 
     /// Adds a pod to those that go.

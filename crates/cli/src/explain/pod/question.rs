@@ -51,14 +51,14 @@ impl Question<'_> {
         let expires_at = expiring.and_then(Run::expires);
         let points = self.rules.and_then(|rules| rules.notice).unwrap_or_default();
         let notices = |at: Timestamp| points.iter().filter_map(move |point| at.checked_sub(point).ok());
-        let path = gang.workload.place.queue().and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
+        let path = gang.workload.place.queue.and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
         let (preemption_toleration, trouble) = match self.toleration() {
             Ok(toleration) => (toleration, None),
             Err(trouble) => (None, Some(trouble)),
         };
         PodExplanation {
             pod: shown(key),
-            queue: gang.workload.place.name().map(str::to_owned),
+            queue: gang.workload.place.name.map(str::to_owned),
             path: path.iter().rev().map(|id| tree.name(*id).to_owned()).collect(),
             tensorstack_queue: run.and_then(|run| Some(run.standing.queue(Family::Tensorstack)?.to_string())),
             started_at: gang.workload.start,
@@ -85,7 +85,7 @@ impl Question<'_> {
         let Self { snapshot, pod, .. } = *self;
         let (tree, floors, place) = (snapshot.tree(), &snapshot.floors, &gang.workload.place);
         let pool = snapshot.pool(pod);
-        let (Some(name), queue) = (place.name(), place.queue()) else { return Vec::new() };
+        let (Some(name), queue) = (place.name, place.queue) else { return Vec::new() };
         let against = |name: &str, preemptor, kind: PreemptionKind, floor: Floor<'_>| Protection {
             preemptor_queue: name.to_owned(),
             preemptor,

@@ -78,7 +78,7 @@ fn what_is_shown_of_a_pod_is_fresher_than_what_is_known() {
     let verdict = world.deleted(&pod("a", 60, &json!({})));
     assert_eq!(verdict.reason, Reason::Protected, "it was bound a moment ago");
     let mut world = world;
-    let pool = tenure_policy::floor::NodePool { reclaim: "1h".parse().ok(), preempt: None };
+    let pool = tenure_policy::floor::PartialFloors { reclaim: "1h".parse().ok(), preempt: None };
     world.floors.node_pools.insert("p".into(), pool);
     let node = json!({"metadata": {"name": "n", "labels": {"kai.scheduler/node-pool": "p"}}});
     world.index.apply(serde_json::from_value::<Node>(node).unwrap());
@@ -177,7 +177,7 @@ fn the_start_and_the_minimum_of_its_group_count() {
 #[test]
 fn the_pool_of_its_node_counts() {
     let mut world = World::new(&[pod("a", 700, &json!({}))]);
-    let pool = tenure_policy::floor::NodePool { reclaim: "1h".parse().ok(), preempt: None };
+    let pool = tenure_policy::floor::PartialFloors { reclaim: "1h".parse().ok(), preempt: None };
     world.floors.node_pools.insert("p".into(), pool);
     assert_eq!(world.evicted("a").reason, Reason::Unprotected);
     let node = json!({"metadata": {"name": "n", "labels": {"kai.scheduler/node-pool": "p"}}});

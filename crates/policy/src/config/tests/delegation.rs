@@ -1,7 +1,4 @@
-use crate::{
-    config::Config,
-    delegation::{Bound, Bounds},
-};
+use crate::{config::Config, delegation::Bounds, floor::PartialFloors};
 
 #[test]
 fn no_queue_has_a_bound_by_default() {
@@ -23,8 +20,8 @@ delegation:
     let config = Config::parse(text).unwrap();
     let duration = |text: &str| Some(text.parse().unwrap());
     let expected = [
-        ("research".into(), Bound { preempt: duration("2h"), reclaim: duration("30m") }),
-        ("sales".into(), Bound { preempt: None, reclaim: duration("0s") }),
+        ("research".into(), PartialFloors { preempt: duration("2h"), reclaim: duration("30m") }),
+        ("sales".into(), PartialFloors { preempt: None, reclaim: duration("0s") }),
     ];
     assert_eq!(config.bounds, Bounds(expected.into()));
     assert_eq!(config.set, ["delegation", "delegation.bounds"].into());

@@ -2,7 +2,10 @@ use std::collections::BTreeSet;
 
 use crate::{
     config::Config,
-    guard::{Guarded, Scheduler},
+    guard::{
+        Guarded, Scheduler,
+        UnknownPreemptor::{Stricter, Weaker},
+    },
 };
 
 fn guarded(text: &str) -> Guarded {
@@ -66,11 +69,11 @@ guard:
     unknownPreemptor: weaker
 ";
     let guarded = guarded(text);
-    let of = |user| guarded.unknown_preemptor(user).name();
+    let of = |user| guarded.unknown_preemptor(user);
     let users = ["system:kube-scheduler", "volcano", "t9k", "system:serviceaccount:kai-scheduler:scheduler"];
     assert_eq!(guarded.schedulers.iter().map(|of| of.name.as_str()).collect::<Vec<_>>(), users);
-    assert_eq!(users.map(of), ["stricter", "stricter", "stricter", "weaker"]);
-    assert_eq!(of("another"), "stricter");
+    assert_eq!(users.map(of), [Stricter, Stricter, Stricter, Weaker]);
+    assert_eq!(of("another"), Stricter);
 }
 
 #[test]
