@@ -15,7 +15,7 @@ demo: ## Watch a ceiling, a floor and a requeue, on a control plane of its own (
 	@$(CARGO) run --package tenure-testbed -- demo $(if $(KEEP),--keep)
 
 .PHONY: test
-test: format lint control-plane ## Run all tests: format, lints, unit, property, chart and end-to-end tests on real control planes, and each benchmark once
+test: format lint dependencies control-plane ## Run all tests: format, lints, unit, property, chart and end-to-end tests on real control planes, and each benchmark once
 	@CARGO="$(CARGO)" tests/all
 	$(CARGO) test --workspace --locked --bench conversions --bench events --bench floors --bench matrix --bench memory --bench preemptions --bench reviews --bench scale --bench tally
 
@@ -26,6 +26,10 @@ format: ## Check that the code is formatted
 .PHONY: lint
 lint: ## Run the lints; a warning is an error
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
+
+.PHONY: dependencies
+dependencies: ## Check licences and advisories of the dependencies, and that each is used, with cargo-deny and cargo-machete where they are installed
+	@CARGO="$(CARGO)" tests/dependencies
 
 .PHONY: unit
 unit: ## Run the tests that need no control plane: seconds, once they are built
