@@ -12,7 +12,8 @@ use tokio::sync::OnceCell;
 
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD.get_or_try_init(|| World::running("expiry")).await.unwrap()
+    let values = &["tenancy.defaultQueue.runai=by-default"];
+    WORLD.get_or_try_init(|| World::running_with("expiry", values, &[])).await.unwrap()
 }
 
 const NOTHING: Value = Value::Null;
@@ -107,6 +108,16 @@ async fn stateful_sets_replica_sets_and_jobs_are_paused_too() {
         Ok((events == expected).then_some(()))
     };
     eventually("one event an owner", DEADLINE, events).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_workload_that_names_no_queue_that_exists_ends_by_the_default_queue() {
+    let world = world().await;
+    let name = world.namespace().await;
+    world.apply(&runai_queue("by-default", "", "2s")).await;
+    world.apply(&workload("Job", &name, "test", &in_runai_queue("mistyped"), &NOTHING)).await;
+    let namespace = Namespace::of(world, &name);
+    assert_eq!(namespace.await_paused("Job", "test").await["queue"], "by-default");
 }
 
 #[tokio::test]

@@ -173,8 +173,16 @@ automountServiceAccountToken: false
 {{- with get (default dict .Values.startTime) "longestFormation" }}
 {{-   $_ := set $config "longestFormation" . }}
 {{- end }}
-{{- with (include "tenure.tenancy" . | fromJson).trustedWriters }}
-{{-   $_ := set $config "tenancy" (dict "trustedWriters" .) }}
+{{- $tenancy := include "tenure.tenancy" . | fromJson }}
+{{- $tenancyConfig := dict }}
+{{- with $tenancy.trustedWriters }}
+{{-   $_ := set $tenancyConfig "trustedWriters" . }}
+{{- end }}
+{{- with $tenancy.defaultQueue }}
+{{-   $_ := set $tenancyConfig "defaultQueue" . }}
+{{- end }}
+{{- with $tenancyConfig }}
+{{-   $_ := set $config "tenancy" . }}
 {{- end }}
 {{- with (.Values.delegation | default dict).bounds }}
 {{-   $bounded := dict }}
@@ -465,6 +473,17 @@ The kinds that are paused and that Kubernetes itself doesn't have, as rules with
 {{- kindIs "bool" (first .) | ternary "Off" (first . | default (last .)) }}
 {{- end }}
 
+{{- /* The default queues that are set, by family, as JSON. */}}
+{{- define "tenure.tenancy.defaultQueue" -}}
+{{- $set := dict }}
+{{- range $family, $queue := . }}
+{{-   with $queue }}
+{{-     $_ := set $set $family . }}
+{{-   end }}
+{{- end }}
+{{- $set | toJson }}
+{{- end }}
+
 {{- /* The values of the tenancy as JSON. */}}
 {{- define "tenure.tenancy" -}}
 {{- $tenancy := .Values.tenancy | default dict }}
@@ -474,6 +493,7 @@ The kinds that are paused and that Kubernetes itself doesn't have, as rules with
   "trustedWriters" ($tenancy.trustedWriters | default list)
   "requireQueue" $required
   "namespaces" ($tenancy.namespaces | default $required)
+  "defaultQueue" (include "tenure.tenancy.defaultQueue" ($tenancy.defaultQueue | default dict) | fromJson)
   "ownerReferences" (include "tenure.answer" (list $tenancy.ownerReferences "Deny"))
   "queueAccess" (dict
     "mode" (include "tenure.answer" (list $access.mode "Off"))

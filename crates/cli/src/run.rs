@@ -102,6 +102,7 @@ mod tests {
             start: started.map(at),
             is_grouped: false,
             queues: PerFamily::new(|family| (family == Family::Runai).then(|| "q".into())),
+            by_default: PerFamily::default(),
             own: None,
             extension: SignedDuration::ZERO,
             expires: expires.map(|seconds| (at(seconds), Family::Runai)),

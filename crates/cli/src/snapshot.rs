@@ -86,7 +86,8 @@ pub struct Wanted<'a> {
 impl Snapshot {
     /// Returns an empty snapshot. No namespace: queues of T9k don't matter.
     pub fn new(config: &Config, t9k_system_namespace: Option<&str>, now: Timestamp) -> Self {
-        let Config { table, floors, longest_formation, pods_ready, kueue, notice, .. } = config.clone();
+        let Config { table, floors, longest_formation, pods_ready, kueue, notice, default_queues, .. } =
+            config.clone();
         let settings = Settings {
             table: table.clone(),
             notice,
@@ -94,6 +95,7 @@ impl Snapshot {
             longest_formation,
             pods_ready,
             kueue_queues: kueue.queues,
+            default_queues,
             ..Settings::default()
         };
         let (index, t9k_system_namespace) =

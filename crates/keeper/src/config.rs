@@ -40,6 +40,7 @@ pub fn settings(config: &Config, scope: Scope, retry_after: RetryAfter) -> Setti
         longest_formation: config.longest_formation,
         kueue_queues: config.kueue.queues.clone(),
         retry_after,
+        default_queues: config.default_queues.clone(),
     }
 }
 

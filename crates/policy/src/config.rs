@@ -18,8 +18,16 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 
 use crate::{
-    delegation::Bounds, expiry::GraceOnChange, floor::Floors, guard::Guarded, kueue::Queues,
-    message::Receiver, notice::NoticePoints, owners::OwnerTable, ready::PodsReady, start::LongestFormation,
+    delegation::Bounds,
+    expiry::{GraceOnChange, PerFamily},
+    floor::Floors,
+    guard::Guarded,
+    kueue::Queues,
+    message::Receiver,
+    notice::NoticePoints,
+    owners::OwnerTable,
+    ready::PodsReady,
+    start::LongestFormation,
     usage::UsageResources,
 };
 use check::Checked;
@@ -58,6 +66,8 @@ pub struct Config {
     pub guarded: Guarded,
     /// The users who may move a `PodGroup` to another queue.
     pub tenancy_writers: BTreeSet<String>,
+    /// The queues that count for workloads that name a queue that doesn't exist.
+    pub default_queues: PerFamily<Option<String>>,
     /// The configuration for Kueue.
     pub kueue: Kueue,
     /// The configurations of KAI-Scheduler that are compared with the floors.

@@ -2,6 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
+use serde::Deserialize;
 use tenure_types::{keys, podgroup::PodGroupKind};
 
 /// The families of queues. A pod may be in both.
@@ -71,7 +72,8 @@ impl Family {
 }
 
 /// A value for each family.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct PerFamily<T> {
     /// The value of T9k's family.
     pub tensorstack: T,

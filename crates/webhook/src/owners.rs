@@ -62,7 +62,10 @@ impl OwnerAnswers {
         let config = self.config.get();
         let queues = |found: &HashMap<_, _>| owner.queues(&request.namespace, &config.kueue.queues, found);
         let (queues, t9k) = match &self.lookups {
-            Some(lookups) => lookups.find(&request.namespace, &owner.groups(), queues).await,
+            Some(lookups) => {
+                let default = config.default_queues.tensorstack.as_deref();
+                lookups.find(&request.namespace, &owner.groups(), default, queues).await
+            }
             None => (queues(&HashMap::new()), QueueTree::default()),
         };
         let object = extended(request);

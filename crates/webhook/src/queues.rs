@@ -23,6 +23,11 @@ impl KnownQueues {
         look(&self.queues.read())
     }
 
+    /// Sets the queue that counts for workloads that name a queue that doesn't exist.
+    pub fn set_default(&self, name: Option<&str>) {
+        self.queues.write().set_default(name);
+    }
+
     /// Looks at the running workloads of queues.
     pub fn look_at_running<T>(&self, look: impl FnOnce(&HashMap<String, Running>) -> T) -> T {
         look(&self.running.read())

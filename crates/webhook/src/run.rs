@@ -128,6 +128,7 @@ impl Handlers {
             warn!("kueue.queues has changed: that counts when the webhook is started again");
         }
         self.sight.placement.change(|index| index.set_longest_formation(config.longest_formation));
+        self.sight.queues.set_default(config.default_queues.runai.as_deref());
         self.kai.configure(config.floors.clone(), config.kai.clone());
         self.sight.config.set(config);
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use tenure_policy::{
     config::{Config, ConfigFile, ConfigMapKey, METHOD, PREEMPT, RECLAIM},
+    expiry::PerFamily,
     floor::{Floors, PartialFloors},
     guard::{Guarded, Scheduler, UnknownPreemptor},
     ready::PodsReady,
@@ -150,11 +151,12 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
 }
 
 /// The parameters that only Tenure's own form has.
-fn own(config: &Config) -> [(&'static str, String); 20] {
+fn own(config: &Config) -> [(&'static str, String); 22] {
     let count = |number: usize, noun: &str| match number {
         1 => format!("1 {noun}"),
         number => format!("{number} {noun}s"),
     };
+    let or_none = |name: &Option<String>| name.clone().unwrap_or_else(|| "none".into());
     let Config {
         notice,
         notice_on_pods,
@@ -167,6 +169,7 @@ fn own(config: &Config) -> [(&'static str, String); 20] {
         pods_ready: readiness,
         guarded: Guarded { schedulers, exempt_users, exempt_groups, exempt_namespaces },
         tenancy_writers,
+        default_queues: PerFamily { tensorstack, runai },
         kueue,
         kai,
         bounds: delegated,
@@ -185,6 +188,8 @@ fn own(config: &Config) -> [(&'static str, String); 20] {
         ("longestFormation", go(longest_formation.0)),
         ("trustedWriters", count(trusted.len(), "user")),
         ("tenancy.trustedWriters", count(tenancy_writers.len(), "user")),
+        ("tenancy.defaultQueue.runai", or_none(runai)),
+        ("tenancy.defaultQueue.tensorstack", or_none(tensorstack)),
         ("kueue.enabled", kueue.enabled.to_string()),
         ("kueue.queues", count(kueue.queues.0.len(), "row")),
         ("kai.configMap", kai.config_map.as_ref().map_or_else(|| "none".to_owned(), config_map)),
@@ -260,6 +265,8 @@ owners                     1 row                     file
 longestFormation           30m0s                     default
 trustedWriters             1 user                    file
 tenancy.trustedWriters     0 users                   default
+tenancy.defaultQueue.runai none                      default
+tenancy.defaultQueue.tensorstack none                default
 kueue.enabled              true                      default
 kueue.queues               0 rows                    default
 kai.configMap              none                      default

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     delegation::Bounds,
-    expiry::GraceOnChange,
+    expiry::{GraceOnChange, PerFamily},
     floor::{Floors, PartialFloors, ReclaimResolveMethod},
     guard::Guarded,
     kueue::{KueueQueue, Queues},
@@ -73,6 +73,7 @@ struct FloorRow {
 #[serde(rename_all = "camelCase", default)]
 struct Tenancy {
     trusted_writers: BTreeSet<String>,
+    default_queue: PerFamily<Option<String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -152,6 +153,7 @@ impl WrittenConfig {
             pods_ready: self.wait_for_pods_ready.map(|wait| checked.pods_ready(&wait)),
             guarded: self.guard,
             tenancy_writers: self.tenancy.trusted_writers,
+            default_queues: self.tenancy.default_queue,
             kueue,
             kai: self.kai,
             bounds: checked.bounds(self.delegation.bounds),

@@ -46,11 +46,12 @@ impl Lookups {
         Self { client, t9k_system_namespace, turns: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// Finds the queues of pods that name these groups, and reads those of T9k, in the time for both.
+    /// Finds the queues of pods that name these groups, and reads those of T9k with the default one, in the time for both.
     pub async fn find(
         &self,
         namespace: &str,
         groups: &BTreeSet<NamedGroup>,
+        default: Option<&str>,
         queues: impl Fn(&FoundGroups) -> BTreeSet<FamilyQueue>,
     ) -> (BTreeSet<FamilyQueue>, QueueTree) {
         let found = Mutex::new((queues(&HashMap::new()), QueueTree::default()));
@@ -65,8 +66,12 @@ impl Lookups {
             let queues = queues(&of.into_iter().collect());
             found.lock().0.clone_from(&queues);
             let of_t9k = queues.iter().filter(|(family, _)| *family == Family::Tensorstack);
-            let read = join_all(of_t9k.take(MOST_LOOKUPS).map(|(_, name)| self.t9k_queue(name))).await;
-            found.lock().1 = read.into_iter().flatten().collect();
+            let names: Vec<&str> = of_t9k.take(MOST_LOOKUPS).map(|(_, name)| &**name).collect();
+            let default = default.filter(|_| !names.is_empty());
+            let read = join_all(names.into_iter().chain(default).map(|name| self.t9k_queue(name))).await;
+            let mut tree: QueueTree = read.into_iter().flatten().collect();
+            tree.set_default(default);
+            found.lock().1 = tree;
         };
         // what isn't found by then stays unknown
         let _ = timeout(LOOKUP, look).await;

@@ -24,6 +24,9 @@ fn who(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
         Some(queue) if answer.path.is_empty() => {
             format!("it names queue {queue:?}, which doesn't exist, or whose ancestors form a cycle: the default floors apply")
         }
+        Some(queue) if answer.path.last() != Some(queue) => {
+            format!("it names queue {queue:?}, which doesn't exist: the default queue counts ({})", answer.path.join(" > "))
+        }
         Some(queue) => format!("it is in queue {queue:?} ({})", answer.path.join(" > ")),
         None => "it is in no queue of group scheduling.run.ai: no floor applies".into(),
     });
