@@ -19,7 +19,7 @@ const UNREADABLE: [(&str, &str); 15] = [
     ("", "no objects in f"),
     ("# none\n---\n~\n", "no objects in f"),
     ("apiVersion: v1\nkind: [Queue\n", "f:2: unclosed bracket '['"),
-    ("apiVersion: \"v1\nkind: Queue\n", "f:2: invalid indentation in multiline quoted scalar"),
+    ("apiVersion: \"v1\nkind: Queue\n", "f:1: unclosed quote"),
     (
         "apiVersion: v1\nkind: Queue\nspec:\n\ta: 1\n",
         "f:4: tabs disallowed within this context (block indentation)",

@@ -252,32 +252,32 @@ owners: [{group: a.b, kind: Thing, path: spec.x, value: 0}]
 trustedWriters: ['system:serviceaccount:kai-scheduler:scheduler']
 ";
         let expected = "\
-PARAMETER                  VALUE                     FROM
-defaultPreemptMinRuntime   0s                        default
-defaultReclaimMinRuntime   1h0m0s                    file
-reclaimResolveMethod       lca                       default
-nodePoolLabelKey           kai.scheduler/node-pool   default
-expiryNotice               0s                        default
-noticeOnPods               false                     default
-graceOnChange              1m0s                      default
-waitForPodsReady           off                       default
-owners                     1 row                     file
-longestFormation           30m0s                     default
-trustedWriters             1 user                    file
-tenancy.trustedWriters     0 users                   default
-tenancy.defaultQueue.runai none                      default
-tenancy.defaultQueue.tensorstack none                default
-kueue.enabled              true                      default
-kueue.queues               0 rows                    default
-kai.configMap              none                      default
-kai.shards                 false                     default
-delegation.bounds          0 queues                  default
-usage.resources            off                       default
-receivers                  0 receivers               default
-guard.schedulers           1 user                    default
-guard.exemptUsers          0 users                   default
-guard.exemptGroups         0 groups                  default
-guard.exemptNamespaces     1 namespace               default
+PARAMETER                          VALUE                     FROM
+defaultPreemptMinRuntime           0s                        default
+defaultReclaimMinRuntime           1h0m0s                    file
+reclaimResolveMethod               lca                       default
+nodePoolLabelKey                   kai.scheduler/node-pool   default
+expiryNotice                       0s                        default
+noticeOnPods                       false                     default
+graceOnChange                      1m0s                      default
+waitForPodsReady                   off                       default
+owners                             1 row                     file
+longestFormation                   30m0s                     default
+trustedWriters                     1 user                    file
+tenancy.trustedWriters             0 users                   default
+tenancy.defaultQueue.runai         none                      default
+tenancy.defaultQueue.tensorstack   none                      default
+kueue.enabled                      true                      default
+kueue.queues                       0 rows                    default
+kai.configMap                      none                      default
+kai.shards                         false                     default
+delegation.bounds                  0 queues                  default
+usage.resources                    off                       default
+receivers                          0 receivers               default
+guard.schedulers                   1 user                    default
+guard.exemptUsers                  0 users                   default
+guard.exemptGroups                 0 groups                  default
+guard.exemptNamespaces             1 namespace               default
 
 NODE POOL   DEFAULT PREEMPT   DEFAULT RECLAIM
 a100        24h0m0s           1h0m0s
@@ -303,11 +303,11 @@ kube-system             exempt namespace
     fn where_nobody_is_trusted_or_guarded_against_nobody_is_shown() {
         let printed = printed("{trustedWriters: [], guard: {schedulers: [], exemptNamespaces: []}}");
         assert!(
-            printed.contains("\ntrustedWriters             0 users                   file\n"),
+            printed.contains("\ntrustedWriters                     0 users                   file\n"),
             "{printed}"
         );
         assert!(
-            printed.ends_with("\nguard.exemptNamespaces     0 namespaces              file\n"),
+            printed.ends_with("\nguard.exemptNamespaces             0 namespaces              file\n"),
             "{printed}"
         );
     }
@@ -325,7 +325,7 @@ kube-system             exempt namespace
         let expected = "\nBOUND OF QUEUE   LONGEST PREEMPT   LONGEST RECLAIM\nresearch         1h30m0s           <none>\n";
         assert!(printed.contains(expected), "{printed}");
         assert!(
-            printed.contains("\ndelegation.bounds          1 queue                   file\n"),
+            printed.contains("\ndelegation.bounds                  1 queue                   file\n"),
             "{printed}"
         );
     }
@@ -333,7 +333,8 @@ kube-system             exempt namespace
     #[test]
     fn when_workloads_make_room_that_do_not_get_ready_is_shown() {
         let by_default = printed("waitForPodsReady: {}");
-        let expected = "\nwaitForPodsReady           5m0s, back after 1s × 1.41284738, by Eviction   file\n";
+        let expected =
+            "\nwaitForPodsReady                   5m0s, back after 1s × 1.41284738, by Eviction   file\n";
         assert!(by_default.contains(expected), "{by_default}");
         let strategy = "{timestamp: Creation, backoffBaseSeconds: 60, backoffFactor: '2', backoffMaxSeconds: 3600, backoffLimitCount: 10}";
         let text =
@@ -351,9 +352,10 @@ kube-system             exempt namespace
     #[test]
     fn what_is_compared_of_kais_is_shown() {
         let printed = printed("kai: {shards: true, configMap: {namespace: a, name: b}}");
-        for expected in
-            ["\nkai.configMap              a/b, config.yaml ", "\nkai.shards                 true "]
-        {
+        for expected in [
+            "\nkai.configMap                      a/b, config.yaml ",
+            "\nkai.shards                         true ",
+        ] {
             assert!(printed.contains(expected), "{printed}");
         }
     }
