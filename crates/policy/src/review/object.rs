@@ -41,7 +41,7 @@ pub(crate) struct Metadata {
 }
 
 /// The keys that Tenure reads begin with one of these. Other annotations can be much longer than all the rest.
-const READ: [&str; 2] = ["tenure.dev/", "preemption-toleration.scheduling.x-k8s.io/"];
+const READ: [&str; 2] = ["tenure.dev/", "preemption-toleration.scheduling."];
 
 fn known_annotations<'de, D: Deserializer<'de>>(
     deserializer: D,
