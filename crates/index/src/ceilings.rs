@@ -141,7 +141,7 @@ impl CeilingIndex {
         self.reader.knows_queues = true;
     }
 
-    /// Changes queues, and nothing else, at `now`. A run that this makes overdue goes on for a while if it gets a notice.
+    /// Changes queues or the configuration, and nothing else, at `now`. A run that this makes overdue goes on for a while if it gets a notice.
     pub fn change_queues<T>(&mut self, now: Timestamp, change: impl FnOnce(&mut Self) -> T) -> T {
         if !self.objects.moved.all {
             // the ends of all runs by the queues as they were

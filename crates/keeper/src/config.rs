@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tenure_index::{RetryAfter, Settings};
 use tenure_policy::{config::Config, expiry::Scope};
 use tokio::sync::watch;
@@ -58,15 +59,16 @@ impl Configure {
         (Self { cluster, current: sender }, Current(receiver))
     }
 
-    pub fn apply(&self, config: Config) {
+    /// Takes up a configuration at `now`. A run that this makes overdue goes on for a while, as after a change of its queue.
+    pub fn apply(&self, config: Config, now: Timestamp) {
         // replaced before the index: a part that acts by the index's answer must have the same table, or a later one
         let config = Arc::new(config);
         if self.current.borrow().kueue.queues != config.kueue.queues {
             warn!("kueue.queues has changed: that counts when the keeper is started again");
         }
         self.current.send_replace(Arc::clone(&config));
-        self.cluster
-            .change(|index| index.configure(settings(&config, Scope::default(), RetryAfter::default())));
+        let settings = settings(&config, Scope::default(), RetryAfter::default());
+        self.cluster.change(|index| index.change_queues(now, |index| index.configure(settings)));
     }
 }
 
@@ -79,7 +81,7 @@ mod tests {
         let cluster = ClusterState::new(Settings::default());
         let (configure, mut current) = Configure::new(Config::default(), cluster.clone());
         let mut changes = cluster.changes();
-        configure.apply(Config::parse("expiryNotice: 1m").unwrap());
+        configure.apply(Config::parse("expiryNotice: 1m").unwrap(), Timestamp::UNIX_EPOCH);
         current.changed().await;
         changes.next().await;
         assert_eq!(current.get().notice.to_string(), "1m0s");

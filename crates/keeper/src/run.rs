@@ -68,7 +68,8 @@ impl Args {
         let cluster =
             ClusterState::new(settings(&config, scope.clone(), RetryAfter(self.retry_after.unsigned_abs())));
         let (configure, config) = Configure::new(config, cluster.clone());
-        let configured = reload.follow(move |config| configure.apply(config));
+        let at = clock.clone();
+        let configured = reload.follow(move |config| configure.apply(config, at.now()));
         let gate = FreshnessGate::new(&readiness, &lead, self.max_watch_staleness);
         let handles = Arc::new(self.handles(client, (cluster.clone(), clock, gate), config, metrics));
         let Handles { clock, metrics, usage, .. } = &*handles;

@@ -198,7 +198,9 @@ impl Pair {
                 let names = names.0.iter().copied().map(wire::tensorstack_name).collect();
                 index.change_queues(now, |index| index.retain_queues(Family::Tensorstack, &names));
             }
-            Event::Configure(config) => index.configure(wire::settings(config)),
+            Event::Configure(config) => {
+                index.change_queues(now, |index| index.configure(wire::settings(config)));
+            }
             Event::Take(place) => return self.take(usize::from(*place)),
             Event::Settle(place, scope, end) => self.settle(usize::from(*place), *scope, *end),
             Event::LoseLead => {

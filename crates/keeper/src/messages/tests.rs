@@ -114,7 +114,10 @@ async fn each_receiver_gets_what_it_wants_and_one_that_goes_takes_its_messages_w
     let outgoing = &messages;
     outgoing.follow_config();
     assert_eq!(counted(&registry), waiting);
-    configure.apply(Config::parse("receivers: [{name: c, format: Slack, urlFile: /c}]").unwrap());
+    configure.apply(
+        Config::parse("receivers: [{name: c, format: Slack, urlFile: /c}]").unwrap(),
+        Timestamp::UNIX_EPOCH,
+    );
     outgoing.follow_config();
     let dropped = [
         r#"messages_total{receiver="a",result="Dropped"} 2"#,

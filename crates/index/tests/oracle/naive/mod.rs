@@ -53,7 +53,7 @@ pub struct Naive {
     pub gangs: BTreeMap<GroupKey, GangNow>,
     pub dues: BTreeMap<u32, Due>,
     tree: tally::Tree,
-    /// The last event has changed queues.
+    /// The last event has changed queues, or the configuration.
     policy_changed: bool,
 }
 
@@ -119,6 +119,8 @@ impl Naive {
             Event::TensorstackQueue(name, queue) => self.tensorstack.get(name) != Some(queue),
             Event::DeleteTensorstack(name) => self.tensorstack.contains_key(name),
             Event::RetainTensorstack(names) => self.tensorstack.keys().any(|name| !names.0.contains(name)),
+            // a default queue, or a shorter floor of a time slice, ends runs, too
+            Event::Configure(_) => true,
             _ => false,
         }
     }
