@@ -600,3 +600,40 @@ fn a_recovery_begins_again_in_a_gang_with_a_pod_that_has_succeeded() {
     }
     agrees(&events);
 }
+
+/// A pod that names no queue that exists runs for longer than the ceiling of the queue that becomes the default.
+#[test]
+fn a_default_queue_that_is_set_grants_time_to_runs_that_it_makes_overdue() {
+    let spec = RunaiObj { ceiling: Some(10_000_000), ..RunaiObj::default() };
+    let graced = ConfigObj { notice: [5_000_000, 0, 0], grace: 60_000_000, ..ConfigObj::default() };
+    agrees(&[
+        Event::Configure(graced.clone()),
+        Event::RunaiQueue(1, spec),
+        Event::Pod(PodObj { scheduled: Some(0), runai: Some(3), ..PodObj::default() }),
+        Event::Pass(100_000),
+        Event::Configure(ConfigObj { defaults: (Some(1), None), ..graced }),
+        Event::Pass(59_000),
+        Event::Pass(2_000),
+    ]);
+}
+
+/// The default queue was fixed for a pod that names none any more, and is gone.
+#[test]
+fn a_queue_that_was_fixed_and_is_gone_has_no_rules_for_the_pod() {
+    let wait = Wait {
+        timeout: Some(2_000_000),
+        recovery: Some(10_000_000),
+        by_creation: false,
+        from_creation: true,
+        on_capacity: false,
+        off: false,
+    };
+    let pod = PodObj { created: 168_000, scheduled: Some(168_000), ..PodObj::default() };
+    agrees(&[
+        Event::RunaiQueue(1, RunaiObj::default()),
+        Event::Configure(ConfigObj { wait: Some(wait), defaults: (Some(1), None), ..ConfigObj::default() }),
+        Event::Pod(PodObj { runai: Some(3), ..pod.clone() }),
+        Event::Pod(pod),
+        Event::RetainRunai(List(vec![])),
+    ]);
+}

@@ -35,7 +35,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 pub(crate) struct Metadata {
     pub name: String,
     pub namespace: String,
-    /// Those that Tenure reads.
+    /// The annotations that Tenure reads.
     #[serde(deserialize_with = "known_annotations")]
     pub annotations: BTreeMap<String, String>,
 }
