@@ -128,6 +128,11 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     if !notices.is_empty() {
         sentences.push(format!("its workload gets a notice at {}", notices.join(", and at ")));
     }
+    if answer.would.as_ref().is_some_and(|would| would.dry_run) {
+        sentences.push(
+            "the keeper runs dry: what follows is what it would do, and it reports that in events".into(),
+        );
+    }
     sentences.extend(answer.would.as_ref().map(then));
     sentences.extend(answer.would.as_ref().and_then(back));
     let undone = answer.would.as_ref().filter(|would| would.on_reversal.is_some());
