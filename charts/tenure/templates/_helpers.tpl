@@ -569,13 +569,7 @@ enableServiceLinks: false
 hostNetwork: true
 dnsPolicy: ClusterFirstWithHostNet
 {{- end }}
-securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  fsGroup: 65532
-  seccompProfile:
-    type: RuntimeDefault
+{{- include "tenure.podSecurityContext" $root }}
 {{- with $root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
@@ -597,6 +591,92 @@ tolerations:
 {{- end }}
 {{- end }}
 
+{{- /* Refuses texts among the values that can't be meant, with a sentence for people. */}}
+{{- define "tenure.checkValues" -}}
+{{- $root := . }}
+{{- range $rule := .Files.Get "files/grammar.yaml" | required "files/grammar.yaml is missing from the chart" | fromYamlArray }}
+{{-   range $rule.values }}
+{{-     include "tenure.checkValue" (list $rule $root.Values (splitList "." .) "") }}
+{{-   end }}
+{{- end }}
+{{- end }}
+
+{{- /* Follows one path of a rule. Takes (list $rule $node $steps $path), where $path is the way to the node. */}}
+{{- define "tenure.checkValue" -}}
+{{- $rule := first . }}
+{{- $node := index . 1 }}
+{{- $steps := index . 2 }}
+{{- $path := last . }}
+{{- $step := first $steps }}
+{{- if not $steps }}
+{{-   if kindIs "string" $node }}
+{{-     if eq (hasKey $rule "not") (regexMatch ($rule.pattern | default $rule.not) $node) }}
+{{-       fail (printf "%s: Invalid value: %q: must %s" $path $node $rule.must) }}
+{{-     end }}
+{{-   end }}
+{{- else if and (eq $step "[]") (kindIs "slice" $node) }}
+{{-   range $place, $item := $node }}
+{{-     include "tenure.checkValue" (list $rule $item (rest $steps) (printf "%s[%d]" $path $place)) }}
+{{-   end }}
+{{- else if kindIs "map" $node }}
+{{-   range $key, $item := $node }}
+{{-     $way := printf "%s.%s" $path $key | trimPrefix "." }}
+{{-     if eq $step "(key)" }}
+{{-       include "tenure.checkValue" (list $rule $key list $way) }}
+{{-     else if has $step (list "{}" $key) }}
+{{-       include "tenure.checkValue" (list $rule $item (rest $steps) $way) }}
+{{-     end }}
+{{-   end }}
+{{- end }}
+{{- end }}
+
+{{- /*
+The flags of the keeper, as "tenure.args" takes them.
+*/}}
+{{- define "tenure.keeper.flags" -}}
+{{- $keeper := .Values.keeper }}
+{{- $elects := not $keeper.dryRun }}
+{{- /* the last two are T9k's names of the first two */}}
+{{- $flags := list
+  (list "admin-listen" (printf ":%v" ($keeper.adminPort | default 8080)) "keeper.adminPort")
+  (list "t9k-system-namespace" .Values.t9k.systemNamespace "t9k.systemNamespace")
+  (list "runai-queue-version" (include "tenure.runaiQueueVersion" .) "queueVersion")
+  (list "priority-class-threshold" $keeper.priorityClassThreshold "keeper.priorityClassThreshold")
+  (list "schedulers" (join "," $keeper.schedulers) "keeper.schedulers")
+  (list "exempt-namespaces" (include "tenure.exemptNamespaces" . | fromJsonArray | join ",") "keeper.exemptNamespaces")
+  (list "max-termination-grace" $keeper.maxTerminationGrace "keeper.maxTerminationGrace")
+  (list "retry-after" $keeper.retryAfter "keeper.retryAfter")
+  (list "max-watch-staleness" $keeper.maxWatchStaleness "keeper.maxWatchStaleness")
+  (list "threadiness" $keeper.threadiness "keeper.threadiness")
+  (list "writes-per-second" $keeper.writesPerSecond "keeper.writesPerSecond")
+  (list "burst" $keeper.burst "keeper.burst")
+  (list "dry-run" $keeper.dryRun "keeper.dryRun")
+  (list "config" "/config/tenure.yaml" "the values that docs/configuration.md names")
+  (list "usage-config-map" (ternary (include "tenure.usage.name" .) "" (eq (include "tenure.isOn" (list . "usage")) "true")) "usage")
+  (list "leader-elect" (toString $elects))
+  (list "leader-elect-lease-duration" (ternary $keeper.leaderElection.leaseDuration "" $elects) "keeper.leaderElection.leaseDuration")
+  (list "leader-elect-renew-deadline" (ternary $keeper.leaderElection.renewDeadline "" $elects) "keeper.leaderElection.renewDeadline")
+  (list "leader-elect-retry-period" (ternary $keeper.leaderElection.retryPeriod "" $elects) "keeper.leaderElection.retryPeriod")
+  (list "leader-elect-resource-name" (ternary (include "tenure.keeper.name" .) "" $elects))
+  (list "leader-elect-resource-namespace" (ternary (include "tenure.namespace" .) "" $elects))
+  (list "leader-elect-identity" (ternary "$(POD_NAME)" "" $elects))
+  (list "log-level" .Values.log.level "log.level")
+  (list "log-format" .Values.log.format "log.format")
+  (list "metrics-addr" "")
+  (list "t9kSystemNamespace" "" "t9k.systemNamespace") }}
+{{- toJson $flags }}
+{{- end }}
+
+{{- /* A flag on a command line, from a list of its name and its value. Empty if its value is empty or false. */}}
+{{- define "tenure.flag" -}}
+{{- $value := index . 1 }}
+{{- if kindIs "bool" $value }}
+{{-   if $value }}--{{ first . }}{{ end }}
+{{- else if ne (toString $value) "" -}}
+--{{ first . }}={{ $value }}
+{{- end }}
+{{- end }}
+
 {{- /*
 The arguments of a component: its flags, and those of its extraArgs, which may not be among them. Takes
 (list $ component flags), where each flag is a list of its name, its value and, if there is one, the value of this chart
@@ -608,17 +688,12 @@ to change it by. A flag whose value is empty or false isn't passed; one whose va
 {{- $taken := dict }}
 {{- range $flag := last . }}
 {{-   $name := first $flag }}
-{{-   $value := index $flag 1 }}
 {{-   $_ := set $taken $name "the chart sets it by itself" }}
 {{-   if gt (len $flag) 2 }}
 {{-     $_ := set $taken $name (printf "set %s instead" (last $flag)) }}
 {{-   end }}
-{{-   if kindIs "bool" $value }}
-{{-     if $value }}
-{{-       $arguments = append $arguments (printf "--%s" $name) }}
-{{-     end }}
-{{-   else if ne (toString $value) "" }}
-{{-     $arguments = append $arguments (printf "--%s=%v" $name $value) }}
+{{-   with include "tenure.flag" $flag }}
+{{-     $arguments = append $arguments . }}
 {{-   end }}
 {{- end }}
 {{- range $argument := (get (first .).Values $component).extraArgs }}
@@ -721,10 +796,17 @@ spec:
 {{- end }}
 
 {{- define "tenure.containerSecurityContext" -}}
-allowPrivilegeEscalation: false
-capabilities:
-  drop: [ALL]
-readOnlyRootFilesystem: true
+{{- $own := .Values.containerSecurityContext }}
+{{- kindIs "invalid" $own | ternary (dict "allowPrivilegeEscalation" false "capabilities" (dict "drop" (list "ALL")) "readOnlyRootFilesystem" true) $own | toYaml }}
+{{- end }}
+
+{{- /* The security context of a pod. An upgrade that reuses the values of an older chart has none. */}}
+{{- define "tenure.podSecurityContext" -}}
+{{- $own := .Values.podSecurityContext }}
+{{- with kindIs "invalid" $own | ternary (dict "runAsNonRoot" true "runAsUser" 65532 "runAsGroup" 65532 "fsGroup" 65532 "seccompProfile" (dict "type" "RuntimeDefault")) $own }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- /* Takes (list $ component). */}}

@@ -2,14 +2,15 @@
 
 use std::{env, io, process::ExitCode};
 
-use anyhow::Error;
-use clap::{CommandFactory, Parser, Subcommand};
+use anyhow::{Error, Result};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use serde_json::json;
 
 use crate::{
     change,
     cluster::ConnectArgs,
     completion, config, deactivate, explain, extend, extensions, list, matrix,
-    print::{Reported, complain, print},
+    print::{OutputArgs, Reported, complain},
     queue, requeue_schedule, resume, status, usage, validate,
 };
 
@@ -22,7 +23,6 @@ use crate::{
     name = "kubectl-tenure",
     bin_name = "kubectl tenure",
     version,
-    disable_help_subcommand = true,
     max_term_width = 100,
     after_help = "\
 Examples:
@@ -66,8 +66,21 @@ enum Command {
     RequeueSchedule(requeue_schedule::RequeueScheduleArgs),
     Validate(validate::ValidateArgs),
     Completion(completion::CompletionArgs),
-    /// Print the version of this plugin
-    Version,
+    Version(VersionArgs),
+}
+
+/// Print the version of this plugin
+#[derive(Clone, Debug, Args)]
+struct VersionArgs {
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl VersionArgs {
+    fn run(self) -> Result<()> {
+        let version = env!("CARGO_PKG_VERSION");
+        self.output.show(&json!({"version": version}), || format!("kubectl-tenure {version}\n"))
+    }
 }
 
 impl Cli {
@@ -101,7 +114,7 @@ impl Cli {
             Command::RequeueSchedule(schedule) => Box::pin(schedule.run(connect)).await,
             Command::Validate(validate) => validate.run(),
             Command::Completion(completion) => completion.run(Self::command()),
-            Command::Version => print(concat!("kubectl-tenure ", env!("CARGO_PKG_VERSION"), "\n")),
+            Command::Version(version) => version.run(),
         };
         result.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
     }

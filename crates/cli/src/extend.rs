@@ -1,12 +1,12 @@
 //! `kubectl tenure extend`: asks for more time for the current run of a workload.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{ObjectMeta, PostParams};
-use tenure_policy::{owners::OwnerTable, pause::OwnerObject};
+use tenure_policy::{extension, naming::group_of, owners::OwnerTable, pause::OwnerObject};
 use tenure_types::{
     ExtendedDuration, Written,
     extension::{Extension, ExtensionSpec, ExtensionState, ExtensionTarget},
@@ -24,6 +24,12 @@ use crate::{
 
 /// Between two looks at a request that is waited for.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// The time after which a keeper should have answered: it takes less than a second where it works.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The groups of built-in kinds.
+const BUILT_IN: [&str; 3] = ["", "apps", "batch"];
 
 /// Ask for more time for the current run of a workload
 ///
@@ -90,6 +96,10 @@ impl ExtendArgs {
 fn check(object: ObjectName<'_>, found: &WholeObject, table: &OwnerTable) -> Result<()> {
     not_below(controller(&found.metadata).filter(|above| table.knows(above)), object, "extend")?;
     let reference = object.kind.reference(object.name);
+    let group = group_of(&reference.api_version);
+    // an admin may have added kinds of other groups to keeper.owners
+    let has_run = reference.kind == "Pod" || table.knows(&reference) || !BUILT_IN.contains(&group);
+    ensure!(has_run, "{object} has no run: {}", extension::not_paused(&reference.kind));
     let is_paused = table.rules(&reference).any(|rule| OwnerObject(&found.value).is_paused(rule));
     ensure!(
         !is_paused,
@@ -124,6 +134,7 @@ fn request(
 async fn await_decision(cluster: &ClusterReader, name: &str) -> Result<()> {
     let extensions = cluster.api::<Tolerant<Extension>>(Some(&cluster.namespace));
     let mut told = None;
+    let (begun, mut is_patient) = (Instant::now(), true);
     loop {
         let extension = extensions.get(name).await.map_err(explain_extension)?.read()?;
         let text = decided(&extension);
@@ -132,6 +143,9 @@ async fn await_decision(cluster: &ClusterReader, name: &str) -> Result<()> {
                 if text.is_some() && text != told {
                     tell(text.as_deref().unwrap_or_default());
                     told = text;
+                } else if text.is_none() && is_patient && begun.elapsed() > PATIENCE {
+                    is_patient = false;
+                    tell("no keeper has answered yet: it may run dry, or none leads (kubectl tenure status)");
                 }
             }
             ExtensionState::Granted => return print(&format!("{}\n", text.unwrap_or_default())),

@@ -21,7 +21,7 @@ use tenure_types::{
 
 use crate::{
     change::FIELD_MANAGER,
-    cluster::{ConnectArgs, explain, is_segment, objects},
+    cluster::{ConnectArgs, explain, is_forbidden, is_segment, objects},
     floors::duration,
     print::{Column, Format, Listed, Printer, cell, human, print, printable, tell, warn},
 };
@@ -193,11 +193,23 @@ impl Decision {
             let metadata =
                 json!({"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version});
             let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
-            extensions.patch_status(name, &how, &patch).await.map_err(explain_extension)?;
+            let written = extensions.patch_status(name, &how, &patch).await;
+            written.map_err(|error| self.explain(error, &cluster.namespace))?;
             let workload = printable(&workload(&found));
             print(&format!("extension.tenure.dev/{name} {told} {workload}\n"))?;
         }
         Ok(())
+    }
+
+    fn explain(&self, error: kube::Error, namespace: &str) -> Error {
+        let is_forbidden = is_forbidden(&error);
+        let (error, verb) = (explain_extension(error), if self.is_approval { "approve" } else { "deny" });
+        if !is_forbidden {
+            return error;
+        }
+        error.context(format!(
+            "to {verb} takes update of extensions/approval and patch of extensions/status: an admin binds ClusterRole tenure-approve in namespace {namespace}"
+        ))
     }
 
     fn check(&self, found: &Extension) -> Result<()> {

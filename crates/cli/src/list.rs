@@ -19,6 +19,7 @@ use crate::{
     cluster::{ConnectArgs, explain},
     floors::of_file,
     print::{Format, Printer, print, tell, with_causes},
+    status::runs_dry,
 };
 use gather::Gatherer;
 use row::{Row, WorkloadState};
@@ -36,7 +37,7 @@ const REST: u32 = 9;
 /// workload's preemptMinRuntime and of every reclaimMinRuntime on the way to the root; if no queue sets them, the
 /// defaults of --config count.
 ///
-/// STATE is Pending, Running, Expired (about to be paused), Paused (until it is resumed), Requeueing (paused until the
+/// STATE is Pending, Running, Expired (about to be paused, or in a dry run it would be), Paused (until it is resumed), Requeueing (paused until the
 /// time in COMES BACK AT), Inactive (paused until it is activated), Exempt (never touched) or Terminating.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
@@ -106,7 +107,8 @@ impl ListArgs {
         let mut gatherer = Gatherer::new(cluster, namespace, self.t9k_system_namespace, config);
         gatherer.selector = selector;
         let printer = Printer::new(output, all_namespaces, !no_headers);
-        let mut list = List { gatherer, queues, printer };
+        let runs_dry = runs_dry(&gatherer.cluster).await;
+        let mut list = List { gatherer, queues, printer, runs_dry };
         let mut view = list.gatherer.view().await?;
         let mut unknown = list.queues.clone();
         unknown.retain(|queue| !view.snapshot.index.has_queue(queue));
@@ -133,12 +135,22 @@ struct List {
     gatherer: Gatherer,
     queues: Vec<String>,
     printer: Printer<Row>,
+    /// True if the keeper pauses nothing, as far as the user may see.
+    runs_dry: bool,
 }
 
 impl List {
-    fn rows_of(&self, view: View) -> Vec<Row> {
+    fn rows_of(&mut self, view: View) -> Vec<Row> {
         let mut rows = view.rows(self.gatherer.now());
         rows.retain(|row| self.queues.is_empty() || row.is_in(&self.queues));
+        if self.runs_dry {
+            let mut expired = rows.iter_mut().filter(|row| row.state == WorkloadState::Expired).peekable();
+            if expired.peek().is_some() {
+                self.gatherer
+                    .warn("the keeper runs dry: what is Expired would be paused, and runs on".into());
+            }
+            expired.for_each(|row| row.reason = Some("DryRun".into()));
+        }
         rows
     }
 
@@ -151,7 +163,10 @@ impl List {
             tokio::time::sleep(BETWEEN_LOOKS.max(took.saturating_mul(REST))).await;
             let begun = Instant::now();
             match self.gatherer.view().await {
-                Ok(view) => self.changes(&mut seen, self.rows_of(view))?,
+                Ok(view) => {
+                    let rows = self.rows_of(view);
+                    self.changes(&mut seen, rows)?;
+                }
                 // a server that is away for a while comes back
                 Err(error) => self.gatherer.warn(with_causes(&error)),
             }

@@ -85,6 +85,11 @@ impl RequeueScheduleArgs {
             None => (Backoff::default(), None),
             Some(queue) => find(&queues::documents(&self.filename, connect).await?, queue)?,
         };
+        if let (Some(leaf), None) = (&self.queue, &queue) {
+            tell(&format!(
+                "note: neither queue {leaf:?} nor one above it has waitForPodsReady: its workloads are never paused for their pods, and this is what the defaults would give"
+            ));
+        }
         let answer = self.answer(backoff, queue.as_deref());
         if self.retries.is_none() && answer.backoff_limit_count.is_none() {
             tell(&format!(

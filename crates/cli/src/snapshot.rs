@@ -48,7 +48,7 @@ pub type NamespacedName = (String, String);
 #[derive(Default)]
 pub struct Snapshot {
     /// None: the objects are from files.
-    cluster: Option<ClusterReader>,
+    pub cluster: Option<ClusterReader>,
     /// The objects of the files.
     documents: Vec<Document>,
     /// The time, by the clock of the API server.

@@ -5,6 +5,8 @@ mod keeper;
 mod queues;
 mod webhook;
 
+pub use keeper::runs_dry;
+
 use std::{collections::BTreeSet, fmt::Debug};
 
 use anyhow::{Result, ensure};
@@ -111,7 +113,7 @@ impl StatusArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { tenure_namespace, t9k_system_namespace, output } = self;
         let cluster = connect.connect().await?;
-        let checks = Inspector { cluster, tenure_namespace, t9k_system_namespace }.checks().await;
+        let checks = Inspector { cluster: &cluster, tenure_namespace, t9k_system_namespace }.checks().await;
         output.show(&checks, || text(&checks))?;
         ensure!(checks.iter().all(|check| check.status != Status::Problem), Reported);
         Ok(())
@@ -134,13 +136,13 @@ fn text(checks: &[Check]) -> String {
 /// Labels that the chart gives its objects.
 const OURS: &str = "app.kubernetes.io/part-of=tenure";
 
-struct Inspector {
-    cluster: ClusterReader,
+struct Inspector<'c> {
+    cluster: &'c ClusterReader,
     tenure_namespace: Option<String>,
     t9k_system_namespace: String,
 }
 
-impl Inspector {
+impl Inspector<'_> {
     async fn checks(&self) -> Vec<Check> {
         let all = |name, checks: Result<_, Fault>| {
             checks.unwrap_or_else(|fault| vec![Check::new(name, Err(fault))])

@@ -231,12 +231,13 @@ impl CeilingIndex {
             Some((standing.clocks.started?, standing))
         });
         let running: Vec<(Timestamp, Standing)> = running.collect();
-        let runs = running.iter().filter(|(since, _)| *since <= asked);
-        let runs = runs.filter_map(|(since, of)| going_run(objects, namespace, workload, *since, of));
-        match runs.reduce(joined) {
-            Some(run) => RequestedRun::Going(run),
-            None if running.is_empty() => RequestedRun::Unknown,
-            None => RequestedRun::Over,
+        let begun = || running.iter().filter(|(since, _)| *since <= asked);
+        let runs = begun().filter_map(|(since, of)| going_run(objects, namespace, workload, *since, of));
+        match (runs.reduce(joined), begun().find_map(|(_, of)| of.ending_queue())) {
+            (Some(run), _) => RequestedRun::Going(run),
+            (None, Some((_, queue))) => RequestedRun::WithoutQueue(queue.to_string()),
+            (None, None) if running.is_empty() => RequestedRun::Unknown,
+            (None, None) => RequestedRun::Over,
         }
     }
 

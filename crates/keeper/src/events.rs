@@ -80,8 +80,6 @@ impl Events {
     fn event(&self, happening: &EventRecord, now: Timestamp) -> Event {
         let (object, namespace) = (&happening.object, happening.namespace());
         let (related, queue) = happening.cause.clone().map(|cause| (cause.pod, cause.queue)).unzip();
-        // each keeper names a deletion by its deadline: it is told before it is done
-        let time = if happening.action == DELETING { now } else { now.min(happening.at) };
         Event {
             metadata: ObjectMeta {
                 name: Some(happening.name()),
@@ -91,7 +89,7 @@ impl Events {
             },
             related: related.flatten().or_else(|| happening.request.clone()),
             action: Some(happening.action.into()),
-            event_time: Some(MicroTime(time)),
+            event_time: Some(MicroTime(happening.time(now))),
             note: Some(happening.longest_note().into()),
             reason: Some(happening.reason.name().into()),
             regarding: Some(object.clone()),

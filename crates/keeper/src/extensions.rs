@@ -43,6 +43,9 @@ pub const KEEPER: &str = "tenure-keeper";
 const UNREADABLE: &str =
     "The keeper may not read it: a workload that Tenure pauses gets more time, or a pod without one";
 
+/// The message about a workload of which no pod is in a queue.
+const NO_POD: &str = "Waits for a pod of it that runs in a queue: without one, no ceiling ends its run";
+
 /// The time between two counts of the pending extensions.
 const BETWEEN_COUNTS: Duration = Duration::from_secs(1);
 
@@ -145,9 +148,14 @@ impl ExtensionController {
         run: &RequestedRun,
     ) -> Result<(Decision, String), ApiError> {
         let mut run = run.clone();
-        let target = reference(&owner(&extension.spec.target), extension.metadata.namespace.as_deref());
+        let owner = owner(&extension.spec.target);
+        let target = reference(&owner, extension.metadata.namespace.as_deref());
         let mut message = extension::run_ended(&target);
         let is_pending = extension.state() == ExtensionState::Pending;
+        let is_pod = owner.api_version == "v1" && owner.kind == "Pod";
+        if is_pending && !is_pod && !self.handles.config.get().table.knows(&owner) {
+            return Ok((Decision::Deny(extension::not_paused(&owner.kind)), message));
+        }
         if run == RequestedRun::Unknown || self.handles.extensions.is_unverified(extension) {
             match self.target(extension).await? {
                 TargetState::Missing => {
@@ -155,6 +163,10 @@ impl ExtensionController {
                     message = extension::no_such_target(extension);
                 }
                 TargetState::Stopped if run == RequestedRun::Unknown => run = RequestedRun::Over,
+                TargetState::Live if run == RequestedRun::Unknown && is_pending => {
+                    self.handles.extensions.verified(extension);
+                    return Ok((Decision::Await(NO_POD.into()), message));
+                }
                 TargetState::Stopped | TargetState::Live => self.handles.extensions.verified(extension),
                 TargetState::Unreadable if run == RequestedRun::Unknown && is_pending => {
                     return Ok((Decision::Await(UNREADABLE.into()), message));

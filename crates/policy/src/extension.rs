@@ -53,6 +53,8 @@ impl Allowance {
 pub enum RequestedRun {
     /// It goes on.
     Going(GoingRun),
+    /// It goes on in a queue that doesn't exist, of this name.
+    WithoutQueue(String),
     /// It has ended. A pod that runs now has started after the request.
     Over,
     /// No pod of the workload is known to run.
@@ -99,6 +101,10 @@ pub fn decide(extension: &Extension, run: &RequestedRun) -> Decision {
             Ok(duration) => decide_request(duration.to_signed(), run),
             Err(error) => Decision::Deny(format!("spec.duration: {error}")),
         },
+        // the queue may have been created a moment ago
+        (ExtensionState::Pending, RequestedRun::WithoutQueue(queue)) => Decision::Await(format!(
+            "Waits for queue {queue:?}, which doesn't exist: no ceiling ends its run"
+        )),
         _ => Decision::Keep,
     }
 }
@@ -129,7 +135,7 @@ fn decide_request(duration: SignedDuration, run: &GoingRun) -> Decision {
     }
     if after > auto_approve {
         return Decision::Await(format!(
-            "Waits for approval: without, a run gets at most {} in all (autoApprove)",
+            "Waits for approval: without it, a run gets at most {} in all (autoApprove)",
             for_people(auto_approve)
         ));
     }
@@ -148,6 +154,13 @@ pub fn run_ended(object: &ObjectReference) -> String {
 pub fn no_such_target(extension: &Extension) -> String {
     let target = &extension.spec.target;
     format!("There is no {} {} with uid {}", target.kind, target.name, target.uid)
+}
+
+/// The message about a target of a kind that Tenure doesn't pause.
+pub fn not_paused(kind: &str) -> String {
+    format!(
+        "Tenure doesn't pause a {kind}: ask for the workload that kubectl tenure list shows, which is what the {kind} controls, or a pod"
+    )
 }
 
 /// The message of the event about a step of a request. Users write the parts of it: it names the request first.

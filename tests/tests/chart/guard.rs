@@ -212,11 +212,8 @@ async fn value_of_the_guard_that_cannot_be_meant_is_refused_by_its_name() {
             "'/guard/schedulers': got string, want array",
         ),
         (guard(json!({"schedulers": [""]})), "'/guard/schedulers/0'"),
-        (guard(json!({"schedulers": ["a,b"]})), "'/guard/schedulers/0': 'a,b' does not match pattern"),
-        (
-            guard(json!({"schedulers": [{"name": "a b"}]})),
-            "'/guard/schedulers/0/name': 'a b' does not match pattern",
-        ),
+        (guard(json!({"schedulers": ["a,b"]})), "'/guard/schedulers/0'"),
+        (guard(json!({"schedulers": [{"name": "a b"}]})), "'/guard/schedulers/0/name'"),
         (guard(json!({"schedulers": [{}]})), "'/guard/schedulers/0': missing property 'name'"),
         (
             guard(json!({"schedulers": [{"name": "a", "unknownPreemptor": "none"}]})),

@@ -30,11 +30,17 @@ async fn commands_of_the_notes_bring_up_a_webhook_outside_of_the_cluster() {
     let (port, admin_port) = (free_port().unwrap(), free_port().unwrap());
     let values = json!({
         "webhook": {"url": format!("https://127.0.0.1:{port}")},
-        "keeper": {"replicas": 0},
+        "keeper": {"replicas": 0, "dryRun": true, "exemptNamespaces": ["prod"]},
     });
     let install = helm(&cluster, "install", "tenure", &values, &[]).await;
     let notes = install.success().unwrap();
     assert!(notes.contains("nothing is paused until a keeper runs elsewhere"), "{notes}");
+    let keeper = notes.lines().find(|line| line.contains("tenure-keeper --kubeconfig FILE")).unwrap();
+    for flag in
+        [" --dry-run ", " --leader-elect=false", " --exempt-namespaces=prod,kube-system,tenure-system "]
+    {
+        assert!(keeper.contains(flag), "{flag} should be in: {keeper}");
+    }
 
     // the last of them is the webhook; another program may have the admin port that it takes by default
     let serve =

@@ -112,6 +112,14 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
         (row(json!({"kind": "DaemonSet"})), "keeper.owners must not have kind DaemonSet"),
         (row(json!({"group": "", "kind": "Pod"})), "keeper.owners must not have kind Pod"),
         (json!({"keeper": {"extraArgs": ["log-level=debug"]}}), "'/keeper/extraArgs/0'"),
+        (
+            keeper(json!({"retryAfter": "10 s"})),
+            "keeper.retryAfter: Invalid value: \"10 s\": must be a duration such as 5s, 90m or 2d",
+        ),
+        (
+            json!({"image": {"registry": "https://registry.example.com/gpu"}}),
+            "must be a registry without a scheme, such as registry.example.com/gpu",
+        ),
         (json!({"t9k": {"systemNamespace": "T9K"}}), "'/t9k/systemNamespace'"),
         (url("http://10.0.0.7:9443"), "'/webhook/url'"),
         (url("10.0.0.7:9443"), "'/webhook/url'"),
@@ -215,15 +223,47 @@ async fn backoff_that_cannot_be_meant_is_refused_by_its_name() {
 }
 
 /// Asserts that bad values are refused, each with a part of the expected error.
+///
+/// Words such as `'/keeper/schedulers/0'` stand for the value alone: the schema names it so, and a rule of the grammar as
+/// `keeper.schedulers[0]`, with what it must be.
 pub async fn assert_refused(table: &[(Value, &str)]) {
     let cluster = shared().await;
     let complaints = stream::iter(table).map(async |(values, words)| {
         let output = helm(cluster, "template", "test", values, &[]).await;
-        let refused = !output.status.success() && output.stderr.contains(words);
+        let is_named = output.stderr.contains(words)
+            || by_grammar(words).is_some_and(|path| {
+                output.stderr.contains(&format!(" {path}: Invalid value: "))
+                    && output.stderr.contains(": must ")
+            });
+        let refused = !output.status.success() && is_named;
         (!refused).then(|| format!("{values} should fail with {words:?}, but: {}", output.stderr))
     });
     let complaints: Vec<_> = complaints.buffered(4).filter_map(async |it| it).collect().await;
     assert_eq!(complaints, Vec::<String>::new());
+}
+
+/// The path of `'/keeper/schedulers/0'` as the grammar has it.
+fn by_grammar(words: &str) -> Option<String> {
+    let path = words.strip_prefix("'/")?.strip_suffix('\'')?;
+    let step = |step: &str| if step.parse::<u8>().is_ok() { format!("[{step}]") } else { format!(".{step}") };
+    Some(path.split('/').map(step).collect::<String>().trim_start_matches('.').to_owned())
+}
+
+#[test]
+fn texts_have_rules_with_sentences_and_no_pattern_of_the_schema() {
+    let read = |file: &str| fs::read_to_string(format!("{CHART}/{file}")).unwrap();
+    assert!(!read("values.schema.json").contains("\"pattern\""));
+    let values: Value = serde_saphyr::from_str(&read("values.yaml")).unwrap();
+    let rules: Vec<Value> = serde_saphyr::from_str(&read("files/grammar.yaml")).unwrap();
+    for path in rules.iter().flat_map(|rule| rule["values"].as_array().unwrap()) {
+        let path = path.as_str().unwrap();
+        let steps = path.split('.').take_while(|step| !step.starts_with(['[', '{', '(']));
+        let pointer: String = steps.flat_map(|step| ["/", step]).collect();
+        let below_default = values.pointer(pointer.rsplit_once('/').unwrap().0);
+        let is_known = values.pointer(&pointer).is_some()
+            || below_default.is_some_and(|of| of.is_null() || *of == json!({}));
+        assert!(is_known, "{path} is no value of the chart");
+    }
 }
 
 #[test]

@@ -176,10 +176,7 @@ async fn a_workload_is_listed_from_its_start_to_its_pause_and_resumes() {
     assert_eq!(record_of(&namespace, &deployment).await, None);
     await_state(world, name, "Running").await;
     let again = in_namespace(world, name, &["resume", "deploy/test"]).await.bad();
-    assert_eq!(
-        again,
-        "error: deployment.apps/test was not paused by Tenure: it has no annotation tenure.dev/paused\n"
-    );
+    assert_eq!(again, "error: deployment.apps/test isn't paused: it has no annotation tenure.dev/paused\n");
 }
 
 #[tokio::test]

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use tenure_testbed::{RELEASE_NAMESPACE, eventually};
 use tenure_tests::{
     DEADLINE, World,
-    workloads::{Namespace, bare_pod, in_runai_queue},
+    workloads::{Namespace, bare_pod, in_runai_queue, runai_queue},
 };
 
-use super::{NOTHING, Said, run, tenure, users::with_role};
+use super::{NOTHING, Said, in_namespace, run, tenure, users::with_role};
 
 fn checks(said: &Said) -> Vec<[String; 3]> {
     let checks: Vec<Value> = serde_json::from_str(&said.stdout).unwrap();
@@ -115,7 +115,7 @@ async fn what_works_and_what_does_not_is_told_with_what_helps() {
     assert_eq!((said.code, said.stderr.as_str()), (Some(1), ""), "{said:?}");
     let broken = checks(&said);
     for (check, expected) in [
-        ("leader", "no keeper leads: Lease tenure-system/tenure-keeper was given back"),
+        ("leader", "no keeper leads: Lease tenure-system/tenure-keeper has no holder"),
         ("admission", "the API server can't ask the webhook: "),
         ("queues", &format!("\"no-such-queue\" (by pods in {name})")),
     ] {
@@ -124,4 +124,32 @@ async fn what_works_and_what_does_not_is_told_with_what_helps() {
     }
     let text = run(&world, &["status"]).await;
     assert!(text.code == Some(1) && text.stdout.contains("-> kubectl logs"), "{text:?}");
+    a_dry_run_is_told(&world, &namespace).await;
+}
+
+/// A keeper that runs dry, with the arguments that the chart renders.
+async fn a_dry_run_is_told(world: &World, namespace: &Namespace) {
+    let of_release = Namespace::of(world, RELEASE_NAMESPACE);
+    let keeper = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "tenure-keeper", "namespace": RELEASE_NAMESPACE}});
+    let keeper = of_release.find(&serde_json::from_value(keeper).unwrap()).await;
+    let mut dry = keeper.data["spec"]["template"]["spec"]["containers"].clone();
+    dry[0]["args"].as_array_mut().unwrap().push(json!("--dry-run"));
+    of_release.patch(&keeper, &json!({"spec": {"template": {"spec": {"containers": dry}}}})).await;
+    let leader = checks(&run(world, &["status", "-o", "json"]).await);
+    let (status, message) = of(&leader, "leader");
+    assert!(status == "OK" && message.contains("runs dry"), "{status} {message}");
+
+    namespace.apply(&runai_queue("dry", "", "1s")).await;
+    namespace.create(&bare_pod(namespace.name(), "overdue", &in_runai_queue("dry"), &NOTHING)).await;
+    let expired = async || {
+        let said = in_namespace(world, namespace.name(), &["list", "dry", "-o", "json"]).await;
+        Ok(said.stdout.contains("\"Expired\"").then_some(said))
+    };
+    let said = eventually("the pod to be overdue", DEADLINE, expired).await.unwrap();
+    assert!(
+        said.stderr.contains("what is Expired would be paused") && said.stdout.contains("DryRun"),
+        "{said:?}"
+    );
+    let explained = in_namespace(world, namespace.name(), &["explain", "pod/overdue"]).await.good();
+    assert!(explained.contains("the keeper runs dry"), "{explained}");
 }

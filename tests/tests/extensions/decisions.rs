@@ -40,7 +40,10 @@ async fn a_run_is_extended_up_to_a_total_at_once_and_up_to_another_by_approval()
 
     let second = namespace.create(&extension(&job, "second", "2h")).await;
     let status = await_state(&namespace, &second, "Pending").await;
-    assert_eq!(status["message"], "Waits for approval: without, a run gets at most 1h in all (autoApprove)");
+    assert_eq!(
+        status["message"],
+        "Waits for approval: without it, a run gets at most 1h in all (autoApprove)"
+    );
     let approved =
         namespace.try_patch_subresource(&second, "status", &decision(ADMIN, "Granted", "2h")).await;
     approved.unwrap();

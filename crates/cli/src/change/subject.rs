@@ -100,10 +100,13 @@ impl<'o> ChangeSubject<'o> {
     pub fn paused(self, fields: &[String]) -> Result<PausedRecord> {
         let Self { object, found, .. } = self;
         let Some(text) = self.record_text() else {
-            let other = self.paused_by().map_or_else(String::new, |PauseRule { field, value, .. }| {
-                format!(", though its {field} is {}: set by another user or controller", shown(value))
-            });
-            bail!("{object} was not paused by Tenure: it has no annotation {PAUSED_ANNOTATION}{other}");
+            let Some(PauseRule { field, value, .. }) = self.paused_by() else {
+                bail!("{object} isn't paused: it has no annotation {PAUSED_ANNOTATION}");
+            };
+            bail!(
+                "{object} was not paused by Tenure: it has no annotation {PAUSED_ANNOTATION}, though its {field} is {}: set by another user or controller",
+                shown(value)
+            );
         };
         self.not_copied()?;
         let Some(record) = found.record() else {

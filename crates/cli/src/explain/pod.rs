@@ -18,6 +18,7 @@ use crate::{
     floors::Sourced,
     run::Run,
     snapshot::{NamespacedName, Snapshot},
+    status::runs_dry,
 };
 use question::{Question, without_effect};
 
@@ -59,7 +60,11 @@ pub async fn answer(snapshot: &mut Snapshot, key: &NamespacedName) -> Result<Pod
     let ending = standing.as_ref().and_then(|of| Some((of.expires?.1, of.queue(of.expires?.1)?)));
     let rules = ending.map(|(family, queue)| snapshot.index.rules(family, queue));
     let without_effect = without_effect(snapshot, &pod, &action, standing.as_ref());
-    let question = Question { snapshot, key, pod: &pod, rules, without_effect };
+    let runs_dry = match &snapshot.cluster {
+        Some(cluster) => runs_dry(cluster).await,
+        None => false,
+    };
+    let question = Question { snapshot, key, pod: &pod, rules, without_effect, runs_dry };
     Ok(question.answer((&action, workload.as_ref()), standing))
 }
 
@@ -141,6 +146,9 @@ struct TolerationAnswer {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Would {
+    /// True if the keeper runs dry, as far as the user may see: then it only reports this.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dry_run: bool,
     /// `pause`, `delete`, or the reason for neither.
     action: &'static str,
     kind: String,

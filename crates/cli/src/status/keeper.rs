@@ -12,14 +12,14 @@ use tenure_policy::owners::is_subdomain;
 
 use super::{Check, Fault, Finding, Inspector};
 use crate::{
-    cluster::{explain, is_forbidden},
+    cluster::{ClusterReader, explain, is_forbidden},
     print::{human, with_causes},
 };
 
 /// The port of metrics and probes, where the Deployment doesn't name one.
 const ADMIN_PORT: i32 = 8080;
 
-impl Inspector {
+impl Inspector<'_> {
     /// Each keeper that is installed: its pods, its leader, and its watches.
     pub(super) async fn keepers(&self) -> Result<Vec<Check>, Fault> {
         let keepers: Vec<Deployment> = self.ours("keeper").await?;
@@ -114,19 +114,31 @@ fn leads(spec: &LeaseSpec, lease: &str, logs: &str, now: Timestamp) -> Finding {
     let holder = spec.holder_identity.as_deref().unwrap_or_default();
     let renewed = spec.renew_time.as_ref().map(|at| now.duration_since(at.0));
     let lasts = SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or(15).into());
-    let ago = renewed.map_or_else(|| "never".into(), |age| format!("{} ago", human(age)));
+    let ago = renewed.map_or_else(String::new, |age| format!(" {} ago", human(age)));
     if holder.is_empty() {
-        return Err(Fault::problem(format!("no keeper leads: Lease {lease} was given back {ago}"), logs));
+        let given_back = renewed.map_or_else(String::new, |_| format!(", the last one gave it back{ago}"));
+        return Err(Fault::problem(
+            format!("no keeper leads: Lease {lease} has no holder{given_back}"),
+            logs,
+        ));
     }
     if renewed.is_none_or(|age| age > lasts) {
-        let message = format!("no keeper leads: {holder} has renewed Lease {lease} {ago} for the last time");
+        let message = format!("no keeper leads: {holder} last renewed Lease {lease}{ago}");
         return Err(Fault::problem(message, logs));
     }
-    Ok(format!("{holder} leads, and has renewed Lease {lease} {ago}"))
+    Ok(format!("{holder} leads, and has renewed Lease {lease}{ago}"))
+}
+
+/// True if the keepers of the cluster run dry: they pause nothing. False if the user may not read them.
+pub async fn runs_dry(cluster: &ClusterReader) -> bool {
+    let inspector = Inspector { cluster, tenure_namespace: None, t9k_system_namespace: String::new() };
+    let keepers = inspector.ours::<Deployment>("keeper").await.unwrap_or_default();
+    !keepers.is_empty() && keepers.iter().all(is_dry_run)
 }
 
 fn is_dry_run(keeper: &Deployment) -> bool {
-    containers(keeper).any(|of| of.args.iter().flatten().any(|arg| arg == "--dry-run=true"))
+    let is_flag = |arg: &String| ["--dry-run", "--dry-run=true"].contains(&&**arg);
+    containers(keeper).any(|container| container.args.iter().flatten().any(is_flag))
 }
 
 fn admin_port(keeper: &Deployment) -> i32 {
@@ -155,10 +167,13 @@ mod tests {
         for (spec, expected) in [
             (
                 lease("keeper-0", "2026-01-01T00:00:40.000000Z"),
-                "keeper-0 has renewed Lease ns/keeper 20s ago for the last time",
+                "keeper-0 last renewed Lease ns/keeper 20s ago",
             ),
-            (lease("", "2026-01-01T00:00:59.000000Z"), "Lease ns/keeper was given back 1s ago"),
-            (json!({}), "was given back never"),
+            (
+                lease("", "2026-01-01T00:00:59.000000Z"),
+                "Lease ns/keeper has no holder, the last one gave it back 1s ago",
+            ),
+            (json!({}), "Lease ns/keeper has no holder"),
         ] {
             let fault = of(spec).unwrap_err();
             assert_eq!(fault.status, Status::Problem);
@@ -172,7 +187,7 @@ mod tests {
             let keeper = json!({
                 "metadata": {"name": "keeper", "namespace": "ns"},
                 "spec": {"replicas": replicas, "selector": {}, "template": {"spec": {"containers": [
-                    {"name": "keeper", "args": ["--dry-run=true"], "ports": [{"name": "admin", "containerPort": 9000}]},
+                    {"name": "keeper", "args": ["--config=/config/tenure.yaml", "--dry-run"], "ports": [{"name": "admin", "containerPort": 9000}]},
                 ]}}},
                 "status": {"readyReplicas": ready},
             });

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use tenure_policy::{config::Config, reason::EventReason};
 use tenure_types::projection::Event;
 
-use super::{Check, Fault, Finding, Inspector};
+use super::{Check, Fault, Finding, Inspector, runs_dry};
 use crate::{
     cluster::objects,
     list::{ended::BY_KEEPER, row::Row, row::WorkloadState, view::View},
@@ -19,7 +19,7 @@ const OVERDUE: SignedDuration = SignedDuration::from_mins(1);
 
 const SHOWN: usize = 5;
 
-impl Inspector {
+impl Inspector<'_> {
     /// Checks the queues that pods name, and that no pod runs past its ceiling.
     pub(super) async fn queues_and_pods(&self) -> Result<Vec<Check>, Fault> {
         let Self { cluster, t9k_system_namespace: place, .. } = self;
@@ -43,7 +43,9 @@ impl Inspector {
                 && row.expires_at.is_some_and(|at| now.duration_since(at) > OVERDUE)
         };
         let overdue = rows.iter().filter(is_overdue).map(|row| format!("{}/{}", row.namespace, row.name));
-        let ceilings = past_ceiling(&overdue.collect::<Vec<_>>());
+        let overdue: Vec<String> = overdue.collect();
+        let runs_dry = !overdue.is_empty() && runs_dry(cluster).await;
+        let ceilings = past_ceiling(&overdue, runs_dry);
         Ok(vec![Check::new("queues", named(&missing)), Check::new("ceilings", ceilings)])
     }
 
@@ -82,9 +84,12 @@ fn named(missing: &BTreeMap<String, BTreeSet<String>>) -> Finding {
 }
 
 /// Checks that no pods run on though their ceiling is exceeded.
-fn past_ceiling(pods: &[String]) -> Finding {
+fn past_ceiling(pods: &[String], runs_dry: bool) -> Finding {
     if pods.is_empty() {
         return Ok("no pod runs for more than a minute past its ceiling".into());
+    }
+    if runs_dry {
+        return Ok(format!("the keeper runs dry; these would be paused: {}", few(pods)));
     }
     let remedy = "see the keeper's log: it can't pause their owners, or doesn't lead";
     Err(Fault::problem(format!("pods run past their ceiling: {}", few(pods)), remedy))
@@ -113,9 +118,10 @@ mod tests {
 
     #[test]
     fn of_many_pods_past_their_ceiling_a_few_are_named() {
-        assert!(past_ceiling(&[]).is_ok());
+        assert!(past_ceiling(&[], false).is_ok());
         let pods: Vec<String> = (0..7).map(|number| format!("ns/pod-{number}")).collect();
-        let fault = past_ceiling(&pods).unwrap_err();
+        let fault = past_ceiling(&pods, false).unwrap_err();
         assert!(fault.message.ends_with("ns/pod-4 and 2 more"), "{fault:?}");
+        assert!(past_ceiling(&pods, true).unwrap().contains("would be paused: ns/pod-0"));
     }
 }

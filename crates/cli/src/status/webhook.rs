@@ -24,7 +24,7 @@ const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 const RENEW: &str =
     "renew the certificate, and have its CA in every caBundle: see webhook.certificate of the chart";
 
-impl Inspector {
+impl Inspector<'_> {
     /// The webhook configurations of the chart: their Services, and the CA by which the API server trusts them.
     pub(super) async fn webhooks(&self) -> Result<Vec<Check>, Fault> {
         let configured = self.configured().await?;

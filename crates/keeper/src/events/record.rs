@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tenure_policy::{
     message::Message,
+    pause::RunEnd,
     reason::{EventIdentity, EventReason},
 };
 use tenure_types::paused::PausedRecord;
@@ -96,6 +97,13 @@ impl EventRecord {
         }
     }
 
+    /// The time of the event. A deletion is told before it is done, and a dry run does nothing: for both, `at` is a
+    /// deadline, and the event is of now.
+    pub fn time(&self, now: Timestamp) -> Timestamp {
+        let is_of_now = self.action == DELETING || RunEnd::is_dry_run(&self.note);
+        if is_of_now { now } else { now.min(self.at) }
+    }
+
     /// The note, cut to what the API server takes.
     pub fn longest_note(&self) -> &str {
         self.note.get(..self.note.floor_char_boundary(LONGEST_NOTE_BYTES)).unwrap_or_default()
@@ -103,7 +111,7 @@ impl EventRecord {
 
     /// Returns the message about the same act.
     pub fn message(&self, now: Timestamp) -> Message {
-        let Self { object, reason, action: _, note: _, at, cause, request: _, end } = self;
+        let Self { object, reason, action: _, note: _, at: _, cause, request: _, end } = self;
         let is_pod = |object: &ObjectReference| object.kind.as_deref() == Some("Pod");
         let pod = cause.as_ref().and_then(|cause| cause.pod.as_ref());
         let pod = pod.and_then(|pod| pod.name.clone().filter(|_| is_pod(pod)));
@@ -114,7 +122,7 @@ impl EventRecord {
             pod,
             queue: cause.as_ref().map(|cause| cause.queue.clone()),
             note: self.longest_note().to_owned(),
-            time: now.min(*at),
+            time: self.time(now),
             deadline: *end,
         }
     }

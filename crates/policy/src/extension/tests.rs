@@ -114,6 +114,11 @@ fn a_request_or_a_grant_ends_with_the_run_that_it_is_for() {
         assert_eq!(of(state, &RequestedRun::Over), Decision::End, "{state}");
         assert_eq!(of(state, &RequestedRun::Unknown), Decision::Keep, "{state}");
     }
+    let without_queue = RequestedRun::WithoutQueue("reserch".into());
+    assert!(matches!(of("Pending", &without_queue), Decision::Await(why) if why.contains("\"reserch\"")));
+    for state in ["Granted", "Denied"] {
+        assert_eq!(of(state, &without_queue), Decision::Keep, "{state}");
+    }
     for state in ["Denied", "Used", "Expired"] {
         assert_eq!(of(state, &RequestedRun::Over), Decision::Keep, "{state}");
         assert_eq!(of(state, &going(allowance(2, 8, None), 0, 0)), Decision::Keep, "{state}");

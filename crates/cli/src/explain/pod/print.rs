@@ -19,7 +19,13 @@ pub fn sentences(answer: &PodExplanation, now: Timestamp) -> String {
 }
 
 fn who(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
-    let mut sentences = vec![format!("its workload is {}", answer.workload)];
+    // for floors and starts; an owner that would be paused is named below
+    let is_member = answer.workload.starts_with("PodGroup ");
+    let mut sentences = vec![if is_member {
+        format!("it is a member of {}, which starts and is protected as one workload", answer.workload)
+    } else {
+        "it is in no PodGroup, and so is protected by itself".into()
+    }];
     sentences.push(match &answer.queue {
         Some(queue) if answer.path.is_empty() => {
             format!("it names queue {queue:?}, which doesn't exist, or whose ancestors form a cycle: the default floors apply")
@@ -127,6 +133,11 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     let notices: Vec<_> = notices.collect();
     if !notices.is_empty() {
         sentences.push(format!("its workload gets a notice at {}", notices.join(", and at ")));
+    }
+    if answer.would.as_ref().is_some_and(|would| would.dry_run) {
+        sentences.push(
+            "the keeper runs dry: what follows is what it would do, and it reports that in events".into(),
+        );
     }
     sentences.extend(answer.would.as_ref().map(then));
     sentences.extend(answer.would.as_ref().and_then(back));

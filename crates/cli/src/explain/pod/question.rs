@@ -32,6 +32,7 @@ pub(super) struct Question<'s> {
     /// The rules of its queue for the end of its run, if a ceiling applies.
     pub rules: Option<Nearest>,
     pub without_effect: Vec<String>,
+    pub runs_dry: bool,
 }
 
 impl Question<'_> {
@@ -154,6 +155,7 @@ impl Question<'_> {
         let mut rules = paused.into_iter().flat_map(|owner| table.rules(owner));
         let rule = rules.next();
         Would {
+            dry_run: self.runs_dry,
             action,
             kind: owner.map_or("Pod", |owner| &owner.kind).to_owned(),
             name: format!("{namespace}/{}", owner.map_or(pod, |owner| &owner.name)),

@@ -117,6 +117,16 @@ fn a_request_is_for_the_run_that_goes_on_when_it_is_made() {
 }
 
 #[test]
+fn a_run_in_a_queue_that_does_not_exist_has_not_ended() {
+    let mut index = index(&json!({"maxTotal": "2h"}));
+    let mut lost = pod("a", Some("job"), "2026-01-01T00:00:00Z");
+    lost.metadata.labels = Some([("kai.scheduler/queue".to_owned(), "reserch".to_owned())].into());
+    index.apply_pod(&lost);
+    let run = index.requested_run("ns", Uid::of("job"), at(ASKED));
+    assert_eq!(run, RequestedRun::WithoutQueue("reserch".into()));
+}
+
+#[test]
 fn of_several_pods_the_least_that_is_allowed_counts() {
     let mut index = index(&json!({"autoApprove": "1h", "maxTotal": "2h"}));
     index.apply_queue("none", &serde_json::from_value::<QueueSpec>(json!({"maxDuration": "1h"})).unwrap());
