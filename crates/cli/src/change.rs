@@ -2,6 +2,7 @@
 
 mod below;
 mod bulk;
+mod hand_back;
 mod subject;
 #[cfg(test)]
 pub mod testing;
@@ -33,7 +34,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 const IN_NAMESPACE: &str = " in namespace ";
 
 /// Name under which writes are recorded in `managedFields`.
-pub const FIELD_MANAGER: &str = "kubectl-tenure";
+pub const FIELD_MANAGER: &str = pause::PLUGIN_MANAGER;
 
 // The workloads, and the flag for a dry run. No doc comment: help shows that of the command.
 #[derive(Clone, Debug, Args)]
@@ -212,7 +213,10 @@ impl<C: Command> Changer<C> {
                 }
             }
             match written {
-                Ok(now) => return Ok((change, now.value)),
+                Ok(now) => {
+                    self.hand_back(object, &api, now.value.clone()).await;
+                    return Ok((change, now.value));
+                }
                 Err(error) if is_stale(&error) => tokio::time::sleep(BETWEEN_TRIES).await,
                 Err(error) => return Err(refused::<C>(object, error)),
             }

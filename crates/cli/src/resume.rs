@@ -14,8 +14,8 @@ use crate::{
 /// Resume workloads that Tenure has paused
 ///
 /// Restores the field that the pause has set to its former value, and removes the record of the pause (annotation
-/// tenure.dev/paused), in one write. If the field was changed since, it is left alone and only the record is removed.
-/// New pods get a full ceiling of their queue.
+/// tenure.dev/paused), in one write. A second write hands the field back to the field manager that it had before. If the
+/// field was changed since, it is left alone and only the record is removed. New pods get a full ceiling of their queue.
 ///
 /// Takes back every pause by Tenure: a workload that would have come back by itself does so now, as by requeue, and a
 /// deactivated workload is active again, as by activate.

@@ -18,6 +18,7 @@ use tenure_types::{
 use crate::{
     Uid,
     grants::Grants,
+    hand_backs::HandBacks,
     names::Interner,
     own::{Bearer, OwnCeilings},
     owners::{Controller, Own, OwnerRecord, OwnerRecords},
@@ -57,6 +58,7 @@ pub struct Objects {
     pub owners: OwnerRecords,
     pub grants: Grants,
     pub paused: PausedOwners,
+    pub hand_backs: HandBacks,
     pub moved: Moved,
 }
 
@@ -140,10 +142,11 @@ impl<R: Reader> ClusterModel<R> {
     /// Adds or updates an object that may own pods. `source` is the number of its watch: each kind has its own.
     pub fn apply_owner(&mut self, source: u16, metadata: &ObjectMeta) {
         let Some(uid) = metadata.uid.as_deref().map(Uid::of) else { return };
-        let Objects { interner, owners, paused, moved, .. } = &mut self.objects;
+        let Objects { interner, owners, paused, hand_backs, moved, .. } = &mut self.objects;
         let controller = projection::controller(metadata);
         let controller = controller.map(|above| Controller::read(above, &interner.kinds));
         paused.apply(uid, source, metadata, (controller, uid), &mut interner.names);
+        hand_backs.apply(uid, source, metadata);
         let is_copy = controller.is_some_and(|above| owners.is_pausable(above));
         let ceiling = if is_copy {
             OwnCeilings::ceiling(metadata)
@@ -160,20 +163,23 @@ impl<R: Reader> ClusterModel<R> {
         }
     }
 
-    /// Adds or updates a Kueue Workload. Returns true if it is or was paused: all others change often and don't matter.
+    /// Adds or updates a Kueue Workload. Returns true if it is or was paused, or owed a hand-back: all others change often and
+    /// don't matter.
     /// Its job owns it, but copies no annotations to it, so a record on it is its own.
     pub fn apply_workload(&mut self, source: u16, metadata: &ObjectMeta) -> bool {
         let Some(uid) = metadata.uid.as_deref().map(Uid::of) else { return false };
         let root = kueue::known_as(metadata).map_or(uid, |of| Uid::of(&of.uid));
-        let Objects { interner, paused, .. } = &mut self.objects;
-        let was_paused = paused.has(uid);
+        let Objects { interner, paused, hand_backs, .. } = &mut self.objects;
+        let mattered = paused.has(uid) || hand_backs.has(uid);
         paused.apply(uid, source, metadata, (None, root), &mut interner.names);
-        was_paused || paused.has(uid)
+        hand_backs.apply(uid, source, metadata);
+        mattered || paused.has(uid) || hand_backs.has(uid)
     }
 
     /// Forgets an owner.
     pub fn delete_owner(&mut self, uid: Uid) {
         self.objects.paused.delete(uid);
+        self.objects.hand_backs.delete(uid);
         if self.objects.owners.replace(uid, None) {
             self.objects.moved.owners.insert(uid);
         }
@@ -181,8 +187,8 @@ impl<R: Reader> ClusterModel<R> {
 
     /// Forgets all owners of a source but these.
     pub fn retain_owners(&mut self, source: u16, uids: &HashSet<Uid>) {
-        let Objects { owners, paused, .. } = &self.objects;
-        let known = owners.seen_by(source).chain(paused.seen_by(source));
+        let Objects { owners, paused, hand_backs, .. } = &self.objects;
+        let known = owners.seen_by(source).chain(paused.seen_by(source)).chain(hand_backs.seen_by(source));
         let gone: Vec<Uid> = known.filter(|uid| !uids.contains(uid)).collect();
         for uid in gone {
             self.delete_owner(uid);

@@ -6,6 +6,7 @@ mod ceilings;
 mod cluster;
 mod deadlines;
 mod grants;
+mod hand_backs;
 mod kinds;
 mod names;
 mod own;
@@ -23,6 +24,7 @@ pub use ceilings::{
 };
 pub use cluster::{ClusterModel, Reader};
 pub use deadlines::{BatchCoverage, DueBatch, DueKey, DuePod, DueWork, Outcome, RetryAfter, Task, TaskSet};
+pub use hand_backs::OwedHandBack;
 pub use own::{Bearer, Ineffective, NoEffect};
 pub use paused::{DueReturn, Paused, Turn};
 pub use placement::{

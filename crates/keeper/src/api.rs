@@ -15,7 +15,7 @@ use kube::{
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tenure_policy::kueue::Lookup;
+use tenure_policy::{kueue::Lookup, pause::KEEPER_MANAGER};
 use tenure_service::{
     call::{ApiError, call, persist},
     pages::PageSize,
@@ -38,7 +38,7 @@ const MOST_WORKLOADS: u32 = 500;
 const KUEUE_IS_LOOKED_FOR_AFTER: Duration = Duration::from_secs(10);
 
 /// Name under which writes are recorded in `managedFields`.
-pub const FIELD_MANAGER: &str = "tenure-keeper";
+pub const FIELD_MANAGER: &str = KEEPER_MANAGER;
 
 /// Why a write isn't known to be done.
 #[derive(Debug)]
@@ -197,7 +197,18 @@ impl ObjectClient {
         owner: &OwnerReference,
         patch: &Value,
     ) -> Result<WholeObject, ApiError> {
-        let how = PatchParams::apply(FIELD_MANAGER).validation_strict();
+        self.merge_as(FIELD_MANAGER, namespace, owner, patch).await
+    }
+
+    /// Applies a merge patch in the name of a field manager, as [`merge`](Self::merge) does.
+    pub async fn merge_as(
+        &self,
+        manager: &str,
+        namespace: &str,
+        owner: &OwnerReference,
+        patch: &Value,
+    ) -> Result<WholeObject, ApiError> {
+        let how = PatchParams::apply(manager).validation_strict();
         self.on(namespace, owner, async |api| call(api.patch(&owner.name, &how, &Patch::Merge(patch))).await)
             .await
     }

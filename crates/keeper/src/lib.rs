@@ -9,6 +9,7 @@ mod events;
 mod evidence;
 mod expiry;
 mod extensions;
+mod hand_backs;
 mod handles;
 mod ledger;
 mod messages;

@@ -17,7 +17,7 @@ use tenure_service::{
     clock::ServerClock, freshness::Freshness, leadership::Leadership, limit::write_limit,
     readiness::ProcessReadiness,
 };
-use tenure_types::{runai::QueueVersion, tensorstack::v1beta1};
+use tenure_types::{keys, runai::QueueVersion, tensorstack::v1beta1};
 use tokio::time::Instant;
 
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     metrics::Metrics, pod_notices::ToldWorkloads, queues::QueueReader, status::Statuses,
 };
 
-/// An API server with any pods and groups. It doesn't answer writes in namespaces `hangs-…`, fails those in `fails-…`, and
+/// An API server with any pods and groups, of which each is owed a hand-back. It doesn't answer writes in namespaces `hangs-…`, fails those in `fails-…`, and
 /// refuses those in `refuses-…`. In `stale-…` there is always another version, and in `drops-…` nothing is changed.
 #[derive(Clone, Default)]
 pub struct Server(pub Arc<Mutex<State>>);
@@ -86,6 +86,8 @@ impl Server {
         tokio::time::sleep(Duration::from_millis(10)).await;
         let mut metadata = json!({"name": name, "namespace": namespace, "uid": name, "resourceVersion": "w"});
         if method == Method::GET {
+            let note = json!({"uid": name, "fields": {}}).to_string();
+            metadata["annotations"] = json!({keys::HAND_BACK_ANNOTATION: note});
             let kind = json!({
                 "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata,
             });
@@ -102,7 +104,11 @@ impl Server {
             }
         }
         if !namespace.starts_with("drops-") {
-            metadata["annotations"] = sent["metadata"]["annotations"].clone();
+            let mut annotations = sent["metadata"]["annotations"].clone();
+            if let Some(annotations) = annotations.as_object_mut() {
+                annotations.retain(|_, value| !value.is_null());
+            }
+            metadata["annotations"] = annotations;
         }
         (200, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, "status": {}}))
     }

@@ -1,5 +1,6 @@
 //! The patch that pauses an owner, and the check that it took effect.
 
+mod hand_back;
 mod held;
 mod journal;
 mod owner;
@@ -23,6 +24,7 @@ use tenure_types::{
 
 pub use crate::naming::PausedObject;
 use crate::{expiry::Family, naming::group_of, owners::PauseRule};
+pub use hand_back::{HAND_BACK_MANAGER, KEEPER_MANAGER, PLUGIN_MANAGER, hand_back, is_owed};
 pub use held::{held_fields, release};
 pub use journal::{EVENT_REPAIR, MOST_ACTS, acts_on, has_journal, is_recent, with_act};
 use owner::INACTIVE;
@@ -46,6 +48,9 @@ pub fn record(
     pause: Pause,
 ) -> PausedRecord {
     let Pause { plan: PausePlan { reason, at, until: _ }, ceiling, reversals, unannounced } = pause;
+    let held = held::to_hold(object);
+    let fields = held.iter().map(|held| held.field.as_str()).chain([rule.field.as_str()]);
+    let managers = hand_back::managers_before(object, fields);
     PausedRecord {
         reason: reason.into(),
         at,
@@ -56,7 +61,8 @@ pub fn record(
         field: rule.field.clone(),
         value: rule.value.clone(),
         previous_value: object.at(&rule.field).clone(),
-        held: held::to_hold(object),
+        held,
+        managers,
         reversals: reversals.count,
         full_reversals: reversals.full,
         reversed_by: reversals.by,
@@ -82,9 +88,10 @@ pub fn patch(
         (keys::EXPIRES_AT_ANNOTATION, Some(Value::Null)),
         (keys::NOTICE_GIVEN_AT_ANNOTATION, Some(Value::Null)),
         (keys::REQUEUE_STATE_ANNOTATION, state),
+        (keys::HAND_BACK_ANNOTATION, hand_back::without(owner, &record.managers)),
         (keys::ACTIVE_ANNOTATION, (*until == ResumeCondition::Activated).then(|| INACTIVE.into())),
     ];
-    let held = record.held.iter().map(|held| (held.field.clone(), held.value.clone()));
+    let held = record.held.iter().map(|held| (held.field.clone(), held.value.clone().into()));
     let mut patch = held::set(nested(&rule.field, rule.value.clone()), held);
     patch.insert("metadata".into(), preconditioned(owner, &map(annotations)));
     Value::Object(patch)
@@ -95,30 +102,34 @@ fn map<const N: usize>(annotations: [(&str, Option<Value>); N]) -> Value {
     annotations.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
 }
 
-/// Returns the merge patch that undoes a pause: it restores the field's earlier value and removes the record. The
-/// number of returns is kept, unless the workload was deactivated: then it starts from 0.
+/// Returns the merge patch that undoes a pause: it restores the field's earlier value, removes the record, and notes that
+/// the field is to be [handed back](hand_back()). The number of returns is kept, unless the workload was deactivated: then it
+/// starts from 0.
 pub fn resume(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
     if !is_ours(owner, record) {
         return forget(owner, record);
     }
-    with_fields(owner, record, nested(&record.field, record.previous_value.clone()))
+    set_back(owner, record, Some((record.field.clone(), record.previous_value.clone())))
 }
 
 /// Returns the merge patch that removes the record, and leaves the field as a user or controller has set it since. Held
 /// fields are set back.
 fn forget(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
-    with_fields(owner, record, Map::new())
+    set_back(owner, record, None)
 }
 
-fn with_fields(owner: OwnerObject<'_>, record: &PausedRecord, patch: Map<String, Value>) -> Value {
-    let held = held::to_restore(owner, record).into_iter().map(|held| (held.field, held.previous_value));
-    let mut patch = held::set(patch, held);
+fn set_back(owner: OwnerObject<'_>, record: &PausedRecord, field: Option<(String, Value)>) -> Value {
+    let held = held::to_restore(owner, record).into_iter();
+    let held = held.map(|held| (held.field, held.previous_value.into()));
+    let fields: Vec<(String, Value)> = field.into_iter().chain(held).collect();
     let starts_over = is_deactivation(record) || owner.is_inactive();
     let annotations = [
         (keys::PAUSED_ANNOTATION, Some(Value::Null)),
         (keys::ACTIVE_ANNOTATION, owner.is_inactive().then_some(Value::Null)),
         (keys::REQUEUE_STATE_ANNOTATION, if starts_over { Some(Value::Null) } else { without_return(owner) }),
+        (keys::HAND_BACK_ANNOTATION, hand_back::with(owner, record, &fields)),
     ];
+    let mut patch = held::set(Map::new(), fields);
     patch.insert("metadata".into(), preconditioned(owner, &map(annotations)));
     Value::Object(patch)
 }

@@ -53,6 +53,10 @@ pub const EVENT_QUEUE_ANNOTATION: &str = "tenure.dev/queue";
 /// Annotation on a root owner that Tenure has paused; its value is a [`crate::paused::PausedRecord`].
 pub const PAUSED_ANNOTATION: &str = "tenure.dev/paused";
 
+/// Annotation on a root owner whose fields Tenure has set back, and not yet handed back; its value is a
+/// [`crate::paused::HandBack`].
+pub const HAND_BACK_ANNOTATION: &str = "tenure.dev/hand-back";
+
 /// Annotation on a root owner that Tenure will resume by itself; its value is a [`crate::paused::RequeueState`].
 pub const REQUEUE_STATE_ANNOTATION: &str = "tenure.dev/requeue-state";
 

@@ -1,5 +1,7 @@
 //! The record that a pause leaves on the paused object.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -37,6 +39,9 @@ pub struct PausedRecord {
     /// Other fields that the pause has set, and that are set back once the object runs again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldField>,
+    /// The managers of each field that the pause has set, as they were before it. Empty in records of versions without it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub managers: BTreeMap<String, Vec<FieldManager>>,
     /// The number of times that a user or controller has set the field back since the record was first made. `kubectl
     /// tenure resume` doesn't count: it removes the record.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -90,9 +95,22 @@ pub struct FieldManager {
     pub manager: String,
     /// `Apply` or `Update`.
     pub operation: String,
+    /// The subresource by which it wrote, such as `scale`. None: the object itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subresource: Option<String>,
     /// The time of its last write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Timestamp>,
+}
+
+/// The value of annotation [`crate::keys::HAND_BACK_ANNOTATION`], as JSON. The write that sets fields back leaves it, and the write
+/// that hands them back removes it: a write that changes a value makes its own manager the manager of the field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandBack {
+    /// The uid of the object. Controllers copy annotations to other objects.
+    pub uid: String,
+    /// The managers of each field before Tenure set it.
+    pub fields: BTreeMap<String, Vec<FieldManager>>,
 }
 
 /// The value of annotation [`crate::keys::REQUEUE_STATE_ANNOTATION`], as JSON.
@@ -130,6 +148,7 @@ mod tests {
             value: 0.into(),
             previous_value: 2.into(),
             held: Vec::new(),
+            managers: BTreeMap::new(),
             reversals: 0,
             full_reversals: 0,
             reversed_by: None,
@@ -162,6 +181,14 @@ mod tests {
         let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","field":"spec.replicas","value":0,"previousValue":2,"held":[{"field":"spec.a","value":"Retain","previousValue":"Delete"}]}"#;
         let record: PausedRecord = serde_json::from_str(text).unwrap();
         assert_eq!(record.held.len(), 1);
+        assert_eq!(serde_json::to_string(&record).unwrap(), text);
+    }
+
+    #[test]
+    fn a_record_says_who_managed_the_fields_before() {
+        let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","field":"spec.replicas","value":0,"previousValue":2,"managers":{"spec.replicas":[{"manager":"helm","operation":"Apply"},{"manager":"kubectl","operation":"Update","subresource":"scale"}]}}"#;
+        let record: PausedRecord = serde_json::from_str(text).unwrap();
+        assert_eq!(record.managers["spec.replicas"].len(), 2);
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
     }
 

@@ -6,6 +6,7 @@ mod completion;
 mod ended;
 mod examples;
 mod explain;
+mod fields;
 mod refusals;
 mod requeue;
 mod status;

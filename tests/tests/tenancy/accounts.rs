@@ -77,6 +77,21 @@ async fn with_all_rights_the_keepers_account_pauses_and_notes_and_does_nothing_e
     let without = json!({"metadata": {"annotations": {"tenure.dev/paused": null}}, "spec": {"replicas": 2}});
     keeper.patch(&deployment, &without).await;
 
+    // it hands a field back by managedFields alone
+    let mut back =
+        json!({"metadata": {"managedFields": admin.field(&deployment, "metadata.managedFields").await}});
+    for entry in back["metadata"]["managedFields"].as_array_mut().unwrap() {
+        if let Some(spec) = entry.pointer_mut("/fieldsV1/f:spec").and_then(Value::as_object_mut) {
+            spec.remove("f:replicas");
+        }
+    }
+    keeper.patch(&deployment, &back).await;
+    let managed = admin.field(&deployment, "metadata.managedFields").await;
+    let of_replicas = |entry: &Value| entry.pointer("/fieldsV1/f:spec/f:replicas").is_some();
+    assert!(!managed.as_array().unwrap().iter().any(of_replicas), "{managed}");
+    back["spec"] = json!({"paused": true});
+    assert_refused(keeper.try_patch(&deployment, &back).await, only, &back);
+
     let bound = admin.create(&pod(admin.name(), "alone")).await;
     for other in [
         json!({"spec": {"activeDeadlineSeconds": 5}}),

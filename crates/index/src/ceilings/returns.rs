@@ -12,6 +12,7 @@ use tenure_types::projection;
 use super::{CeilingIndex, limits};
 use crate::{
     Uid,
+    hand_backs::OwedHandBack,
     paused::{DueReturn, Holder, Paused},
 };
 
@@ -46,6 +47,11 @@ impl CeilingIndex {
             DueReturn { paused, turn }
         };
         due.into_iter().map(with_turn).collect()
+    }
+
+    /// Returns the owners whose fields are to be handed back to their field managers, in no order.
+    pub fn hand_backs(&self) -> Vec<OwedHandBack> {
+        self.objects.hand_backs.all().cloned().collect()
     }
 
     pub(super) fn has_pods(&self, paused: &Paused) -> bool {

@@ -17,6 +17,7 @@ use crate::{
     evidence::EvidenceWriter,
     expiry::ExpiryController,
     extensions::ExtensionController,
+    hand_backs::HandBackController,
     handles::Handles,
     ledger::{RecordStore, UsageCounter},
     limit::write_limit,
@@ -77,6 +78,7 @@ impl Args {
         let extensions = ExtensionController { handles: handles(), limit: shared.limit() };
         let terminations = Terminations { handles: handles(), limit: shared.limit() };
         let returns = Requeuer { handles: handles(), limit: shared.limit() };
+        let hand_backs = HandBackController { handles: handles(), limit: shared.limit() };
         let pod_notices = PodNotices { handles: handles() };
         let (version, complaints) = (self.runai_queue_version, Mutex::default());
         let limit = write_limit(WRITES_PER_SECOND, BURST);
@@ -87,6 +89,7 @@ impl Args {
             extensions.run(lead, shutdown),
             terminations.run(lead, shutdown),
             returns.run(lead, shutdown),
+            hand_backs.run(lead, shutdown),
             pod_notices.run(lead, shutdown),
             reporter.run(lead, shutdown),
             usage.run(lead, shutdown),

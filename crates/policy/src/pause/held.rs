@@ -6,7 +6,7 @@ use tenure_types::{
     paused::{HeldField, PausedRecord},
 };
 
-use super::{nested, owner::OwnerObject};
+use super::{hand_back, nested, owner::OwnerObject};
 use crate::naming::group_of;
 
 /// Group, kind, field, the value by which a pause would destroy something, and the value while it is paused.
@@ -50,10 +50,10 @@ pub(super) fn to_restore(owner: OwnerObject<'_>, record: &PausedRecord) -> Vec<H
 /// Adds fields to a merge patch.
 pub(super) fn set(
     mut patch: Map<String, Value>,
-    fields: impl IntoIterator<Item = (String, String)>,
+    fields: impl IntoIterator<Item = (String, Value)>,
 ) -> Map<String, Value> {
     for (field, value) in fields {
-        merge(&mut patch, nested(&field, value.into()));
+        merge(&mut patch, nested(&field, value));
     }
     patch
 }
@@ -73,10 +73,14 @@ pub fn release(owner: OwnerObject<'_>, record: &PausedRecord) -> Option<Value> {
     if record.held.is_empty() || super::is_ours(owner, record) {
         return None;
     }
-    let fields = to_restore(owner, record).into_iter().map(|held| (held.field, held.previous_value));
-    let record = PausedRecord { held: Vec::new(), ..record.clone() };
-    let annotations = json!({keys::PAUSED_ANNOTATION: json!(record).to_string()});
-    let metadata = super::preconditioned(owner, &annotations);
+    let fields = to_restore(owner, record).into_iter().map(|held| (held.field, held.previous_value.into()));
+    let fields: Vec<(String, Value)> = fields.collect();
+    let released = PausedRecord { held: Vec::new(), ..record.clone() };
+    let annotations = [
+        (keys::PAUSED_ANNOTATION, Some(json!(released).to_string().into())),
+        (keys::HAND_BACK_ANNOTATION, hand_back::with(owner, record, &fields)),
+    ];
+    let metadata = super::preconditioned(owner, &super::map(annotations));
     Some(Value::Object(set(Map::from_iter([("metadata".to_owned(), metadata)]), fields)))
 }
 

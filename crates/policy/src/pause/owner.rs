@@ -125,7 +125,7 @@ pub(super) fn annotation_on<'m>(metadata: &'m ObjectMeta, key: &str) -> Option<&
 /// The longest annotation that is read. Tenure's own are far shorter, but a tenant may write more.
 const LONGEST_NOTE: usize = 16 * 1024;
 
-fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
+pub(super) fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
     if text.len() > LONGEST_NOTE {
         return None;
     }

@@ -13,7 +13,7 @@ use super::{owner::OwnerObject, reasons::MAX_DURATION_EXCEEDED};
 pub const REVERSALS_BEFORE_DELETION: u32 = 3;
 
 /// The longest name of a field manager that the API server accepts.
-const LONGEST_MANAGER: usize = 128;
+pub(super) const LONGEST_MANAGER: usize = 128;
 
 /// The number of times that the pauses of an owner were undone, and the last writer.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,11 +67,13 @@ pub fn last_writer(owner: OwnerObject<'_>, field: &str) -> Option<FieldManager> 
     last(Part::Itself).or_else(|| last(Part::Whole))
 }
 
-fn manager(entry: &Value) -> Option<FieldManager> {
+/// Returns the manager of an entry of `metadata.managedFields`. None: the entry names none that can be read.
+pub(super) fn manager(entry: &Value) -> Option<FieldManager> {
     let text = |key: &str| entry.get(key).and_then(Value::as_str);
     Some(FieldManager {
         manager: text("manager")?.chars().take(LONGEST_MANAGER).collect(),
         operation: text("operation").filter(|operation| matches!(*operation, "Apply" | "Update"))?.into(),
+        subresource: text("subresource").filter(|of| !of.is_empty()).map(str::to_owned),
         time: text("time").and_then(|time| time.parse().ok()),
     })
 }
@@ -98,7 +100,7 @@ pub(super) fn part<'p>(fields: &Value, path: impl IntoIterator<Item = &'p str>) 
 }
 
 /// Describes a field manager for people. The client chooses its name: so it is quoted, escaped and cut.
-pub fn described(FieldManager { manager, operation, time }: &FieldManager) -> String {
+pub fn described(FieldManager { manager, operation, subresource: _, time }: &FieldManager) -> String {
     let cut = |text: &str| text.chars().take(LONGEST_MANAGER).collect::<String>();
     let at = time.map_or_else(String::new, |time| format!(" at {time:.0}"));
     format!("field manager {:?} ({}{at})", cut(manager), cut(operation).escape_debug())
@@ -208,6 +210,7 @@ mod tests {
         let expected = FieldManager {
             manager: "argocd".into(),
             operation: "Update".into(),
+            subresource: None,
             time: at("2026-01-03T00:00:00Z"),
         };
         assert_eq!(found, Some(expected));
@@ -241,8 +244,12 @@ mod tests {
 
     #[test]
     fn a_manager_is_a_claim_which_is_quoted_escaped_and_cut() {
-        let named =
-            |name: &str, time| FieldManager { manager: name.into(), operation: "Update".into(), time };
+        let named = |name: &str, time| FieldManager {
+            manager: name.into(),
+            operation: "Update".into(),
+            subresource: None,
+            time,
+        };
         assert_eq!(
             described(&named("argocd-controller", at("2026-01-03T00:00:00Z"))),
             "field manager \"argocd-controller\" (Update at 2026-01-03T00:00:00Z)"

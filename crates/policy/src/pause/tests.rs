@@ -43,7 +43,7 @@ fn the_patch_pauses_records_and_is_preconditioned() {
         (Family::Tensorstack, "demo"),
         "2026-01-02T03:04:05Z".parse().unwrap(),
     );
-    let annotation = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","queueGroup":"scheduler.tensorstack.dev","uid":"u","field":"spec.replicas","value":0,"previousValue":2}"#;
+    let annotation = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","queueGroup":"scheduler.tensorstack.dev","uid":"u","field":"spec.replicas","value":0,"previousValue":2,"managers":{"spec.replicas":[]}}"#;
     let mut expected: Value = json!({
         "metadata": {"uid": "u", "resourceVersion": "7", "annotations": {
             "tenure.dev/expires-at": null, "tenure.dev/notice-given-at": null,
@@ -91,9 +91,13 @@ fn a_pause_is_taken_back_with_its_record() {
     let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
     let record = record(OwnerObject(&object), &rule, MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH);
     object["spec"]["replicas"] = json!(0);
-    let metadata = json!({"uid": "u", "resourceVersion": "7", "annotations": {"tenure.dev/paused": null}});
-    let expected = json!({"metadata": metadata, "spec": {"replicas": 2}});
+    let mut metadata =
+        json!({"uid": "u", "resourceVersion": "7", "annotations": {"tenure.dev/paused": null}});
+    let note = json!({"uid": "u", "fields": {"spec.replicas": []}}).to_string();
+    let mut expected = json!({"metadata": metadata, "spec": {"replicas": 2}});
+    expected["metadata"]["annotations"]["tenure.dev/hand-back"] = json!(note);
     assert_eq!(resume(OwnerObject(&object), &record), expected);
+    metadata["annotations"] = json!({"tenure.dev/paused": null});
     object["spec"]["replicas"] = json!(5);
     assert_eq!(resume(OwnerObject(&object), &record), json!({"metadata": metadata}), "not ours to undo");
 }

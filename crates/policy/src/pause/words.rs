@@ -457,7 +457,12 @@ mod tests {
 
     fn argocd() -> FieldManager {
         let time = "2026-01-02T03:04:05Z".parse().ok();
-        FieldManager { manager: "argocd-controller".into(), operation: "Apply".into(), time }
+        FieldManager {
+            manager: "argocd-controller".into(),
+            operation: "Apply".into(),
+            subresource: None,
+            time,
+        }
     }
 
     #[test]

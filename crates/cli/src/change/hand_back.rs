@@ -1,0 +1,44 @@
+//! Hands fields back to the field managers that had them before a pause.
+
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::Value;
+use tenure_policy::pause::{self, HAND_BACK_MANAGER, OwnerObject};
+use tenure_types::projection::WholeObject;
+use tokio::time::sleep;
+
+use super::{BETWEEN_TRIES, Changer, Command, FIELD_MANAGER, ObjectName, TRIES, is_stale};
+use crate::{cluster::explain, print::tell};
+
+impl<C: Command> Changer<C> {
+    /// Hands the fields back that a change has set back, in a write of its own. If that fails, the keeper does it by the note
+    /// on the object.
+    pub(super) async fn hand_back(&self, object: ObjectName<'_>, api: &Api<WholeObject>, changed: Value) {
+        if self.dry_run {
+            return;
+        }
+        if let Err(error) = try_to_hand_back(object.name, api, changed).await {
+            let error = explain(error);
+            tell(&format!(
+                "The fields of {object} are still managed by {FIELD_MANAGER} until the keeper hands them back: {error:#}"
+            ));
+        }
+    }
+}
+
+async fn try_to_hand_back(name: &str, api: &Api<WholeObject>, mut object: Value) -> kube::Result<()> {
+    let how = PatchParams { field_manager: Some(HAND_BACK_MANAGER.into()), ..PatchParams::default() };
+    let mut tries = 1;
+    while let Some(patch) = pause::hand_back(OwnerObject(&object)) {
+        match api.patch(name, &how, &Patch::Merge(&patch)).await {
+            // the controllers of an owner that runs again change its status
+            Err(error) if is_stale(&error) && tries < TRIES => sleep(BETWEEN_TRIES).await,
+            written => return written.map(drop),
+        }
+        object = api.get(name).await?.value;
+        tries = tries.saturating_add(1);
+    }
+    Ok(())
+}

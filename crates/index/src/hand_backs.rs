@@ -1,0 +1,108 @@
+//! Owners whose fields Tenure has set back and not yet handed back to their field managers.
+
+use std::collections::HashMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tenure_policy::pause;
+
+use crate::Uid;
+
+/// An owner whose fields are to be handed back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwedHandBack {
+    /// As the API server writes it.
+    pub uid: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// Empty if it is of the whole cluster.
+    pub namespace: Box<str>,
+    /// The watch that has seen it.
+    pub source: u16,
+}
+
+/// Owners that bear a note of fields to be handed back, by uid.
+#[derive(Debug, Default)]
+pub struct HandBacks(HashMap<Uid, OwedHandBack>);
+
+impl HandBacks {
+    /// Adds or removes an owner.
+    pub fn apply(&mut self, uid: Uid, source: u16, metadata: &ObjectMeta) {
+        if !pause::is_owed(metadata) {
+            self.delete(uid);
+            return;
+        }
+        let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+        let ObjectMeta { uid: as_written, name, namespace, .. } = metadata;
+        let [as_written, name, namespace] = [as_written, name, namespace].map(text);
+        self.0.insert(uid, OwedHandBack { uid: as_written, name, namespace, source });
+    }
+
+    pub fn has(&self, uid: Uid) -> bool {
+        self.0.contains_key(&uid)
+    }
+
+    pub fn delete(&mut self, uid: Uid) {
+        self.0.remove(&uid);
+    }
+
+    /// The owners that one of the watches has seen.
+    pub fn seen_by(&self, source: u16) -> impl Iterator<Item = Uid> {
+        self.0.iter().filter(move |(_, owed)| owed.source == source).map(|(uid, _)| *uid)
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &OwedHandBack> {
+        self.0.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::CeilingIndex;
+
+    fn bearing(uid: &str, of: Option<&str>) -> ObjectMeta {
+        let note = of.map(|uid| json!({"uid": uid, "fields": {"spec.replicas": []}}).to_string());
+        let metadata = json!({
+            "name": uid, "namespace": "ns", "uid": uid, "annotations": {"tenure.dev/hand-back": note.as_deref()},
+        });
+        let mut metadata: ObjectMeta = serde_json::from_value(metadata).unwrap_or_default();
+        if note.is_none() {
+            metadata = ObjectMeta { uid: Some(uid.to_owned()), ..ObjectMeta::default() };
+        }
+        metadata
+    }
+
+    fn owed(index: &CeilingIndex) -> Vec<String> {
+        let mut uids: Vec<String> = index.hand_backs().into_iter().map(|owed| owed.uid.into()).collect();
+        uids.sort();
+        uids
+    }
+
+    #[test]
+    fn an_owner_is_owed_a_hand_back_while_it_bears_a_note_of_its_own() {
+        let mut index = CeilingIndex::default();
+        index.apply_owner(1, &bearing("d", Some("d")));
+        index.apply_owner(2, &bearing("its ReplicaSet", Some("d")));
+        assert!(index.apply_workload(3, &bearing("w", Some("w"))), "readers are to look");
+        assert!(!index.apply_workload(3, &bearing("other", None)));
+        assert_eq!(owed(&index), ["d", "w"]);
+        assert!(index.apply_workload(3, &bearing("w", None)), "it was owed one");
+        index.apply_owner(1, &bearing("d", None));
+        assert_eq!(owed(&index), [""; 0]);
+    }
+
+    #[test]
+    fn owners_that_are_gone_are_owed_nothing() {
+        let mut index = CeilingIndex::default();
+        for uid in ["deleted", "unlisted", "kept"] {
+            index.apply_workload(3, &bearing(uid, Some(uid)));
+        }
+        index.delete_owner(Uid::of("deleted"));
+        index.retain_owners(3, &HashSet::from([Uid::of("kept")]));
+        assert_eq!(owed(&index), ["kept"]);
+    }
+}

@@ -1,0 +1,114 @@
+//! Hands fields back to the field managers that had them before a pause. The note on an object says which: a return has left it, a
+//! keeper before this one, or a run of the plugin that has ended too early.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use tenure_index::{OwedHandBack, Uid};
+use tenure_policy::{
+    naming::describe,
+    pause::{self, HAND_BACK_MANAGER, OwnerObject},
+};
+use tenure_service::{
+    call::ApiError,
+    leadership::Leadership,
+    log::with_causes,
+    work::{Lease, Run, Work, WorkQueue},
+};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{action::Conflicts, api::refer, handles::Handles, limit::WriteLimit};
+
+/// The least time between two looks for notes: a busy cluster changes all the time.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
+
+/// The time after which a hand-back is tried again that the watches haven't shown yet.
+const RETRY: Duration = Duration::from_secs(1);
+
+pub struct HandBackController {
+    pub handles: Arc<Handles>,
+    pub limit: WriteLimit,
+}
+
+/// An owner that bears a note.
+#[derive(Debug)]
+struct HandingBack(OwedHandBack);
+
+impl Work for HandingBack {
+    type Key = Uid;
+    type Rank = ();
+
+    fn key(&self) -> Uid {
+        Uid::of(&self.0.uid)
+    }
+
+    fn namespace(&self) -> &str {
+        &self.0.namespace
+    }
+
+    fn rank(&self) {}
+}
+
+impl HandBackController {
+    /// Works whenever this keeper leads, until `shutdown`.
+    pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
+        lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
+    }
+
+    async fn work(&self, shutdown: &CancellationToken) {
+        let Handles { cluster, gate, .. } = &*self.handles;
+        let (queue, mut changes) = (WorkQueue::default(), cluster.changes());
+        let look = || queue.replace(cluster.with(|index| index.hand_backs()).into_iter().map(HandingBack));
+        let more = async || {
+            sleep(BETWEEN_LOOKS).await;
+            changes.next().await;
+        };
+        let run = Run { queue: &queue, gate: Some(gate), end: shutdown, drains: false };
+        run.work(look, more, async |lease| self.handle(lease).await).await;
+    }
+
+    async fn handle(&self, lease: Lease<HandingBack>) {
+        let OwedHandBack { uid, name, namespace, source } = &lease.work.0;
+        let Some(resource) = self.handles.cluster.kind(*source) else { return lease.again(RETRY) };
+        let owner = refer(&resource.api_version, &resource.kind, name, uid);
+        let mut conflicts = Conflicts::default();
+        let result = loop {
+            match self.try_to_hand_back(namespace, &owner, &lease).await {
+                // the controllers of an owner that runs again change its status
+                Err(ApiError::Stale(_)) if conflicts.may_retry() => conflicts.wait().await,
+                result => break result,
+            }
+        };
+        let owner = describe(&owner);
+        match result {
+            Ok(true) => info!(%namespace, owner, "Handed fields back to their field managers"),
+            Ok(false) | Err(ApiError::NotFound | ApiError::NotLeading) => {}
+            Err(error) => {
+                let error = with_causes(&error);
+                warn!(%namespace, owner, error, "Failed to hand fields back to their managers: will try again");
+                return lease.failed();
+            }
+        }
+        lease.again(RETRY);
+    }
+
+    /// Hands the fields of an owner back, if they still are to be. Returns true if it did.
+    async fn try_to_hand_back(
+        &self,
+        namespace: &str,
+        owner: &OwnerReference,
+        lease: &Lease<HandingBack>,
+    ) -> Result<bool, ApiError> {
+        self.limit.until_ready().await;
+        let found = lease.watch(self.handles.objects.live(namespace, owner)).await?;
+        let patch = found.as_ref().and_then(|found| pause::hand_back(OwnerObject(&found.value)));
+        let Some(patch) = patch.filter(|_| self.handles.gate.is_open()) else { return Ok(false) };
+        lease.watch(self.handles.objects.merge_as(HAND_BACK_MANAGER, namespace, owner, &patch)).await?;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests;

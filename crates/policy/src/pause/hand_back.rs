@@ -1,0 +1,229 @@
+//! Hands the fields that a pause has set back to the field managers that had them before.
+//!
+//! `metadata.managedFields` are a claim: every user who may update an object may write them. So are the managers that a record or
+//! annotation names. They decide which client meets a conflict at its next server-side apply, and nothing else.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Map, Value, json};
+use tenure_types::{
+    keys,
+    paused::{FieldManager, HandBack, PausedRecord},
+};
+
+use super::{
+    OwnerObject, is_ours,
+    owner::{annotation_on, read},
+    preconditioned,
+    reversal::{LONGEST_MANAGER, Part, manager, part},
+};
+
+/// The field manager of the keeper's writes.
+pub const KEEPER_MANAGER: &str = "tenure-keeper";
+
+/// The field manager of the plugin's writes.
+pub const PLUGIN_MANAGER: &str = "kubectl-tenure";
+
+/// The field manager of a write that hands fields back. Such a write changes no value, and so manages nothing: the name tells it
+/// from others in the audit log of the API server.
+pub const HAND_BACK_MANAGER: &str = "tenure-hand-back";
+
+/// The most managers of one field that are noted.
+const MOST_MANAGERS: usize = 8;
+
+/// The longest name of a subresource that the API server accepts.
+const LONGEST_SUBRESOURCE: usize = 256;
+
+/// Managers by field.
+type Managers = BTreeMap<String, Vec<FieldManager>>;
+
+/// Returns the managers of fields that are about to be set. A field that is still Tenure's has those of before an earlier
+/// pause as well.
+pub(super) fn managers_before<'f>(owner: OwnerObject<'_>, fields: impl Iterator<Item = &'f str>) -> Managers {
+    let (record, owed) = (owner.record(), owed(owner));
+    let noted = |field: &str| {
+        let of_record = record.as_ref().and_then(|record| record.managers.get(field));
+        let noted = of_record.or_else(|| owed.as_ref()?.fields.get(field));
+        noted.cloned().unwrap_or_default()
+    };
+    let before = |field: &str| {
+        let (own, mut managers): (Vec<_>, Vec<_>) = managers_of(owner, field).into_iter().partition(is_own);
+        if !own.is_empty() {
+            managers.extend(noted(field));
+        }
+        managers.retain(can_manage);
+        managers.truncate(MOST_MANAGERS);
+        managers
+    };
+    fields.map(|field| (field.to_owned(), before(field))).collect()
+}
+
+/// Returns the managers of a field, or else of a parent that is managed as a whole.
+fn managers_of(owner: OwnerObject<'_>, field: &str) -> Vec<FieldManager> {
+    let entries = owner.at("metadata.managedFields").as_array();
+    let of = |which: Part| {
+        let is_of = |entry: &&Value| part(&entry["fieldsV1"], field.split('.')) == which;
+        let managers = entries.into_iter().flatten().filter(is_of).filter_map(manager);
+        managers.map(|manager| timeless(&manager)).collect::<Vec<_>>()
+    };
+    Some(of(Part::Itself)).filter(|found| !found.is_empty()).unwrap_or_else(|| of(Part::Whole))
+}
+
+fn timeless(manager: &FieldManager) -> FieldManager {
+    FieldManager { time: None, ..manager.clone() }
+}
+
+fn is_own(manager: &FieldManager) -> bool {
+    [KEEPER_MANAGER, PLUGIN_MANAGER].contains(&manager.manager.as_str())
+}
+
+/// False for Tenure itself, and for a manager that the API server would refuse.
+fn can_manage(of: &FieldManager) -> bool {
+    let is_printable = |c: char| c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric();
+    let is_name =
+        |text: &str, longest| !text.is_empty() && text.len() <= longest && text.chars().all(is_printable);
+    !is_own(of)
+        && is_name(&of.manager, LONGEST_MANAGER)
+        && ["Apply", "Update"].contains(&of.operation.as_str())
+        && of.subresource.as_deref().is_none_or(|of| is_name(of, LONGEST_SUBRESOURCE))
+}
+
+/// Returns the note that fields are to be handed back which a patch sets back, with those that an earlier patch has set back.
+/// None: it stays as it is.
+pub(super) fn with(
+    owner: OwnerObject<'_>,
+    record: &PausedRecord,
+    fields: &[(String, Value)],
+) -> Option<Value> {
+    let uid = owner.at("metadata.uid").as_str().filter(|_| !fields.is_empty())?.to_owned();
+    let mut all = owed(owner).map(|owed| owed.fields).unwrap_or_default();
+    let managers = |field: &String| record.managers.get(field).cloned().unwrap_or_default();
+    all.extend(fields.iter().map(|(field, _)| (field.clone(), managers(field))));
+    Some(json!(HandBack { uid, fields: all }).to_string().into())
+}
+
+/// Returns the note without the fields that a pause sets again: its record has their managers. None: it stays as it is.
+pub(super) fn without(owner: OwnerObject<'_>, set: &Managers) -> Option<Value> {
+    let mut left = owed(owner)?;
+    left.fields.retain(|field, _| !set.contains_key(field));
+    Some(if left.fields.is_empty() { Value::Null } else { json!(left).to_string().into() })
+}
+
+fn owed(owner: OwnerObject<'_>) -> Option<HandBack> {
+    own(owner.annotation(keys::HAND_BACK_ANNOTATION)?, owner.at("metadata.uid").as_str())
+}
+
+/// True if fields of an object are to be handed back.
+pub fn is_owed(metadata: &ObjectMeta) -> bool {
+    let note = annotation_on(metadata, keys::HAND_BACK_ANNOTATION);
+    note.is_some_and(|note| own(note, metadata.uid.as_deref()).is_some())
+}
+
+/// Controllers copy annotations to the objects that they make.
+fn own(note: &str, uid: Option<&str>) -> Option<HandBack> {
+    read(note).filter(|owed: &HandBack| Some(owed.uid.as_str()) == uid)
+}
+
+/// Returns the merge patch that hands fields back and removes the note. It changes no value: the API server takes
+/// `managedFields` as they are written only then. Fields that Tenure doesn't manage by now stay with who has set them since.
+/// None: no field is to be handed back.
+pub fn hand_back(owner: OwnerObject<'_>) -> Option<Value> {
+    let owed = owed(owner)?;
+    let record = owner.record();
+    let is_set = |field: &str| {
+        let is_of = |record: &PausedRecord| {
+            record.field == field && is_ours(owner, record)
+                || record.held.iter().any(|held| held.field == field)
+        };
+        record.as_ref().is_some_and(is_of)
+    };
+    let before = owner.at("metadata.managedFields").as_array();
+    let mut entries = before.cloned().unwrap_or_default();
+    for (field, managers) in owed.fields.iter().filter(|(field, _)| !is_set(field)) {
+        move_field(&mut entries, field, managers);
+    }
+    let mut metadata = preconditioned(owner, &json!({keys::HAND_BACK_ANNOTATION: null}));
+    if before != Some(&entries) && before.is_some() {
+        // an empty list would be taken for one that a client doesn't know
+        let none = || vec![json!({})];
+        metadata["managedFields"] = if entries.is_empty() { none() } else { entries }.into();
+    }
+    Some(json!({"metadata": metadata}))
+}
+
+/// Moves a field from the entries of Tenure to those of its managers.
+fn move_field(entries: &mut Vec<Value>, field: &str, managers: &[FieldManager]) {
+    let path: Vec<&str> = field.split('.').collect();
+    let is_ours = |entry: &Value| {
+        manager(entry).is_some_and(|of| is_own(&of) && of.operation == "Update" && of.subresource.is_none())
+    };
+    let mut cut = None;
+    for entry in entries.iter_mut().filter(|entry| is_ours(entry)) {
+        let depth = entry.get_mut("fieldsV1").and_then(|fields| remove(fields, &path));
+        cut = cut.or_else(|| Some((path.get(..depth?)?, entry.clone())));
+    }
+    let Some((path, from)) = cut else { return };
+    for manager in managers.iter().filter(|manager| can_manage(manager)).take(MOST_MANAGERS) {
+        give(entries, path, &timeless(manager), &from);
+    }
+    entries.retain(|entry| !(is_ours(entry) && is_bare(&entry["fieldsV1"])));
+}
+
+/// Removes a field from a set of fields, or a parent that is managed as a whole. Returns the number of steps to what was
+/// removed.
+fn remove(fields: &mut Value, path: &[&str]) -> Option<usize> {
+    let (key, below) = path.split_first()?;
+    let (fields, key) = (fields.as_object_mut()?, format!("f:{key}"));
+    let inner = fields.get_mut(&key)?;
+    let is_leaf = inner.as_object().is_some_and(Map::is_empty);
+    let depth = if is_leaf { 0 } else { remove(inner, below)? };
+    if is_bare(inner) {
+        fields.remove(&key);
+    }
+    Some(depth.saturating_add(1))
+}
+
+/// True for a set with no fields. `.` stands for what has the fields.
+fn is_bare(fields: &Value) -> bool {
+    fields.as_object().is_some_and(|fields| fields.keys().all(|key| key == "."))
+}
+
+/// Adds a field to the entry of a manager. An entry that is gone is made again, of the version of the entry that had the field.
+fn give(entries: &mut Vec<Value>, path: &[&str], to: &FieldManager, from: &Value) {
+    let is_theirs = |entry: &&mut Value| {
+        let is_same = manager(entry).is_some_and(|of| timeless(&of) == *to);
+        // an apply has one entry for all versions
+        is_same && (to.operation == "Apply" || entry["apiVersion"] == from["apiVersion"])
+    };
+    if let Some(fields) = entries.iter_mut().find(is_theirs).and_then(|entry| entry.get_mut("fieldsV1")) {
+        return insert(fields, path);
+    }
+    let mut fields = json!({});
+    insert(&mut fields, path);
+    let mut entry = json!({
+        "manager": to.manager, "operation": to.operation, "apiVersion": from["apiVersion"],
+        "time": from["time"], "fieldsType": "FieldsV1", "fieldsV1": fields,
+    });
+    if let Some(subresource) = &to.subresource {
+        entry["subresource"] = subresource.as_str().into();
+    }
+    entries.push(entry);
+}
+
+fn insert(fields: &mut Value, path: &[&str]) {
+    let (Some((key, below)), Some(fields)) = (path.split_first(), fields.as_object_mut()) else { return };
+    let inner = fields.entry(format!("f:{key}"));
+    let inner = inner.and_modify(|inner| keep_whole(inner, below)).or_insert_with(|| json!({}));
+    insert(inner, below);
+}
+
+/// A set without fields stands for a whole value, and gets a mark for that before a part of it is added.
+fn keep_whole(fields: &mut Value, below: &[&str]) {
+    if let Some(fields) = fields.as_object_mut().filter(|fields| fields.is_empty() && !below.is_empty()) {
+        fields.insert(".".into(), json!({}));
+    }
+}
+
+#[cfg(test)]
+mod tests;
