@@ -9,7 +9,6 @@ mod kinds;
 mod life;
 mod metrics;
 mod order;
-mod owners;
 mod queues;
 mod refusals;
 mod scene;
