@@ -2,6 +2,7 @@
 
 mod answers;
 mod extensions;
+mod history;
 mod limits;
 mod missing;
 mod returns;

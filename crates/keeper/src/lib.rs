@@ -10,6 +10,7 @@ mod evidence;
 mod expiry;
 mod extensions;
 mod handles;
+mod history;
 mod ledger;
 mod messages;
 mod metrics;

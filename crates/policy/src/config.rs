@@ -52,6 +52,8 @@ pub struct Config {
     pub notice_on_pods: bool,
     /// The time for which a workload that gets a notice runs on when a change of its queue has made it overdue.
     pub grace_on_change: GraceOnChange,
+    /// The most Jobs of a `CronJob` that stay paused. None: all of them do.
+    pub paused_history_limit: Option<usize>,
     /// The owners that can be paused.
     pub table: OwnerTable,
     /// Defaults of floors, and how they are resolved.

@@ -32,6 +32,7 @@ pub fn everything_set() -> Value {
         "expiryNotice": "1h30m,10m",
         "noticeOnPods": true,
         "graceOnChange": "5m",
+        "pausedHistoryLimit": 2_000_000_000,
         "owners": [rollout()],
         "leaderElection": {"leaseDuration": "1m", "renewDeadline": "40s", "retryPeriod": "500ms"},
     })
@@ -189,6 +190,7 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
     });
     let values = json!({
         "expiryNotice": ["1h", "10m"], "noticeOnPods": true, "graceOnChange": "5m",
+        "pausedHistoryLimit": 0,
         "owners": [rollout(), words, large, switch],
     });
     let start_time = json!({"trustedWriters": ["writer"], "longestFormation": "1h"});
@@ -201,6 +203,7 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
         "expiryNotice": "1h,10m",
         "noticeOnPods": true,
         "graceOnChange": "5m",
+        "pausedHistoryLimit": 0,
         "owners": [
             {"group": "argoproj.io", "kind": "Rollout", "path": "spec.replicas", "value": 0},
             {"group": "", "kind": "Thing", "path": "spec.mode", "value": "true"},

@@ -3,6 +3,7 @@
 
 mod below;
 mod changed;
+mod cron_jobs;
 mod decisions;
 mod dry;
 mod kinds;
@@ -48,6 +49,22 @@ async fn world() -> &'static World {
 }
 
 /// A cluster on which no program runs. One test at a time has it.
+/// A cluster whose keeper makes all its tries within a minute, and keeps two paused Jobs of a `CronJob`.
+async fn brisk_world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    let start = async || {
+        let (values, flags) = (["keeper.pausedHistoryLimit=2"], ["--retry-after=1s"]);
+        let world = Box::pin(World::installed_with("requeue-brisk", &values, &flags)).await?;
+        for definitions in ["trainer.kubeflow.org", "jobset.x-k8s.io"] {
+            fixtures::install(&world, fixtures::definitions(definitions)).await;
+        }
+        world.tenure.start_webhook(&world.cluster).await?;
+        world.tenure.start_keeper().await?;
+        Ok::<_, anyhow::Error>(world)
+    };
+    WORLD.get_or_try_init(start).await.unwrap()
+}
+
 async fn empty_world() -> MutexGuard<'static, World> {
     static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
     let start = async || {

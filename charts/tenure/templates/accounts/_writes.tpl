@@ -48,6 +48,13 @@ also: a condition of CEL that an update must meet.
   tenants: true
 {{- end }}
 {{- end }}
+{{- if include "tenure.pausedHistoryLimit" . }}
+# the oldest paused Jobs of a CronJob
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [delete]
+  tenants: true
+{{- end }}
 # the counts of a queue's workloads: in its status or, where KAI owns the definition, in an annotation
 - apiGroups: [scheduling.run.ai]
   {{- if eq (include "tenure.runaiQueueVersion" .) "v3alpha1" }}

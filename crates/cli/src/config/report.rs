@@ -151,7 +151,7 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
 }
 
 /// The parameters that only Tenure's own form has.
-fn own(config: &Config) -> [(&'static str, String); 22] {
+fn own(config: &Config) -> [(&'static str, String); 23] {
     let count = |number: usize, noun: &str| match number {
         1 => format!("1 {noun}"),
         number => format!("{number} {noun}s"),
@@ -161,6 +161,7 @@ fn own(config: &Config) -> [(&'static str, String); 22] {
         notice,
         notice_on_pods,
         grace_on_change,
+        paused_history_limit,
         // its rows are counted
         table: _,
         floors,
@@ -183,6 +184,7 @@ fn own(config: &Config) -> [(&'static str, String); 22] {
         ("expiryNotice", notice.to_string()),
         ("noticeOnPods", notice_on_pods.to_string()),
         ("graceOnChange", go(grace_on_change.0)),
+        ("pausedHistoryLimit", paused_history_limit.map_or_else(|| "none".into(), |most| most.to_string())),
         ("waitForPodsReady", readiness.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
         ("owners", count(*rows, "row")),
         ("longestFormation", go(longest_formation.0)),
@@ -260,6 +262,7 @@ nodePoolLabelKey                   kai.scheduler/node-pool   default
 expiryNotice                       0s                        default
 noticeOnPods                       false                     default
 graceOnChange                      1m0s                      default
+pausedHistoryLimit                 none                      default
 waitForPodsReady                   off                       default
 owners                             1 row                     file
 longestFormation                   30m0s                     default

@@ -153,6 +153,7 @@ pub const KEYS: &[Key] = &[
     key("expiryNotice", Form::Parsed(parse::<NoticePoints>), POINTS),
     boolean("noticeOnPods"),
     duration("graceOnChange"),
+    key("pausedHistoryLimit", Form::Number, "must be a whole number of at least 0"),
     rows("owners"),
     map("owners[]"),
     text("owners[].group", TEXT, any),
