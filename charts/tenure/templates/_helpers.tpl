@@ -128,6 +128,9 @@ automountServiceAccountToken: false
 {{- if .Values.keeper.noticeOnPods }}
 {{-   $_ := set $config "noticeOnPods" true }}
 {{- end }}
+{{- if .Values.keeper.floorOnPods }}
+{{-   $_ := set $config "floorOnPods" true }}
+{{- end }}
 {{- with include "tenure.pausedHistoryLimit" . }}
 {{-   $_ := set $config "pausedHistoryLimit" (int64 .) }}
 {{- end }}

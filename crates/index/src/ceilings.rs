@@ -4,6 +4,7 @@ mod answers;
 mod extensions;
 mod history;
 mod limits;
+mod marks;
 mod missing;
 mod returns;
 mod standing;
@@ -27,6 +28,7 @@ use tenure_policy::{
 use tenure_types::{extension::Extension, projection};
 
 pub use answers::{Counts, MissingEvidence};
+pub use marks::StaleMarks;
 pub use standing::{Seen, Standing};
 pub use tally::Tally;
 

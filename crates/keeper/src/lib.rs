@@ -9,6 +9,7 @@ mod events;
 mod evidence;
 mod expiry;
 mod extensions;
+mod floor_marks;
 mod handles;
 mod history;
 mod ledger;

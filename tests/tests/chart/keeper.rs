@@ -31,6 +31,7 @@ pub fn everything_set() -> Value {
         "maxWatchStaleness": "2m",
         "expiryNotice": "1h30m,10m",
         "noticeOnPods": true,
+        "floorOnPods": true,
         "graceOnChange": "5m",
         "pausedHistoryLimit": 2_000_000_000,
         "owners": [rollout()],
@@ -189,7 +190,7 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
         "onReversal": "DeletePods", "onExpiry": "Delete",
     });
     let values = json!({
-        "expiryNotice": ["1h", "10m"], "noticeOnPods": true, "graceOnChange": "5m",
+        "expiryNotice": ["1h", "10m"], "noticeOnPods": true, "floorOnPods": true, "graceOnChange": "5m",
         "pausedHistoryLimit": 0,
         "owners": [rollout(), words, large, switch],
     });
@@ -202,6 +203,7 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
         "longestFormation": "1h",
         "expiryNotice": "1h,10m",
         "noticeOnPods": true,
+        "floorOnPods": true,
         "graceOnChange": "5m",
         "pausedHistoryLimit": 0,
         "owners": [

@@ -1,6 +1,7 @@
 //! Workloads are told beforehand when their run will end, where their queue says so.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
+mod floors;
 mod pods;
 mod points;
 
@@ -19,11 +20,12 @@ async fn world() -> &'static World {
     WORLD.get_or_try_init(|| fixtures::world("notice")).await.unwrap()
 }
 
-/// With notices on pods. One test at a time has it, and may restart its keeper.
+/// With notices and floors on pods. One test at a time has it, and may restart its keeper and change its configuration file.
 async fn world_with_pods() -> MutexGuard<'static, World> {
     static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
     let start = async || {
-        let world = World::running_with("notice-on-pods", &["keeper.noticeOnPods=true"], &[]).await?;
+        let values = ["keeper.noticeOnPods=true", "keeper.floorOnPods=true"];
+        let world = World::running_with("notice-on-pods", &values, &[]).await?;
         Ok::<_, anyhow::Error>(Mutex::new(world))
     };
     WORLD.get_or_try_init(start).await.unwrap().lock().await

@@ -151,7 +151,7 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
 }
 
 /// The parameters that only Tenure's own form has.
-fn own(config: &Config) -> [(&'static str, String); 23] {
+fn own(config: &Config) -> [(&'static str, String); 24] {
     let count = |number: usize, noun: &str| match number {
         1 => format!("1 {noun}"),
         number => format!("{number} {noun}s"),
@@ -160,6 +160,7 @@ fn own(config: &Config) -> [(&'static str, String); 23] {
     let Config {
         notice,
         notice_on_pods,
+        floor_on_pods,
         grace_on_change,
         paused_history_limit,
         // its rows are counted
@@ -183,6 +184,7 @@ fn own(config: &Config) -> [(&'static str, String); 23] {
         ("nodePoolLabelKey", floors.node_pool_label_key.clone()),
         ("expiryNotice", notice.to_string()),
         ("noticeOnPods", notice_on_pods.to_string()),
+        ("floorOnPods", floor_on_pods.to_string()),
         ("graceOnChange", go(grace_on_change.0)),
         ("pausedHistoryLimit", paused_history_limit.map_or_else(|| "none".into(), |most| most.to_string())),
         ("waitForPodsReady", readiness.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
@@ -261,6 +263,7 @@ reclaimResolveMethod               lca                       default
 nodePoolLabelKey                   kai.scheduler/node-pool   default
 expiryNotice                       0s                        default
 noticeOnPods                       false                     default
+floorOnPods                        false                     default
 graceOnChange                      1m0s                      default
 pausedHistoryLimit                 none                      default
 waitForPodsReady                   off                       default

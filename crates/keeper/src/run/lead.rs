@@ -17,6 +17,7 @@ use crate::{
     evidence::EvidenceWriter,
     expiry::ExpiryController,
     extensions::ExtensionController,
+    floor_marks::FloorMarks,
     handles::Handles,
     history::PausedHistory,
     ledger::{RecordStore, UsageCounter},
@@ -85,6 +86,7 @@ impl Args {
         let terminations = Terminations { handles: handles(), limit: shared.limit() };
         let returns = Requeuer { handles: handles(), limit: shared.limit() };
         let pod_notices = PodNotices { handles: handles() };
+        let floor_marks = FloorMarks { handles: handles(), limit: shared.limit() };
         let history = PausedHistory { handles: handles(), limit: shared.limit(), exempt_namespaces };
         let (version, complaints) = (self.runai_queue_version, Mutex::default());
         let limit = write_limit(WRITES_PER_SECOND, BURST);
@@ -96,6 +98,7 @@ impl Args {
             terminations.run(lead, shutdown),
             returns.run(lead, shutdown),
             pod_notices.run(lead, shutdown),
+            floor_marks.run(lead, shutdown),
             history.run(lead, shutdown),
             reporter.run(lead, shutdown),
             usage.run(lead, shutdown),

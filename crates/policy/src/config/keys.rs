@@ -152,6 +152,7 @@ pub const KEYS: &[Key] = &[
     duration("nodePools[].defaultReclaimMinRuntime"),
     key("expiryNotice", Form::Parsed(parse::<NoticePoints>), POINTS),
     boolean("noticeOnPods"),
+    boolean("floorOnPods"),
     duration("graceOnChange"),
     key("pausedHistoryLimit", Form::Number, "must be a whole number of at least 0"),
     rows("owners"),

@@ -41,6 +41,7 @@ pub struct WrittenConfig {
     #[serde(deserialize_with = "parsed")]
     expiry_notice: NoticePoints,
     notice_on_pods: bool,
+    floor_on_pods: bool,
     #[serde(deserialize_with = "optional")]
     grace_on_change: Option<ExtendedDuration>,
     paused_history_limit: Option<i32>,
@@ -145,6 +146,7 @@ impl WrittenConfig {
         Config {
             notice: self.expiry_notice,
             notice_on_pods: self.notice_on_pods,
+            floor_on_pods: self.floor_on_pods,
             grace_on_change: grace.map(|of| GraceOnChange(of.to_signed())).unwrap_or_default(),
             paused_history_limit: checked.paused_history_limit(self.paused_history_limit),
             table: if kueue.enabled { table } else { table.without_workloads() },
