@@ -15,6 +15,7 @@ mod refusals;
 mod scene;
 mod stories;
 mod strikes;
+mod stuck;
 
 use std::fs;
 
@@ -48,7 +49,6 @@ async fn world() -> &'static World {
     WORLD.get_or_try_init(start).await.unwrap()
 }
 
-/// A cluster on which no program runs. One test at a time has it.
 /// A cluster whose keeper makes all its tries within a minute, and keeps two paused Jobs of a `CronJob`.
 async fn brisk_world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
@@ -65,6 +65,7 @@ async fn brisk_world() -> &'static World {
     WORLD.get_or_try_init(start).await.unwrap()
 }
 
+/// A cluster on which no program runs. One test at a time has it.
 async fn empty_world() -> MutexGuard<'static, World> {
     static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
     let start = async || {
