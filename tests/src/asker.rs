@@ -43,6 +43,21 @@ impl Asker {
         Self::new(world, SCHEDULER, &[]).await
     }
 
+    /// Asks for the eviction of a pod by plain HTTP, and returns the status and header `Retry-After`.
+    pub async fn evict_plainly(&self, pod: &DynamicObject) -> (u16, Option<String>) {
+        let (namespace, name) = (pod.namespace().unwrap(), pod.name_any());
+        let eviction = serde_json::json!({
+            "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
+        });
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction");
+        let request = http::Request::post(path).header("content-type", "application/json");
+        let response =
+            self.client.send(request.body(eviction.to_string().into_bytes().into()).unwrap()).await;
+        let response = response.unwrap();
+        let after = response.headers().get("retry-after").and_then(|of| of.to_str().ok());
+        (response.status().as_u16(), after.map(str::to_owned))
+    }
+
     /// Deletes a pod.
     pub async fn delete(&self, pod: &DynamicObject) -> Result<(), Box<Status>> {
         self.delete_as(pod, &DeleteParams::default()).await

@@ -85,13 +85,17 @@ impl PausableKind {
 
 /// A cluster that knows all of them, with Tenure running.
 pub async fn world(name: &str) -> Result<World> {
-    world_of(name, all()).await
+    world_of(name, all(), &[]).await
 }
 
 /// A cluster that has these definitions, with Tenure running. The keeper may also read kinds that the chart's role
 /// doesn't list: otherwise each of these costs a refused request.
-pub async fn world_of(name: &str, definitions: Vec<CustomResourceDefinition>) -> Result<World> {
-    let world = Box::pin(World::installed(name, &[])).await?;
+pub async fn world_of(
+    name: &str,
+    definitions: Vec<CustomResourceDefinition>,
+    keeper_flags: &[&str],
+) -> Result<World> {
+    let world = Box::pin(World::installed_with(name, &[], keeper_flags)).await?;
     install(&world, definitions).await;
     for group in ["example.com", "apps.kruise.io", "apps.openshift.io", "argoproj.io", "batch.volcano.sh"] {
         grant(&world, &format!("read-{group}"), group, &["*"], &["get"]).await;

@@ -17,6 +17,7 @@ pub mod fixtures;
 pub mod inbox;
 pub mod keeper;
 pub mod pages;
+pub mod plugin;
 pub mod policies;
 pub mod proxy;
 pub mod queues;

@@ -93,7 +93,27 @@ fn runai_durations() -> Vec<Case> {
         |text: &str, rule: &str| max_duration(text, bad("spec.maxDuration", &json!(text), rule));
     let good = ["90m", "1h30m", "7d", "1w2d", "1.5h", "10s"];
     let short = ["500ms", "1µs", ".5s", "9s"];
-    let no_durations = ["10 s", "1h 30m", "", "-5s", "+5s", "10", "1y", "1M", "1h30", "soon", "1.s.s"];
+    let no_durations = [
+        "10 s",
+        "1h 30m",
+        "",
+        "-5s",
+        "+5s",
+        "10",
+        "1y",
+        "1M",
+        "1h30",
+        "soon",
+        "1.s.s",
+        // as other schedulers write a time, and as people do
+        "1-12:00:00",
+        "0-00:30:00",
+        "PT1H",
+        "UNLIMITED",
+        "forever",
+        "-1",
+        "2027-01-01T00:00:00Z",
+    ];
     let mut cases: Vec<Case> = good.map(|text| max_duration(text, Verdict::Accepted)).into();
     cases.extend(short.map(|text| max_duration(text, Verdict::Warned("is less than 10s: most pods"))));
     cases.extend(no_durations.map(|text| refused_for(text, duration)));

@@ -9,6 +9,7 @@ use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, audit, fixtures,
     keeper::await_result,
+    plugin::plugin_prints,
     policies::Refusal,
     workloads::{
         Namespace, bare_pod, controller, deletion_event, distinct, in_queue, owned, pause_event, queue,
@@ -172,6 +173,7 @@ fn object_that_stays(api_version: &str, kind: &str, namespace: &str) -> Value {
 #[tokio::test]
 async fn below_a_ray_job_that_has_ended_each_cluster_that_goes_on_is_paused() {
     let (world, namespace) = scene("ended").await;
+    namespace.apply(&queue("ended", "1d")).await;
     let job = namespace.chain(&[("ray.io/v1", "RayJob")]).await.remove(0);
     let complete = json!({"jobStatus": "SUCCEEDED", "jobDeploymentStatus": "Complete"});
     namespace.patch_status(&job, &complete).await;
@@ -182,6 +184,14 @@ async fn below_a_ray_job_that_has_ended_each_cluster_that_goes_on_is_paused() {
         namespace.pod_of(&cluster, name, "ended").await;
         clusters.push(cluster);
     }
+    let listed = plugin_prints(world, namespace.name(), &["list", "-o", "json"]).await;
+    let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    let listed: Vec<_> = listed.iter().map(|row| row["workload"].as_str().unwrap()).collect();
+    assert_eq!(listed, ["raycluster/one", "raycluster/two"]);
+    let explained = plugin_prints(world, namespace.name(), &["explain", "pod", "one"]).await;
+    let then = format!("RayCluster {}/one is paused", namespace.name());
+    assert!(explained.contains(&then), "{explained}");
+    namespace.apply(&queue("ended", "1s")).await;
     for cluster in &clusters {
         namespace.await_pause_of(cluster, SUSPEND, &json!(true)).await;
     }

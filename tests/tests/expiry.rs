@@ -1,6 +1,8 @@
 //! Ceilings on a real API server: the workloads that are paused, the way they are, and the ones that are left alone.
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
 use serde_json::{Value, json};
 use tenure_testbed::{UNREADY, eventually};
 use tenure_tests::{
@@ -55,7 +57,7 @@ async fn nothing_is_paused_before_its_time_by_the_api_servers_clock() {
     world.apply(&queue("on-time", "3s")).await;
     world.apply(&bare_pod(&name, "test", &in_queue("on-time"), &NOTHING)).await;
     let created = ["get", "pod", "test", "-n", &name, "-o", "jsonpath={.metadata.creationTimestamp}"];
-    let created: jiff::Timestamp =
+    let created: Timestamp =
         world.cluster.kubectl(&created).await.unwrap().success().unwrap().parse().unwrap();
     await_no_pods(&Namespace::of(world, &name)).await;
     let event = [
@@ -68,11 +70,10 @@ async fn nothing_is_paused_before_its_time_by_the_api_servers_clock() {
         "-o",
         "jsonpath={.items[0].eventTime}",
     ];
-    let deleted =
-        async || Ok(world.cluster.kubectl(&event).await?.success()?.parse::<jiff::Timestamp>().ok());
+    let deleted = async || Ok(world.cluster.kubectl(&event).await?.success()?.parse::<Timestamp>().ok());
     let deleted = eventually("the event", DEADLINE, deleted).await.unwrap();
     let age = deleted.duration_since(created);
-    assert!(age > jiff::SignedDuration::from_secs(3), "deleted at the age of {age:#}");
+    assert!(age > SignedDuration::from_secs(3), "deleted at the age of {age:#}");
 }
 
 #[tokio::test]
@@ -246,6 +247,31 @@ async fn a_resumed_workload_gets_a_full_ceiling_again() {
     let two = async || Ok((namespace.events().await.len() == 2).then_some(()));
     eventually("a second event", DEADLINE, two).await.unwrap();
     assert_eq!(audit::of_keeper(&world.cluster, "patch", "deployments", &name).len(), 2);
+}
+
+#[tokio::test]
+async fn a_job_that_is_made_again_under_its_name_has_a_full_ceiling_of_its_own() {
+    const CEILING: SignedDuration = SignedDuration::from_secs(5);
+    let namespace = Namespace::new(world().await).await;
+    namespace.apply(&runai_queue("again", "", "5s")).await;
+    let job = workload("Job", namespace.name(), "again", &in_runai_queue("again"), &Value::Null);
+    let first = namespace.create(&job).await;
+    namespace.await_running(1).await;
+    let aged = async || {
+        let oldest = namespace.created().await.into_iter().min();
+        Ok(oldest.filter(|at| *at + SignedDuration::from_secs(3) < Timestamp::now()).map(drop))
+    };
+    eventually("its pod to be older", DEADLINE, aged).await.unwrap();
+    namespace.delete(&first).await;
+    let gone = async || Ok(namespace.get(&first).await.is_none().then_some(()));
+    eventually("the first to be gone", DEADLINE, gone).await.unwrap();
+
+    let second = namespace.create(&job).await;
+    let created = second.creation_timestamp().unwrap().0;
+    let record = namespace.await_pause_of(&second, "spec.suspend", &json!(true)).await;
+    let at: Timestamp = record["at"].as_str().unwrap().parse().unwrap();
+    assert!(at >= created + CEILING, "{record}, made at {created}");
+    assert_eq!(record["uid"], json!(second.uid()));
 }
 
 #[tokio::test]

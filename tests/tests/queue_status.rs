@@ -23,7 +23,8 @@ const V2: &str = "queues.v2.scheduling.run.ai";
 
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
-    let start = async || fixtures::world_of("queue-status", fixtures::definitions("scheduling.run.ai")).await;
+    let start =
+        async || fixtures::world_of("queue-status", fixtures::definitions("scheduling.run.ai"), &[]).await;
     WORLD.get_or_try_init(start).await.unwrap()
 }
 

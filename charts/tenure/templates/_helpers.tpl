@@ -113,6 +113,12 @@ automountServiceAccountToken: false
 {{- include "tenure.fullname" . }}-usage
 {{- end }}
 
+{{- /* The most paused Jobs of a CronJob that are kept, as a text: 0 is a limit. Empty: all of them. */}}
+{{- define "tenure.pausedHistoryLimit" -}}
+{{- $limit := .Values.keeper.pausedHistoryLimit }}
+{{- if not (or (kindIs "invalid" $limit) (kindIs "string" $limit)) }}{{ int64 $limit }}{{ end }}
+{{- end }}
+
 {{- /* The configuration file of keeper and webhook. They take a change up by themselves, so it makes no new pods. */}}
 {{- define "tenure.config" -}}
 {{- $config := dict }}
@@ -121,6 +127,12 @@ automountServiceAccountToken: false
 {{- end }}
 {{- if .Values.keeper.noticeOnPods }}
 {{-   $_ := set $config "noticeOnPods" true }}
+{{- end }}
+{{- if .Values.keeper.floorOnPods }}
+{{-   $_ := set $config "floorOnPods" true }}
+{{- end }}
+{{- with include "tenure.pausedHistoryLimit" . }}
+{{-   $_ := set $config "pausedHistoryLimit" (int64 .) }}
 {{- end }}
 {{- with .Values.keeper.graceOnChange }}
 {{-   $_ := set $config "graceOnChange" . }}

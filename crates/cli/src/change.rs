@@ -164,11 +164,11 @@ impl<C: Command> Changer<C> {
         let has_record = pause::record_on(&found.metadata).is_some();
         let uid = found.metadata.uid.unwrap_or_default();
         let found = self.cluster.workloads(object.namespace, Lookup::Labelled(&uid)).await?;
-        let is_meant = |of: &OwnerObject<'_>| C::PAUSES && !has_record || of.record().is_some();
+        // an elastic job has one for each of its slices, and Kueue would go on with the next
+        let pauses = |of: &OwnerObject<'_>| C::PAUSES && !has_record && kueue::is_active(*of);
+        let is_meant = |of: &OwnerObject<'_>| of.record().is_some() || pauses(of);
         let workloads = kueue::owned(&found, &uid).into_iter().map(OwnerObject).filter(is_meant);
-        // a person deactivates the one that Kueue runs: another slice of an elastic job may start
-        let most = if C::PAUSES { 1 } else { usize::MAX };
-        let names: Vec<_> = workloads.map(|workload| kueue::refer_to(workload).name).take(most).collect();
+        let names: Vec<_> = workloads.map(|workload| kueue::refer_to(workload).name).collect();
         Ok((!names.is_empty()).then_some((kind, names, !has_record)))
     }
 

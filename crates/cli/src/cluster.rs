@@ -88,11 +88,14 @@ impl ClusterReader {
     }
 
     /// An owner of something in a namespace; none if there is no such object, or no such kind.
-    pub async fn look_up(&self, namespace: &str, owner: &OwnerReference) -> kube::Result<Option<ObjectMeta>> {
+    pub async fn look_up(
+        &self,
+        namespace: &str,
+        owner: &OwnerReference,
+    ) -> kube::Result<Option<WholeObject>> {
         let kind = self.kinds.version(&owner.api_version, &owner.kind).filter(|_| is_segment(&owner.name));
         let Some(kind) = kind else { return Ok(None) };
-        let found = kind.api::<Owner>(&self.client, Some(namespace)).get_opt(&owner.name).await?;
-        Ok(found.map(|found| found.metadata))
+        kind.api(&self.client, Some(namespace)).get_opt(&owner.name).await
     }
 
     /// Kueue's Workloads that are looked for; none where there is no Kueue, or where they may not be read.

@@ -23,6 +23,7 @@ use tenure_policy::{
     expiry::Family,
     floor::Floors,
     owners::OwnerTable,
+    pause::OwnerObject,
     tree::{QueueTree, troubles},
 };
 use tenure_types::{
@@ -226,14 +227,16 @@ impl Snapshot {
                 ClimbStep::Ask(owner) => owner,
             };
             let met = match &self.cluster {
-                Some(cluster) => cluster.look_up(namespace, &owner).await,
+                Some(cluster) => cluster.look_up(namespace, &owner).await.map(|found| {
+                    found.map(|found| (OwnerObject(&found.value).is_finished(), found.metadata))
+                }),
                 None => Ok(Some(owners::in_files(&self.documents, namespace, &owner))),
             };
             let answer = match met {
-                Ok(Some(metadata)) => {
+                Ok(Some((has_ended, metadata))) => {
                     self.index.apply_owner(0, &metadata);
                     self.owners.note(&metadata);
-                    found(&metadata)
+                    found(&metadata, has_ended)
                 }
                 Ok(None) => OwnerLookup::Absent,
                 Err(error) if is_forbidden(&error) => OwnerLookup::Forbidden,

@@ -2,7 +2,9 @@
 
 mod answers;
 mod extensions;
+mod history;
 mod limits;
+mod marks;
 mod missing;
 mod returns;
 mod standing;
@@ -26,6 +28,7 @@ use tenure_policy::{
 use tenure_types::{extension::Extension, projection};
 
 pub use answers::{Counts, MissingEvidence};
+pub use marks::StaleMarks;
 pub use standing::{Seen, Standing};
 pub use tally::Tally;
 

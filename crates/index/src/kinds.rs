@@ -32,6 +32,11 @@ impl KindHasher {
         pausable.map(|(group, kind, _)| self.named(group, kind)).collect()
     }
 
+    /// The kind of a `CronJob`.
+    pub fn cron_job(&self) -> KindHash {
+        self.named("batch", "CronJob")
+    }
+
     /// The kinds whose controllers own some kinds alone.
     pub fn makers(&self) -> Makers {
         let kind = |(group, kind): (&str, &str)| self.named(group, kind);

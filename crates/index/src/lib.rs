@@ -20,7 +20,7 @@ mod uid;
 mod usage;
 
 pub use ceilings::{
-    CeilingIndex, Ceilings, Counts, MissingEvidence, Overlong, Seen, Settings, Standing, Tally,
+    CeilingIndex, Ceilings, Counts, MissingEvidence, Overlong, Seen, Settings, StaleMarks, Standing, Tally,
 };
 pub use cluster::{ClusterModel, Reader};
 pub use deadlines::{BatchCoverage, DueBatch, DueKey, DuePod, DueWork, Outcome, RetryAfter, Task, TaskSet};

@@ -16,6 +16,7 @@ use tenure_policy::{
 
 use crate::{
     Uid,
+    kinds::KindHash,
     names::Names,
     owners::{Controller, OwnerRecords},
 };
@@ -61,6 +62,7 @@ impl PausedOwners {
             was_unready: pause::is_for_readiness(&record),
             holds: !record.held.is_empty(),
             returns,
+            stays: pause::stays(&record, metadata),
             count: state.count,
             priority: state.priority.unwrap_or(0),
             at: record.at,
@@ -109,6 +111,14 @@ impl PausedOwners {
     fn is_topmost(&self, paused: &Paused, owners: &OwnerRecords) -> bool {
         let is_own = pause::is_own(paused.says_whose, || owners.root(paused.controller).is_some());
         is_own && !owners.ancestors(paused.controller).any(|above| self.has(above.uid))
+    }
+
+    /// Owners that stay paused until a person resumes them, below a controller of this kind, with that controller.
+    pub fn staying_below(&self, kind: KindHash) -> impl Iterator<Item = (Uid, &Paused)> {
+        let staying = self.by_uid.values().filter(|paused| paused.stays);
+        staying.filter_map(move |paused| {
+            Some((paused.controller.filter(|controller| controller.kind == kind)?.uid, paused))
+        })
     }
 
     /// Owners whose pause holds other fields.

@@ -24,7 +24,7 @@ use tenure_policy::{
     kueue::{self, Lookup},
     naming::{PausedObject, describe},
     owners::PauseRule,
-    pause::{self, OwnerObject, Pause, ResumeCondition},
+    pause::{self, OwnerObject, Pause},
 };
 use tenure_service::{call::ApiError, log::with_causes};
 use tenure_types::{journal::JournalAct, paused::PausedRecord, projection::WholeObject};
@@ -263,32 +263,6 @@ impl Pauser {
                 let (owner, error) = (describe(&owner), with_causes(&error.source));
                 warn!(%namespace, owner, error, "Failed to deactivate another Workload of the job");
             }
-        }
-    }
-
-    /// Completes the events of a pause.
-    async fn tell_paused(
-        &self,
-        work: &Work<'_>,
-        record: &PausedRecord,
-        known: &PausedObject,
-        until: &ResumeCondition,
-        events: &mut Vec<EventRecord>,
-    ) {
-        if !self.handles.dry_run && !matches!(until, ResumeCondition::Requeued(_)) {
-            let cron_job = work.found().and_then(|found| pause::cron_job_of(&known.object, &found.metadata));
-            if let Some(cron_job) = cron_job
-                && let Ok(found) = self.handles.objects.get(&work.batch.first.namespace, &cron_job).await
-            {
-                events.extend(told::held_up(&cron_job, &found, known, record.at));
-            }
-        }
-        self.handles.cluster.outbox.telling(known, record.at);
-        for event in &mut *events {
-            event.cause = Some(work.cause());
-        }
-        if self.handles.dry_run {
-            told::of_dry_run(events, Some(work.batch.first.deadline));
         }
     }
 

@@ -42,6 +42,13 @@ impl ClusterState {
         self.kinds.lock().get(&source).cloned()
     }
 
+    /// The watch that shows Jobs.
+    pub fn source_of_jobs(&self) -> Option<u16> {
+        let kinds = self.kinds.lock();
+        let is_job = |kind: &ApiResource| (kind.group.as_str(), kind.kind.as_str()) == ("batch", "Job");
+        kinds.iter().find(|(_, kind)| is_job(kind)).map(|(source, _)| *source)
+    }
+
     /// A watch shows owners of this kind.
     pub fn shows(&self, source: u16, kind: ApiResource) {
         self.kinds.lock().insert(source, kind);

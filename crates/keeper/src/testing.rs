@@ -188,7 +188,7 @@ pub async fn clock_of(client: Client) -> ServerClock {
 impl Keeper {
     pub async fn new() -> Self {
         let server = Server::default();
-        let config = Config::parse("noticeOnPods: true").unwrap();
+        let config = Config::parse("noticeOnPods: true\nfloorOnPods: true").unwrap();
         let handles = handles(server.client(), clock_of(server.client()).await, config);
         let keeper = Self { server, handles: Arc::new(handles) };
         keeper.set_ceiling("1m");

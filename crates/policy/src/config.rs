@@ -50,8 +50,12 @@ pub struct Config {
     pub notice: NoticePoints,
     /// True if the end of a run that is told is noted on its pods, too.
     pub notice_on_pods: bool,
+    /// True if the pods that a floor protects tell autoscalers to leave them.
+    pub floor_on_pods: bool,
     /// The time for which a workload that gets a notice runs on when a change of its queue has made it overdue.
     pub grace_on_change: GraceOnChange,
+    /// The most Jobs of a `CronJob` that stay paused. None: all of them do.
+    pub paused_history_limit: Option<usize>,
     /// The owners that can be paused.
     pub table: OwnerTable,
     /// Defaults of floors, and how they are resolved.

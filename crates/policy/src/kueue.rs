@@ -108,9 +108,15 @@ pub fn slices<'w>(
     beside: &str,
 ) -> Vec<Option<String>> {
     let others = owned(workloads, uid).into_iter().map(OwnerObject);
-    let active = others.filter(|workload| workload.at(ACTIVE) != &Value::Bool(false));
-    let uids = active.filter_map(|workload| workload.at("metadata.uid").as_str());
+    let uids = others
+        .filter(|workload| is_active(*workload))
+        .filter_map(|workload| workload.at("metadata.uid").as_str());
     uids.filter(|of| *of != beside).map(|of| Some(of.to_owned())).collect()
+}
+
+/// True unless Tenure or another user has deactivated a Workload.
+pub fn is_active(workload: OwnerObject<'_>) -> bool {
+    workload.at(ACTIVE) != &Value::Bool(false)
 }
 
 fn is_of(workload: OwnerObject<'_>, uid: &str) -> bool {
@@ -125,7 +131,7 @@ fn is_of(workload: OwnerObject<'_>, uid: &str) -> bool {
 /// Workload that another user has deactivated doesn't count.
 fn keeps_going(workload: OwnerObject<'_>) -> bool {
     let is_admitted = workload.has_condition(&["Admitted"]);
-    if workload.at(ACTIVE) != &Value::Bool(false) {
+    if is_active(workload) {
         return is_admitted;
     }
     workload.record().is_some() && (is_admitted || workload.has_condition(&["Evicted"]))

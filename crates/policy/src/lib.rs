@@ -19,6 +19,7 @@ pub mod judge;
 pub mod kai;
 pub mod kueue;
 pub mod limits;
+pub mod marks;
 pub mod message;
 pub mod naming;
 pub mod notice;

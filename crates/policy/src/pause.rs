@@ -31,13 +31,13 @@ use owner::INACTIVE;
 pub use owner::{Announcement, OwnerObject, is_inactive, is_own, record_on, requeue_state_on};
 pub use plan::{Pause, PauseCandidate, PausePlan, ResumeCondition};
 pub use reasons::{DEACTIVATED, MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLOAD_INACTIVE};
-pub use returns::{Return, ReturnPatch};
+pub use returns::{Return, ReturnPatch, may_be_dropped, stays};
 use reversal::{Part, part};
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
 pub use words::{
     Alone, DELETED_MESSAGE, RunEnd, approaching, came_back, deleted_in_words, deleted_unready, dry_run,
-    held_up, in_words, message, own_ignored, own_invalid, owner_deleted, owner_deleted_in_words,
-    return_refused, told, undone,
+    held_up, in_words, job_deleted, job_kept, message, own_ignored, own_invalid, owner_deleted,
+    owner_deleted_in_words, return_refused, told, undone,
 };
 
 /// Creates the record of a pause by the rules of a queue, which sets the field of a rule.
@@ -196,9 +196,26 @@ pub fn cron_job_of(job: &ObjectReference, metadata: &ObjectMeta) -> Option<Owner
     is_both.then(|| above.clone())
 }
 
-/// True if a `CronJob` starts no `Job` while another of its Jobs hasn't ended, as a paused one hasn't.
-pub fn forbids_others(cron_job: OwnerObject<'_>) -> bool {
-    cron_job.at("spec.concurrencyPolicy") == "Forbid"
+/// What a paused Job, which hasn't ended, is to its `CronJob`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PausedRun {
+    /// The `CronJob` starts no other Job.
+    HoldsUp,
+    /// The `CronJob` starts others beside the Job.
+    StaysBeside,
+    /// The `CronJob` deletes the Job when it starts the next one.
+    IsReplaced,
+}
+
+impl PausedRun {
+    /// Reads what a paused Job is to its `CronJob`.
+    pub fn of(cron_job: OwnerObject<'_>) -> Self {
+        match cron_job.at("spec.concurrencyPolicy").as_str() {
+            Some("Forbid") => Self::HoldsUp,
+            Some("Replace") => Self::IsReplaced,
+            _ => Self::StaysBeside,
+        }
+    }
 }
 
 /// Returns the merge patch that announces the end of the run, and notes when the last notice was given, if that is known.

@@ -68,6 +68,10 @@ reasons! {
     MaxDurationExceeded: ReasonProperties { is_on_request: true, ..warning("") };
     /// A `CronJob` starts no `Job` because one is paused.
     HeldUpByPausedJob: warning("");
+    /// A `CronJob` starts further Jobs while one is paused.
+    PausedJobKept: ReasonProperties { is_on_request: true, ..warning("") };
+    /// A paused Job of a `CronJob` was deleted, because too many of its Jobs are.
+    PausedJobDeleted: warning("");
     /// Pauses don't last.
     PauseReversed: warning("r");
     /// More time was asked for.

@@ -41,6 +41,15 @@ pub const EXPIRES_AT_ANNOTATION: &str = "tenure.dev/expires-at";
 /// Annotation beside [`EXPIRES_AT_ANNOTATION`]: the time of the last notice, which covers all points before it.
 pub const NOTICE_GIVEN_AT_ANNOTATION: &str = "tenure.dev/notice-given-at";
 
+/// Pod annotation of Karpenter: with the value `true`, it disrupts neither the pod nor its node.
+pub const KARPENTER_ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
+
+/// Pod annotation of Cluster Autoscaler: with the value `false`, it doesn't scale down the pod's node.
+pub const SAFE_TO_EVICT_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
+
+/// Pod annotation beside those two: the ones that Tenure has written and will take away, separated by commas.
+pub const FLOOR_MARKS_ANNOTATION: &str = "tenure.dev/floor-marks";
+
 /// Pod annotation that the kubelet sets on mirrors of its static pods. Deleting such a pod stops nothing.
 pub const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
 

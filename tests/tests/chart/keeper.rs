@@ -31,7 +31,9 @@ pub fn everything_set() -> Value {
         "maxWatchStaleness": "2m",
         "expiryNotice": "1h30m,10m",
         "noticeOnPods": true,
+        "floorOnPods": true,
         "graceOnChange": "5m",
+        "pausedHistoryLimit": 2_000_000_000,
         "owners": [rollout()],
         "leaderElection": {"leaseDuration": "1m", "renewDeadline": "40s", "retryPeriod": "500ms"},
     })
@@ -188,7 +190,8 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
         "onReversal": "DeletePods", "onExpiry": "Delete",
     });
     let values = json!({
-        "expiryNotice": ["1h", "10m"], "noticeOnPods": true, "graceOnChange": "5m",
+        "expiryNotice": ["1h", "10m"], "noticeOnPods": true, "floorOnPods": true, "graceOnChange": "5m",
+        "pausedHistoryLimit": 0,
         "owners": [rollout(), words, large, switch],
     });
     let start_time = json!({"trustedWriters": ["writer"], "longestFormation": "1h"});
@@ -200,7 +203,9 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
         "longestFormation": "1h",
         "expiryNotice": "1h,10m",
         "noticeOnPods": true,
+        "floorOnPods": true,
         "graceOnChange": "5m",
+        "pausedHistoryLimit": 0,
         "owners": [
             {"group": "argoproj.io", "kind": "Rollout", "path": "spec.replicas", "value": 0},
             {"group": "", "kind": "Thing", "path": "spec.mode", "value": "true"},

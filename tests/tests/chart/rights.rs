@@ -164,6 +164,19 @@ async fn only_kinds_whose_row_says_so_may_be_deleted() {
 }
 
 #[tokio::test]
+async fn jobs_may_be_deleted_only_where_paused_ones_have_a_limit() {
+    let of = async |limit: Value, dry_run: bool| {
+        let keeper = json!({"pausedHistoryLimit": limit, "dryRun": dry_run});
+        granted(&render("test", &json!({"keeper": keeper})).await)
+    };
+    let without = of(json!(""), false).await;
+    assert_eq!(without, of(Value::Null, false).await);
+    let with = of(json!(0), false).await;
+    assert_eq!(with.difference(&without).collect::<Vec<_>>(), ["keeper delete jobs.batch"]);
+    assert_eq!(of(json!(0), true).await, of(json!(""), true).await);
+}
+
+#[tokio::test]
 async fn where_kai_owns_the_definition_the_status_of_a_queue_is_an_annotation() {
     let granted = granted(&render("test", &json!({"crds": {"runai": false}})).await);
     assert!(granted.contains("keeper patch queues.scheduling.run.ai"));

@@ -83,6 +83,12 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
         (keeper(json!({"expiryNotice": ["1h", "10 m"]})), "'/keeper/expiryNotice/1'"),
         (keeper(json!({"expiryNotice": vec!["1m"; 9]})), "'/keeper/expiryNotice': maxItems"),
         (keeper(json!({"noticeOnPods": "true"})), "'/keeper/noticeOnPods': got string, want boolean"),
+        (keeper(json!({"floorOnPods": "true"})), "'/keeper/floorOnPods': got string, want boolean"),
+        (keeper(json!({"pausedHistoryLimit": -1})), "'/keeper/pausedHistoryLimit': minimum"),
+        (
+            keeper(json!({"pausedHistoryLimit": "3"})),
+            "'/keeper/pausedHistoryLimit': '3' does not match pattern",
+        ),
         (
             keeper(json!({"leaderElection": {"leaseDuration": "15"}})),
             "'/keeper/leaderElection/leaseDuration'",

@@ -1,6 +1,8 @@
 //! Each way in which a cluster refuses, with the plugin's exact words and exit code: users without rights, clusters without
 //! queues, queues that don't exist. Clusters that don't answer are in `crates/cli/tests/refusals.rs`.
 
+use std::path::Path;
+
 use tenure_testbed::Cluster;
 
 use super::{Said, run, tenure, world};
@@ -115,4 +117,18 @@ async fn a_queue_that_does_not_exist_is_the_same_to_each_command() {
         let said = run(world, command).await.bad();
         assert_eq!(said, "error: there is no queue \"nosuch\", as far as you may see\n", "{command:?}");
     }
+}
+
+#[tokio::test]
+async fn a_file_of_the_list_in_kubeconfig_that_does_not_exist_is_skipped_and_a_flags_is_not() {
+    let cluster = &world().await.cluster;
+    let good = cluster.kubeconfig().display().to_string();
+    let missing = cluster.directory().join("no-such-file").display().to_string();
+    for list in [format!("{missing}:{good}"), format!("{good}:{missing}"), format!(":{good}"), good] {
+        let said = Said::of(tenure(cluster, Path::new(&list), &["list", "-n", "kube-public"]).await).await;
+        assert_eq!(said.code, Some(0), "{list}: {said:?}");
+    }
+    let flag = ["list", "--kubeconfig", &missing];
+    let said = Said::of(tenure(cluster, cluster.kubeconfig(), &flag).await).await.bad();
+    assert!(said.contains("no-such-file"), "{said}");
 }

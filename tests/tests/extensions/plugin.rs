@@ -1,23 +1,13 @@
 //! `kubectl tenure extend`, `extensions`, `approve` and `deny`, as users call them.
 
-use std::process::Output;
-
 use serde_json::{Value, json};
-use tenure_testbed::{eventually, program};
-use tenure_tests::{DEADLINE, workloads::Namespace};
-use tokio::{process::Command, task::spawn_blocking};
+use tenure_testbed::eventually;
+use tenure_tests::{DEADLINE, plugin, workloads::Namespace};
 
 use crate::{job, queue, world};
 
-/// Runs the plugin in a namespace; returns its success, its standard output and its standard error.
 async fn plugin(namespace: &Namespace, arguments: &[&str]) -> (bool, String, String) {
-    let plugin = spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap();
-    let mut command = Command::new(plugin);
-    command.args(arguments).args(["-n", namespace.name()]);
-    command.env("KUBECONFIG", world().await.cluster.kubeconfig());
-    let Output { status, stdout, stderr } = command.output().await.unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.success(), text(stdout), text(stderr))
+    plugin::plugin(world().await, namespace.name(), arguments).await
 }
 
 /// The name of the request in what `extend` prints.

@@ -56,8 +56,11 @@ async fn scheduler_may_not_delete_a_pod_within_its_floor_and_may_after_it() {
 async fn eviction_is_refused_with_the_time_that_is_left() {
     let arena = &Arena::new(guarded().await, 8).await;
     let pod = held(arena, json!({})).await;
-    let refused = Asker::admin(arena.world).await.evict(&pod).await.unwrap_err();
+    let admin = Asker::admin(arena.world).await;
+    let refused = admin.evict(&pod).await.unwrap_err();
     assert_told_to_wait(&refused, &pod);
+    // drains of managed platforms know nothing but this
+    assert_eq!(admin.evict_plainly(&pod).await, (429, Some("1".to_owned())));
     assert!(
         refused.message.contains(" for another 59m") || refused.message.contains(" for another 1h0m0s"),
         "{refused}"

@@ -77,7 +77,31 @@ async fn all_workloads_of_an_elastic_job_are_deactivated_and_resumed_together() 
     assert_eq!(namespace.await_events_of("MaxDurationExceeded", 1).await.len(), 1);
     let changes = ["patch workloads/first", "patch workloads/second"];
     audit::assert_changes(&world.cluster, namespace.name(), &changes).await;
-    tenure(world, &namespace, &["resume", "job/train"]).await;
+    queue(&namespace, namespace.name(), &json!({"maxDuration": "1h"})).await;
+    // so do people
+    for (command, is_active) in [("resume", true), ("deactivate", false), ("activate", true)] {
+        tenure(world, &namespace, &[command, "job/train"]).await;
+        for slice in [&first, &second] {
+            assert_eq!(namespace.field(slice, "spec.active").await, json!(is_active), "{command}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn all_workloads_of_an_elastic_job_come_back_before_their_time_when_a_person_asks_for_it() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let job = running_job(&namespace).await;
+    let slices = json!({"maxDuration": "5s", "maxDurationAction": "Requeue", "requeueDelay": "1h"});
+    queue(&namespace, namespace.name(), &slices).await;
+    let first = namespace.create(&workload_of("v1beta2", &job, "first")).await;
+    namespace.patch_status(&first, &admitted(true)).await;
+    let second = namespace.create(&workload_of("v1beta2", &job, "second")).await;
+    for slice in [&first, &second] {
+        namespace.await_pause_of(slice, "spec.active", &json!(false)).await;
+    }
+    queue(&namespace, namespace.name(), &json!({"maxDuration": "1h"})).await;
+    tenure(world, &namespace, &["requeue", "job/train"]).await;
     for slice in [&first, &second] {
         assert_eq!(namespace.field(slice, "spec.active").await, json!(true));
     }

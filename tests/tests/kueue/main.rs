@@ -11,19 +11,18 @@ mod queues;
 mod returns;
 mod standin;
 
-use std::process::Stdio;
-
 use anyhow::Result;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use standin::Kueue;
-use tenure_testbed::{eventually, program};
+use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, audit, fixtures,
+    plugin::plugin_prints,
     workloads::{Namespace, distinct, in_runai_queue, workload},
 };
-use tokio::{process::Command, sync::OnceCell, task::spawn_blocking};
+use tokio::sync::OnceCell;
 
 /// A cluster with Kueue's kinds, as of today.
 async fn world() -> &'static World {
@@ -89,14 +88,9 @@ async fn await_starts(kueue: &Kueue, expected: &[&str]) {
     assert_eq!(kueue.starts(), expected);
 }
 
-/// The command line of `kubectl tenure`, which must succeed: what it said on both outputs.
-async fn tenure(world: &World, namespace: &Namespace, arguments: &[&str]) -> (String, String) {
-    let plugin = spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap();
-    let mut command = Command::new(plugin);
-    command.args(arguments).args(["-n", namespace.name()]).env("KUBECONFIG", world.cluster.kubeconfig());
-    let output = command.stdin(Stdio::null()).output().await.unwrap();
-    assert!(output.status.success(), "{output:?}");
-    (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+/// `kubectl tenure`, which must succeed: its standard output.
+async fn tenure(world: &World, namespace: &Namespace, arguments: &[&str]) -> String {
+    plugin_prints(world, namespace.name(), arguments).await
 }
 
 /// A long Job of one queue, and one that waits behind it: their ceiling is kept, and no pause is undone.
@@ -123,23 +117,23 @@ async fn one_pause_and_no_reversal(world: &World, version: &str) {
     assert_eq!(namespace.events_of("PauseReversed").await, [""; 0]);
 
     // people know the Job
-    let (list, _) = tenure(world, &namespace, &["list", "-o", "json"]).await;
+    let list = tenure(world, &namespace, &["list", "-o", "json"]).await;
     let rows: Value = serde_json::from_str(&list).unwrap();
     let row = &rows.as_array().unwrap().iter().find(|row| row["name"] == "first").unwrap();
     assert_eq!((&row["workload"], &row["state"]), (&json!("job/first"), &json!("Paused")), "{rows:#}");
     assert_eq!(row["kueueWorkload"], "job-first");
-    let (shown, _) = tenure(world, &namespace, &["queue", &short]).await;
+    let shown = tenure(world, &namespace, &["queue", &short]).await;
     assert!(shown.contains("job/first"), "{shown}");
     let pod = namespace.pod_names().await.pop_first().unwrap();
     let pod = format!("{}/{pod}", namespace.name());
-    let (explained, _) = tenure(world, &namespace, &["explain", "pod", &pod]).await;
+    let explained = tenure(world, &namespace, &["explain", "pod", &pod]).await;
     let then =
         format!("Workload {0}/job-second, by which Kueue runs Job {0}/second, is paused", namespace.name());
     assert!(explained.contains(&then), "{explained}");
 
     // and resume it, and then it waits for its turn
     queue(&namespace, &short, &json!({"maxDuration": "1h"})).await;
-    let (resumed, _) = tenure(world, &namespace, &["resume", "job/first"]).await;
+    let resumed = tenure(world, &namespace, &["resume", "job/first"]).await;
     let expected = "workload.kueue.x-k8s.io/job-first, by which Kueue runs job.batch/first, resumed (spec.active: true)\n";
     assert_eq!(resumed, expected);
     let left = namespace.field(&workload, "metadata.annotations").await;

@@ -45,7 +45,7 @@ async fn a_job_of_a_local_queue_has_the_ceiling_of_the_queue_that_it_stands_for(
     await_starts(&kueue, &["train"]).await;
     let config = world.tenure.config_file().to_str().unwrap().to_owned();
     let listed = async || {
-        let (list, _) = tenure(world, &namespace, &["list", "-o", "json", "--config", &config]).await;
+        let list = tenure(world, &namespace, &["list", "-o", "json", "--config", &config]).await;
         serde_json::from_str::<Value>(&list).unwrap()
     };
     let workload = workload_of(&namespace, "train", "v1beta2").await;

@@ -61,7 +61,7 @@ async fn a_person_deactivates_a_job_by_its_workload() {
     let kueue = Kueue::start(world, &namespace, "v1beta2");
     job(&namespace, "train", &json!({})).await;
     await_starts(&kueue, &["train"]).await;
-    let (said, _) = tenure(world, &namespace, &["deactivate", "job/train"]).await;
+    let said = tenure(world, &namespace, &["deactivate", "job/train"]).await;
     let expected = "workload.kueue.x-k8s.io/job-train, by which Kueue runs job.batch/train, deactivated";
     assert!(said.starts_with(expected), "{said}");
     namespace.await_pods(&[]).await;

@@ -1,6 +1,7 @@
 //! Workloads are told beforehand when their run will end, where their queue says so.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
+mod floors;
 mod pods;
 mod points;
 
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, audit, fixtures,
+    plugin::plugin_prints,
     workloads::{Namespace, bare_pod, distinct, in_queue, in_runai_queue, queue, runai_queue, workload},
 };
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
@@ -19,11 +21,12 @@ async fn world() -> &'static World {
     WORLD.get_or_try_init(|| fixtures::world("notice")).await.unwrap()
 }
 
-/// With notices on pods. One test at a time has it, and may restart its keeper.
+/// With notices and floors on pods. One test at a time has it, and may restart its keeper and change its configuration file.
 async fn world_with_pods() -> MutexGuard<'static, World> {
     static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
     let start = async || {
-        let world = World::running_with("notice-on-pods", &["keeper.noticeOnPods=true"], &[]).await?;
+        let values = ["keeper.noticeOnPods=true", "keeper.floorOnPods=true"];
+        let world = World::running_with("notice-on-pods", &values, &[]).await?;
         Ok::<_, anyhow::Error>(Mutex::new(world))
     };
     WORLD.get_or_try_init(start).await.unwrap().lock().await
@@ -195,6 +198,43 @@ async fn an_own_ceiling_without_effect_draws_one_event_a_value_on_what_has_it() 
     let describe = ["describe", "deployment", "longer", "-n", name];
     let described = world.cluster.kubectl(&describe).await.unwrap().success().unwrap();
     assert!(described.contains("MaxDurationIgnored"), "{described}");
+}
+
+/// Values of other schedulers and of people.
+#[tokio::test]
+async fn an_own_ceiling_that_is_no_duration_is_told_with_what_would_be_right_and_lengthens_nothing() {
+    const DAY: SignedDuration = SignedDuration::from_hours(24);
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    namespace.apply(&runai_queue("no-durations", "", "1d")).await;
+    let no_durations = [
+        ("forever", "forever"),
+        ("absolute", "2027-01-01T00:00:00Z"),
+        ("slurm", "0-00:30:00"),
+        ("iso", "PT30M"),
+        ("seconds", "1800"),
+        ("people", "half an hour"),
+    ];
+    for (name, value) in no_durations.into_iter().chain([("longer", "2d")]) {
+        let mut pod = bare_pod(namespace.name(), name, &in_runai_queue("no-durations"), &Value::Null);
+        pod["metadata"]["annotations"] = json!({"tenure.dev/max-duration": value});
+        namespace.create(&pod).await;
+    }
+    let told = namespace.await_events_of("InvalidMaxDuration", no_durations.len()).await;
+    assert_eq!(told.len(), no_durations.len());
+    for (name, value) in no_durations {
+        let expected = format!(
+            "Pod/{name}: metadata.annotations[tenure.dev/max-duration]: Invalid value: \"{value}\": must be a duration such as 90m or \"2h 30m\""
+        );
+        assert!(told.iter().any(|told| told.starts_with(&expected)), "{expected}: {told:?}");
+    }
+    let listed = plugin_prints(world, namespace.name(), &["list", "-o", "json"]).await;
+    let rows: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    assert_eq!(rows.len(), 1 + no_durations.len());
+    for row in &rows {
+        let time = |key: &str| row[key].as_str().unwrap().parse::<Timestamp>().unwrap();
+        assert_eq!(time("expiresAt"), time("startedAt") + DAY, "{row}");
+    }
 }
 
 #[tokio::test]

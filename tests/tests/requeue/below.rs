@@ -1,21 +1,23 @@
 //! What is paused below an owner that doesn't obey its own pause, and how it is taken back.
 
-use std::{env, process::Command, time::Duration};
+use std::time::Duration;
 
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
-use tenure_testbed::{eventually, program};
+use tenure_testbed::eventually;
 use tenure_tests::{
-    DEADLINE, World, fixtures,
-    keeper::Keeper,
+    DEADLINE, World,
+    plugin::plugin_prints,
     workloads::{Namespace, bare_pod, controller, distinct, in_runai_queue, owned},
 };
-use tokio::{join, task::spawn_blocking};
+use tokio::join;
+
+use super::brisk_world;
 
 const SUSPEND: &str = "spec.suspend";
 
 /// The longest time that all tries to pause an owner take here.
-const TRIES: Duration = Duration::from_mins(2);
+pub const TRIES: Duration = Duration::from_mins(2);
 
 /// A `TrainJob` and a `JobSet` that no controller obeys, with a pod in a queue of their own.
 struct Scene {
@@ -57,39 +59,27 @@ impl Scene {
 
     /// Calls the plugin, and returns its output.
     async fn plugin(&self, world: &World, arguments: &[&str]) -> String {
-        let plugin = spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap();
-        let mut command = Command::new(plugin);
-        command.args(arguments).args(["-n", self.namespace.name()]);
-        command.env("KUBECONFIG", world.cluster.kubeconfig()).env("HOME", env::temp_dir());
-        let output = spawn_blocking(move || command.output()).await.unwrap().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        plugin_prints(world, self.namespace.name(), arguments).await
     }
 }
 
 #[tokio::test]
 async fn what_is_paused_below_an_owner_that_does_not_obey_is_known_and_taken_back() {
-    let world = Box::pin(World::installed("requeue-below", &[])).await.unwrap();
-    for definitions in ["trainer.kubeflow.org", "jobset.x-k8s.io"] {
-        fixtures::install(&world, fixtures::definitions(definitions)).await;
-    }
-    world.tenure.start_webhook(&world.cluster).await.unwrap();
-    let keeper = Keeper::start(&world, &["--retry-after=1s"]).await;
+    let world = brisk_world().await;
     join!(
         async {
-            let scene = Scene::start(&world, &json!({"maxDuration": "1s"})).await;
+            let scene = Scene::start(world, &json!({"maxDuration": "1s"})).await;
             scene.await_pauses().await;
-            assert_told_and_resumed(&world, &scene).await;
+            assert_told_and_resumed(world, &scene).await;
         },
         async {
             let slices = json!({"maxDuration": "1s", "maxDurationAction": "Requeue", "requeueDelay": "2s"});
-            let scene = Scene::start(&world, &slices).await;
+            let scene = Scene::start(world, &slices).await;
             scene.await_pauses().await;
             let are_back = async || Ok((!scene.are_suspended().await.contains(&json!(true))).then_some(()));
             eventually("both to come back", DEADLINE, are_back).await.unwrap();
         }
     );
-    keeper.stop().await;
 }
 
 async fn assert_told_and_resumed(world: &World, scene: &Scene) {

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use tenure_testbed::{UNREADY, eventually};
 use tenure_tests::{
     DEADLINE,
-    workloads::{distinct, workload},
+    workloads::{distinct, in_runai_queue, workload},
 };
 
 use super::{
     scene::{
-        ACTIVE, PAUSED, STATE, annotate, annotation, await_eviction, await_running, job, place, return_at,
-        unready, waiting_long,
+        ACTIVE, PAUSED, STATE, annotate, annotation, await_eviction, await_running, job, job_of, place,
+        return_at, unready, waiting_long,
     },
     world,
 };
@@ -25,6 +25,10 @@ async fn what_a_person_has_decided_stays() {
     let rollout =
         workload("Deployment", namespace.name(), "rollout", &unready(namespace.name()), &Value::Null);
     let rollout = namespace.create(&distinct(rollout, "rollout")).await;
+    // one that runs isn't stopped by the annotation alone
+    let mut runs = job_of(&namespace, "runs", &in_runai_queue(namespace.name()));
+    runs["metadata"]["annotations"] = json!({ACTIVE: "false"});
+    let runs = namespace.create(&runs).await;
     for object in [&again, &unrecorded, &inactive, &other, &rollout] {
         await_eviction(&namespace, object, 1).await;
     }
@@ -47,6 +51,7 @@ async fn what_a_person_has_decided_stays() {
         assert_eq!(namespace.field(job, "spec.suspend").await, json!(true), "{:?}", job.metadata.name);
     }
     assert_eq!(namespace.field(&rollout, "spec.replicas").await, json!(1));
+    assert_eq!(namespace.field(&runs, "spec.suspend").await, json!(false));
     let told = namespace.await_events_of("Requeued", 1).await;
     assert!(told.len() == 1 && told[0].starts_with("Job/z-other: "), "{told:?}");
     assert_eq!(annotation(&namespace, &again, STATE).await, Some(json!({"count": 1, "priority": 0})));

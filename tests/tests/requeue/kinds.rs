@@ -1,12 +1,7 @@
 //! Workloads of several kinds: a Deployment, a pod without an owner, and a gang.
 
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-    core::DynamicObject,
-};
+use jiff::{SignedDuration, Timestamp};
+use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{
@@ -17,7 +12,8 @@ use tenure_tests::{
 use super::{
     metrics::{EVICTIONS, assert_counted},
     scene::{
-        LONG, PAUSED, annotation, await_eviction, job_of, place, return_at, unready, wait, waiting_long,
+        LONG, PAUSED, annotation, await_eviction, job, job_of, place, return_at, time, unready, wait,
+        waiting_long,
     },
     world,
 };
@@ -70,20 +66,33 @@ async fn await_ready(namespace: &Namespace, job: &DynamicObject, count: u64) {
     eventually(&format!("{count} pods to be ready"), DEADLINE, all).await.unwrap();
 }
 
-/// As a kubelet says that containers of a pod have failed.
-async fn lose(namespace: &Namespace, pod: &str) {
-    let pods: Api<Pod> = Api::namespaced(world().await.cluster.client().unwrap(), namespace.name());
-    let status = pods.get(pod).await.unwrap().status.unwrap();
-    let initialized = status.conditions.iter().flatten().find(|of| of.type_ == "Initialized").unwrap();
-    let since = initialized.last_transition_time.as_ref().unwrap().0;
-    // conditions say whole seconds, and this one must come later
-    let later = async || Ok(Some(Timestamp::now()).filter(|now| now.as_second() > since.as_second()));
+/// Writes conditions of a pod as a kubelet does, in a later second than the conditions that are there. Returns the time.
+async fn set_conditions(namespace: &Namespace, pod: &str, changes: &[(&str, &str)]) -> Timestamp {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod}});
+    let pod = namespace.find(&serde_json::from_value(pod).unwrap()).await;
+    let mut conditions = namespace.field(&pod, "status.conditions").await;
+    let conditions = conditions.as_array_mut().unwrap();
+    let last = conditions.iter().map(|of| time(&of["lastTransitionTime"]).as_second()).max().unwrap();
+    let later = async || Ok(Some(Timestamp::now()).filter(|now| now.as_second() > last));
     let now = eventually("the next second", DEADLINE, later).await.unwrap();
-    let lost = json!({
-        "type": "Ready", "status": "False", "lastTransitionTime": Timestamp::from_second(now.as_second()).unwrap(),
-    });
-    let patch = Patch::Strategic(json!({"status": {"conditions": [lost]}}));
-    pods.patch_status(pod, &PatchParams::default(), &patch).await.unwrap();
+    let now = Timestamp::from_second(now.as_second()).unwrap();
+    for (type_, status) in changes {
+        conditions.retain(|of| of["type"] != *type_);
+        conditions.push(json!({"type": type_, "status": status, "lastTransitionTime": now}));
+    }
+    namespace.patch_status(&pod, &json!({"conditions": conditions})).await;
+    now
+}
+
+/// As a kubelet says that containers of a pod have failed.
+pub async fn lose(namespace: &Namespace, pod: &str) -> Timestamp {
+    set_conditions(namespace, pod, &[("Ready", "False"), ("ContainersReady", "False")]).await
+}
+
+/// Waits until this time, by the clock of this machine, which the API server has as well.
+async fn await_time(at: Timestamp) {
+    let passed = async || Ok((Timestamp::now() > at).then_some(()));
+    eventually("time to pass", DEADLINE, passed).await.unwrap();
 }
 
 async fn names_of(namespace: &Namespace, prefix: &str) -> Vec<String> {
@@ -130,4 +139,57 @@ async fn a_gang_goes_when_fewer_than_it_takes_are_ready_any_more_where_a_recover
     assert_counted(world, EVICTIONS, &lost, 2).await;
     assert_eq!(annotation(&forever, &patient, PAUSED).await, None, "without a timeout it may take any time");
     assert_eq!(names_of(&forever, "patient").await.len(), 2);
+}
+
+/// A kubelet before 1.36 makes another sandbox then, and runs the init containers again.
+#[tokio::test]
+async fn a_workload_that_was_ready_stays_when_its_nodes_reboot_and_its_init_containers_run_again() {
+    let namespace = place(world().await, &waiting_long()).await;
+    let mut rebooted = job_of(&namespace, "rebooted", &ready(namespace.name()));
+    let init = json!([{"name": "fetch", "image": "example.com/image"}]);
+    rebooted["spec"]["template"]["spec"]["initContainers"] = init;
+    let rebooted = namespace.create(&rebooted).await;
+    await_ready(&namespace, &rebooted, 2).await;
+    let pods = names_of(&namespace, "rebooted").await;
+    for pod in &pods {
+        let down = [("Ready", "False"), ("ContainersReady", "False"), ("Initialized", "False")];
+        set_conditions(&namespace, pod, &down).await;
+    }
+    for pod in &pods {
+        set_conditions(&namespace, pod, &[("Initialized", "True")]).await;
+    }
+    // which has as much time, and has it later
+    let never = job(&namespace, "never").await;
+    await_eviction(&namespace, &never, 1).await;
+    assert_eq!(annotation(&namespace, &rebooted, PAUSED).await, None);
+    assert_eq!(names_of(&namespace, "rebooted").await, pods);
+}
+
+#[tokio::test]
+async fn a_gang_of_which_a_pod_has_succeeded_has_its_whole_recovery_for_each_gap() {
+    const RECOVERY: SignedDuration = SignedDuration::from_secs(5);
+    let mut spec = waiting_long();
+    spec["waitForPodsReady"]["recoveryTimeout"] = json!("5s");
+    let namespace = place(world().await, &spec).await;
+    let group = json!({"minMember": 3, "queue": namespace.name()});
+    let (api_version, kind) = ("scheduling.run.ai/v2alpha2", "PodGroup");
+    namespace.create(&fixtures::object(api_version, kind, namespace.name(), "gang", &group)).await;
+    let mut gang = job_of(&namespace, "gang", &ready(namespace.name()));
+    (gang["spec"]["parallelism"], gang["spec"]["completions"]) = (json!(3), json!(3));
+    gang["spec"]["template"]["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
+    let gang = namespace.create(&gang).await;
+    await_ready(&namespace, &gang, 3).await;
+
+    let members = names_of(&namespace, "gang").await;
+    let done = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": members[0]}});
+    let done = namespace.find(&serde_json::from_value(done).unwrap()).await;
+    lose(&namespace, &members[0]).await;
+    namespace.patch_status(&done, &json!({"phase": "Succeeded"})).await;
+    let first = lose(&namespace, &members[1]).await;
+    set_conditions(&namespace, &members[1], &[("Ready", "True"), ("ContainersReady", "True")]).await;
+    await_time(first + RECOVERY + SignedDuration::from_secs(2)).await;
+    assert_eq!(annotation(&namespace, &gang, PAUSED).await, None, "its other pods are ready");
+    let second = lose(&namespace, &members[1]).await;
+    let (record, _) = await_eviction(&namespace, &gang, 1).await;
+    assert!(time(&record["at"]) >= second + RECOVERY, "{record}, though it was unready since {second}");
 }

@@ -3,18 +3,19 @@
 
 mod below;
 mod changed;
+mod cron_jobs;
 mod decisions;
 mod dry;
 mod kinds;
 mod life;
 mod metrics;
 mod order;
-mod owners;
 mod queues;
 mod refusals;
 mod scene;
 mod stories;
 mod strikes;
+mod stuck;
 
 use std::fs;
 
@@ -41,6 +42,22 @@ async fn world() -> &'static World {
         let definitions = DEFINITIONS.iter().flat_map(|file| fixtures::definitions(file));
         fixtures::install(&world, definitions.collect()).await;
         fs::write(world.tenure.config_file(), CONFIG)?;
+        world.tenure.start_webhook(&world.cluster).await?;
+        world.tenure.start_keeper().await?;
+        Ok::<_, anyhow::Error>(world)
+    };
+    WORLD.get_or_try_init(start).await.unwrap()
+}
+
+/// A cluster whose keeper makes all its tries within a minute, and keeps two paused Jobs of a `CronJob`.
+async fn brisk_world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    let start = async || {
+        let (values, flags) = (["keeper.pausedHistoryLimit=2"], ["--retry-after=1s"]);
+        let world = Box::pin(World::installed_with("requeue-brisk", &values, &flags)).await?;
+        for definitions in ["trainer.kubeflow.org", "jobset.x-k8s.io"] {
+            fixtures::install(&world, fixtures::definitions(definitions)).await;
+        }
         world.tenure.start_webhook(&world.cluster).await?;
         world.tenure.start_keeper().await?;
         Ok::<_, anyhow::Error>(world)

@@ -12,6 +12,8 @@ also: a condition of CEL that an update must meet.
 {{- if include "tenure.hasKeeper" . }}
 {{- $acts := not .Values.keeper.dryRun }}
 {{- $notes := list "metadata" "annotations" "tenure.dev/*" }}
+{{- /* those that autoscalers read: written while a floor protects, and taken away even once that is turned off */}}
+{{- $marks := list (list "metadata" "annotations" "karpenter.sh/do-not-disrupt") (list "metadata" "annotations" "cluster-autoscaler.kubernetes.io/safe-to-evict") }}
 # start times
 - apiGroups:
     - scheduler.tensorstack.dev
@@ -25,12 +27,12 @@ also: a condition of CEL that an update must meet.
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, get]
-# patch: a pod without an owner gets an annotation with its end, and a bound one evidence of its queue
+# patch: a pod without an owner gets an annotation with its end, a bound one evidence of its queue, and one within a floor marks
 - apiGroups: [""]
   resources: [pods]
   verbs: {{ $acts | ternary "[get, list, watch, delete, patch]" "[get, list, watch]" }}
   tenants: true
-  fields: [{{ toJson $notes }}]
+  fields: {{ prepend $marks $notes | toJson }}
 {{- range include "tenure.owners.paused" . | fromJsonArray }}
 - apiGroups: [{{ .group | quote }}]
   resources: {{ toJson .resources }}
@@ -47,6 +49,13 @@ also: a condition of CEL that an update must meet.
   verbs: [delete]
   tenants: true
 {{- end }}
+{{- end }}
+{{- if include "tenure.pausedHistoryLimit" . }}
+# the oldest paused Jobs of a CronJob
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [delete]
+  tenants: true
 {{- end }}
 # the counts of a queue's workloads: in its status or, where KAI owns the definition, in an annotation
 - apiGroups: [scheduling.run.ai]

@@ -151,7 +151,7 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
 }
 
 /// The parameters that only Tenure's own form has.
-fn own(config: &Config) -> [(&'static str, String); 22] {
+fn own(config: &Config) -> [(&'static str, String); 24] {
     let count = |number: usize, noun: &str| match number {
         1 => format!("1 {noun}"),
         number => format!("{number} {noun}s"),
@@ -160,7 +160,9 @@ fn own(config: &Config) -> [(&'static str, String); 22] {
     let Config {
         notice,
         notice_on_pods,
+        floor_on_pods,
         grace_on_change,
+        paused_history_limit,
         // its rows are counted
         table: _,
         floors,
@@ -182,7 +184,9 @@ fn own(config: &Config) -> [(&'static str, String); 22] {
         ("nodePoolLabelKey", floors.node_pool_label_key.clone()),
         ("expiryNotice", notice.to_string()),
         ("noticeOnPods", notice_on_pods.to_string()),
+        ("floorOnPods", floor_on_pods.to_string()),
         ("graceOnChange", go(grace_on_change.0)),
+        ("pausedHistoryLimit", paused_history_limit.map_or_else(|| "none".into(), |most| most.to_string())),
         ("waitForPodsReady", readiness.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
         ("owners", count(*rows, "row")),
         ("longestFormation", go(longest_formation.0)),
@@ -259,7 +263,9 @@ reclaimResolveMethod               lca                       default
 nodePoolLabelKey                   kai.scheduler/node-pool   default
 expiryNotice                       0s                        default
 noticeOnPods                       false                     default
+floorOnPods                        false                     default
 graceOnChange                      1m0s                      default
+pausedHistoryLimit                 none                      default
 waitForPodsReady                   off                       default
 owners                             1 row                     file
 longestFormation                   30m0s                     default

@@ -9,7 +9,8 @@ use std::{
 use anyhow::Result;
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
-use tenure_policy::{climb::OwnerLookup, config::Config, expiry::Family};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tenure_policy::{climb::OwnerLookup, config::Config, expiry::Family, pause::OwnerObject};
 use tenure_types::{extension, selector::Selector};
 
 use super::{row::Row, view::View};
@@ -151,8 +152,9 @@ impl Gatherer {
                     None => OwnerLookup::Forbidden,
                     Some(Ok(None)) => OwnerLookup::Absent,
                     Some(Ok(Some(met))) => {
-                        view.snapshot.selected.take(met.uid.as_deref(), met.labels.as_ref());
-                        found(&met)
+                        let ObjectMeta { uid, labels, .. } = &met.metadata;
+                        view.snapshot.selected.take(uid.as_deref(), labels.as_ref());
+                        found(&met.metadata, OwnerObject(&met.value).is_finished())
                     }
                     Some(Err(error)) => {
                         if is_forbidden(&error) {

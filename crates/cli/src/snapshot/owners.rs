@@ -7,6 +7,8 @@ use tenure_index::Uid;
 use tenure_policy::{
     climb::{Action, FoundOwner, OwnerLookup, OwnerState},
     naming::group_of,
+    owners::{EndedWhen, PausableKinds},
+    pause::OwnerObject,
 };
 use tenure_types::{
     keys::{MAX_DURATION_ANNOTATION, PAUSED_ANNOTATION},
@@ -37,7 +39,7 @@ impl ListedOwner {
                 uid: metadata.uid.clone()?,
                 ..kind.reference(metadata.name.as_deref()?)
             },
-            answer: found(metadata),
+            answer: found(metadata, false),
             paused: is_paused.then(|| Box::new(metadata.clone())),
         })
     }
@@ -96,15 +98,18 @@ impl KnownOwners {
     pub fn answer(&self, namespace: &str, owner: &OwnerReference) -> Option<OwnerLookup> {
         let uid = Uid::of(&owner.uid);
         let key = (group_of(&owner.api_version).to_owned(), owner.kind.clone());
-        if !self.listed.contains(&key) {
-            return self.asked.get(&uid).cloned();
+        let asked = self.asked.get(&uid);
+        if asked.is_some() || !self.listed.contains(&key) {
+            return asked.cloned();
         }
         let is_meant = |found: &&ListedOwner| {
             let ListedOwner { namespace: place, reference, .. } = found;
             (place.is_empty() || place == namespace)
                 && (&reference.name, &reference.kind) == (&owner.name, &owner.kind)
         };
-        Some(self.by_uid.get(&uid).filter(is_meant).map_or(OwnerLookup::Absent, |found| found.answer.clone()))
+        let Some(found) = self.by_uid.get(&uid).filter(is_meant) else { return Some(OwnerLookup::Absent) };
+        // a list has metadata alone
+        (!may_outlive_its_end(owner)).then(|| found.answer.clone())
     }
 
     pub fn paused(&self) -> impl Iterator<Item = (&ListedOwner, &ObjectMeta)> {
@@ -112,12 +117,21 @@ impl KnownOwners {
     }
 }
 
-/// Returns the answer about an owner, by its metadata.
-pub fn found(metadata: &ObjectMeta) -> OwnerLookup {
+/// True if what an owner of this kind owns may go on after the owner's end, which its status shows. The controller of Jobs itself deletes
+/// the pods of one that has ended.
+fn may_outlive_its_end(owner: &OwnerReference) -> bool {
+    let group = group_of(&owner.api_version);
+    let row = PausableKinds::of(group, &owner.kind);
+    group != "batch" && row.is_some_and(|row| row.ended != EndedWhen::Never)
+}
+
+/// Returns the answer about an owner, by its metadata and whether it has ended.
+pub fn found(metadata: &ObjectMeta, has_ended: bool) -> OwnerLookup {
     OwnerLookup::Found(FoundOwner {
         uid: metadata.uid.clone().unwrap_or_default(),
         state: match metadata.deletion_timestamp {
             Some(_) => OwnerState::Deleting,
+            None if has_ended => OwnerState::Ended,
             None => OwnerState::Live,
         },
         // a manifest, which has no version yet, may leave its namespace out
@@ -128,9 +142,9 @@ pub fn found(metadata: &ObjectMeta) -> OwnerLookup {
     })
 }
 
-/// Returns the metadata of an owner among the objects of files. An owner that isn't among them is taken to exist: files
-/// needn't hold all objects of a cluster. Manifests have no uid.
-pub fn in_files(documents: &[Document], namespace: &str, owner: &OwnerReference) -> ObjectMeta {
+/// Returns whether an owner among the objects of files has ended, and its metadata. An owner that isn't among them is taken to
+/// exist: files needn't hold all objects of a cluster. Manifests have no uid.
+pub fn in_files(documents: &[Document], namespace: &str, owner: &OwnerReference) -> (bool, ObjectMeta) {
     let (group, name) = (group_of(&owner.api_version), Some(owner.name.as_str()));
     let of = |namespace: Option<&str>| {
         let is_meant = |document: &&Document| {
@@ -139,7 +153,10 @@ pub fn in_files(documents: &[Document], namespace: &str, owner: &OwnerReference)
         };
         // the last one counts
         let mut found = documents.iter().rev().filter(is_meant);
-        found.find_map(|document| decode::<Owner>(document).ok())
+        found.find_map(|document| {
+            let metadata = decode::<Owner>(document).ok()?.metadata;
+            Some((OwnerObject(&document.value).is_finished(), metadata))
+        })
     };
     let known = of(Some(namespace)).or_else(|| of(None));
     if known.is_none() {
@@ -148,9 +165,9 @@ pub fn in_files(documents: &[Document], namespace: &str, owner: &OwnerReference)
             owner.kind, owner.name
         ));
     }
-    let mut metadata = known.map(|found| found.metadata).unwrap_or_default();
+    let (has_ended, mut metadata) = known.unwrap_or_default();
     metadata.uid.get_or_insert_with(|| owner.uid.clone());
-    metadata
+    (has_ended, metadata)
 }
 
 /// Objects with labels as wanted. Without a selector, all objects are.
@@ -225,6 +242,24 @@ mod tests {
         assert_eq!(snapshot.climb_known("ns", None, Some(&job)), ClimbStep::Ask(cron.clone()));
         snapshot.owners.learn(&cron, owner(&cron, None).answer);
         assert_eq!(snapshot.climb_known("ns", None, Some(&job)), ClimbStep::Done(Action::Pause(job)));
+    }
+
+    #[test]
+    fn whether_an_owner_has_ended_is_asked_for_and_below_it_the_next_one_is_paused() {
+        let (job, cluster) =
+            (reference("ray.io/v1", "RayJob", "j"), reference("ray.io/v1", "RayCluster", "c"));
+        let mut snapshot = Snapshot::new(&Config::default(), None, Timestamp::default());
+        for kind in ["RayJob", "RayCluster"] {
+            snapshot.owners.listed("ray.io", kind);
+        }
+        snapshot.owners.extend([owner(&job, None), owner(&cluster, Some(&job))]);
+        let climb = |snapshot: &Snapshot| snapshot.climb_known("ns", None, Some(&cluster));
+        assert_eq!(climb(&snapshot), ClimbStep::Ask(job.clone()));
+        for (has_ended, expected) in [(false, &job), (true, &cluster)] {
+            let metadata = ObjectMeta { uid: Some("j".into()), ..ObjectMeta::default() };
+            snapshot.owners.learn(&job, found(&metadata, has_ended));
+            assert_eq!(climb(&snapshot), ClimbStep::Done(Action::Pause(expected.clone())));
+        }
     }
 
     #[test]

@@ -75,8 +75,8 @@ pub fn tally(index: &CeilingIndex, floors: &Floors, now: Timestamp) -> Tally {
     counting.tally()
 }
 
-/// That which it names itself, else the one that its pods name, which may be several: then it is always the same.
-fn queue_of_group<'w>(index: &'w CeilingIndex, group: &GroupWorkload<'w>) -> Option<&'w str> {
+/// Returns the queue of a group: the one that it names itself, else the one that its pods name, which may be several: then it is always the same.
+pub(super) fn queue_of_group<'w>(index: &'w CeilingIndex, group: &GroupWorkload<'w>) -> Option<&'w str> {
     let own = group.queue.filter(|_| group.key.kind == PodGroupKind::Runai).map(ArcStr::as_str);
     let mut pods = group.members.iter().filter_map(|uid| index.reader.deadlines.get(*uid));
     own.or_else(|| pods.find_map(|pod| pod.queues[Family::Runai].as_deref()))

@@ -4,6 +4,7 @@ use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     expiry::{Clocks, Family, PerFamily, claimed, own_ceiling},
+    marks::Marks,
     naming::for_people,
     ready::{Cause, LivePod},
 };
@@ -46,6 +47,8 @@ pub struct ManagedPod {
     pub unready: Option<Box<Unready>>,
     /// Acting on it serves no other pod of its controller.
     pub alone: bool,
+    /// What it tells autoscalers.
+    pub marks: Marks,
     /// It names an owner whose pods are never touched. Any user may name one, so its ceiling holds until that owner is
     /// found; but no workload is counted.
     pub claims_exemption: bool,
@@ -96,6 +99,7 @@ impl ManagedPod {
             notice: None,
             unready: None,
             alone: false,
+            marks: Marks::of(&pod.metadata),
             claims_exemption: false,
         };
         read.update(pod, interner).then_some(read)
@@ -113,6 +117,7 @@ impl ManagedPod {
         self.readiness = PodReadiness::of(pod, Some(self.readiness));
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.claims_exemption = claimed(pod).is_some();
+        self.marks = Marks::of(&pod.metadata);
         let Evidence { queues, max_duration } = Evidence::of(&pod.metadata);
         self.own = in_milliseconds(own.read(Bearer::Pod, &pod.metadata));
         let noted = RunLimits {

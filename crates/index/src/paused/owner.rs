@@ -52,6 +52,8 @@ pub struct Paused {
     pub holds: bool,
     /// The way and the time of its return by itself.
     pub returns: Return,
+    /// True if it stays paused until a person resumes it, by a record that says whose it is.
+    pub(super) stays: bool,
     /// The number of its pauses because its pods didn't get ready.
     pub count: u32,
     /// The priority of its pods.

@@ -17,8 +17,10 @@ use crate::{
     evidence::EvidenceWriter,
     expiry::ExpiryController,
     extensions::ExtensionController,
+    floor_marks::FloorMarks,
     hand_backs::HandBackController,
     handles::Handles,
+    history::PausedHistory,
     ledger::{RecordStore, UsageCounter},
     limit::write_limit,
     messages::MessageSender,
@@ -43,7 +45,8 @@ impl Args {
         let (events, messages) =
             (EventWriter::new(Arc::clone(handles)), MessageSender(handles.messages.clone()));
         let work = async {
-            let (act, write) = (self.act(scope, handles, shutdown), self.write(handles, shutdown));
+            let write = self.write(scope.exempt_namespaces.clone(), handles, shutdown);
+            let act = self.act(scope, handles, shutdown);
             tokio::join!(Box::pin(act), Box::pin(write));
             acted.cancel();
         };
@@ -67,7 +70,12 @@ impl Args {
     }
 
     /// Runs the controllers that only write, until `shutdown`. A dry run has none of them.
-    async fn write(&self, shared: &Arc<Handles>, shutdown: &CancellationToken) {
+    async fn write(
+        &self,
+        exempt_namespaces: Vec<String>,
+        shared: &Arc<Handles>,
+        shutdown: &CancellationToken,
+    ) {
         if shared.dry_run {
             return;
         }
@@ -80,6 +88,8 @@ impl Args {
         let returns = Requeuer { handles: handles(), limit: shared.limit() };
         let hand_backs = HandBackController { handles: handles(), limit: shared.limit() };
         let pod_notices = PodNotices { handles: handles() };
+        let floor_marks = FloorMarks { handles: handles(), limit: shared.limit() };
+        let history = PausedHistory { handles: handles(), limit: shared.limit(), exempt_namespaces };
         let (version, complaints) = (self.runai_queue_version, Mutex::default());
         let limit = write_limit(WRITES_PER_SECOND, BURST);
         let reporter = Reporter { handles: handles(), version, limit, complaints };
@@ -91,6 +101,8 @@ impl Args {
             returns.run(lead, shutdown),
             hand_backs.run(lead, shutdown),
             pod_notices.run(lead, shutdown),
+            floor_marks.run(lead, shutdown),
+            history.run(lead, shutdown),
             reporter.run(lead, shutdown),
             usage.run(lead, shutdown),
         );

@@ -49,7 +49,9 @@ nodePools:
 - {name: h100, defaultReclaimMinRuntime: 0s}
 expiryNotice: 10m,1h
 noticeOnPods: true
+floorOnPods: true
 graceOnChange: 30s
+pausedHistoryLimit: 3
 owners:
 - {group: argoproj.io, kind: Rollout, path: spec.replicas, value: 0}
 trustedWriters: ['system:serviceaccount:a:b', admin]
@@ -74,7 +76,9 @@ fn each_field_is_read() {
     assert_eq!(node_pools["a100"], PartialFloors { preempt: Some(duration("1h")), reclaim: None });
     assert_eq!(node_pools["h100"], PartialFloors { preempt: None, reclaim: Some(duration("0s")) });
     assert_eq!((config.notice.to_string(), config.notice_on_pods), ("1h0m0s,10m0s".to_owned(), true));
-    assert_eq!((config.rows, config.set.len()), (1, 27));
+    assert_eq!((config.rows, config.set.len()), (1, 29));
+    assert_eq!((config.floor_on_pods, config.paused_history_limit), (true, Some(3)));
+    assert_eq!(Config::default().paused_history_limit, None);
     assert_eq!(config.grace_on_change, GraceOnChange(SignedDuration::from_secs(30)));
     assert_eq!(Config::default().grace_on_change, GraceOnChange(SignedDuration::from_mins(1)));
     assert_eq!(config.trusted.iter().collect::<Vec<_>>(), ["admin", "system:serviceaccount:a:b"]);

@@ -41,8 +41,10 @@ pub struct WrittenConfig {
     #[serde(deserialize_with = "parsed")]
     expiry_notice: NoticePoints,
     notice_on_pods: bool,
+    floor_on_pods: bool,
     #[serde(deserialize_with = "optional")]
     grace_on_change: Option<ExtendedDuration>,
+    paused_history_limit: Option<i32>,
     owners: Vec<PauseRule>,
     trusted_writers: BTreeSet<String>,
     #[serde(deserialize_with = "optional")]
@@ -144,7 +146,9 @@ impl WrittenConfig {
         Config {
             notice: self.expiry_notice,
             notice_on_pods: self.notice_on_pods,
+            floor_on_pods: self.floor_on_pods,
             grace_on_change: grace.map(|of| GraceOnChange(of.to_signed())).unwrap_or_default(),
+            paused_history_limit: checked.paused_history_limit(self.paused_history_limit),
             table: if kueue.enabled { table } else { table.without_workloads() },
             rows,
             floors,
@@ -172,6 +176,14 @@ impl FloorRow {
 }
 
 impl Checked<'_> {
+    fn paused_history_limit(&mut self, limit: Option<i32>) -> Option<usize> {
+        let limit = usize::try_from(limit?);
+        if limit.is_err() {
+            self.refuse_at("pausedHistoryLimit", None, "must be a whole number of at least 0");
+        }
+        limit.ok()
+    }
+
     fn owners(&mut self, rules: &[PauseRule]) {
         let mut seen = HashSet::new();
         for (index, rule) in rules.iter().enumerate() {

@@ -6,9 +6,10 @@ use serde_json::Value;
 use tenure_types::paused::PausedRecord;
 
 use super::{
-    OwnerObject, deactivate, forget, is_deactivation, is_inactive, is_ours, requeue_state_on, resume,
-    was_set_since,
+    DEACTIVATED, OwnerObject, deactivate, forget, is_deactivation, is_inactive, is_ours, record_on,
+    requeue_state_on, resume, was_set_since,
 };
+use crate::owners::PauseRule;
 
 /// The automatic return of a paused owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,24 @@ impl Return {
     }
 }
 
+/// True if the record of an object's pause says that the object stays paused until a person resumes it. What a person has
+/// deactivated is that person's.
+pub fn stays(record: &PausedRecord, metadata: &ObjectMeta) -> bool {
+    let is_own = record.uid.is_some() && record.uid == metadata.uid;
+    is_own && record.reason != DEACTIVATED && Return::of(record, metadata) == Return::Never
+}
+
+/// True if an object, as it was just read, is still paused by these rules as its record says, and [`stays`] so.
+pub fn may_be_dropped<'r>(
+    owner: OwnerObject<'_>,
+    metadata: &ObjectMeta,
+    mut rules: impl Iterator<Item = &'r PauseRule>,
+) -> bool {
+    let Some(record) = record_on(metadata).filter(|record| stays(record, metadata)) else { return false };
+    let is_paused = rules.any(|rule| rule.field == record.field && owner.is_paused(rule));
+    is_paused && !owner.is_finished() && !was_set_since(owner, &record)
+}
+
 /// The patch of a return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReturnPatch {
@@ -84,9 +103,11 @@ impl ReturnPatch {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::owners::OwnerTable;
 
     #[test]
     fn a_return_sets_the_field_back_unless_it_is_anothers_by_now() {
@@ -128,5 +149,62 @@ mod tests {
             let keeps_record = !written["metadata"]["annotations"]["tenure.dev/paused"].is_null();
             assert_eq!(keeps_record, back == Return::Deactivate, "{case}");
         }
+    }
+
+    fn dropped(change: impl FnOnce(&mut Value)) -> bool {
+        let record = json!({
+            "reason": "MaxDurationExceeded", "at": "2026-01-02T03:04:05Z", "queue": "q", "uid": "job", "field": "spec.suspend",
+            "value": true, "previousValue": false,
+        });
+        let mut job = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "spec": {"suspend": true}, "record": record,
+            "metadata": {"uid": "job", "annotations": {}},
+        });
+        change(&mut job);
+        job["metadata"]["annotations"]["tenure.dev/paused"] = job["record"].to_string().into();
+        let metadata: ObjectMeta = serde_json::from_value(job["metadata"].clone()).unwrap();
+        let (table, job_ref) = (
+            OwnerTable::default(),
+            OwnerReference {
+                api_version: "batch/v1".into(),
+                kind: "Job".into(),
+                ..OwnerReference::default()
+            },
+        );
+        may_be_dropped(OwnerObject(&job), &metadata, table.rules(&job_ref))
+    }
+
+    #[test]
+    fn what_stays_paused_by_its_own_record_may_be_dropped() {
+        assert!(dropped(|_| {}));
+        assert!(dropped(|job| {
+            job["record"]["reason"] = "WorkloadInactive".into();
+            job["metadata"]["annotations"]["tenure.dev/active"] = "false".into();
+        }));
+    }
+
+    #[test]
+    fn what_runs_comes_back_has_ended_or_is_a_persons_is_not_dropped() {
+        let is_kept = |what: &str, change: fn(&mut Value)| assert!(!dropped(change), "{what}");
+        is_kept("runs", |job| job["spec"]["suspend"] = false.into());
+        is_kept("another's record", |job| job["record"]["uid"] = "other".into());
+        is_kept("a record that doesn't say whose it is", |job| job["record"]["uid"] = Value::Null);
+        is_kept("a record of another field", |job| job["record"]["field"] = "spec.replicas".into());
+        is_kept("a person's", |job| job["record"]["reason"] = "Deactivated".into());
+        is_kept("deactivated since", |job| {
+            job["metadata"]["annotations"]["tenure.dev/active"] = "false".into()
+        });
+        is_kept("comes back", |job| {
+            let state = r#"{"count":0,"requeueAt":"2026-01-02T03:14:05Z"}"#;
+            job["metadata"]["annotations"]["tenure.dev/requeue-state"] = state.into();
+        });
+        is_kept("has ended", |job| {
+            job["status"]["conditions"] = json!([{"type": "Failed", "status": "True"}]);
+        });
+        is_kept("paused by a person", |job| {
+            let noted = json!({"fieldsV1": {"f:metadata": {"f:annotations": {"f:tenure.dev/paused": {}}}}});
+            let set = json!({"fieldsV1": {"f:spec": {"f:suspend": {}}}});
+            job["metadata"]["managedFields"] = json!([noted, set]);
+        });
     }
 }

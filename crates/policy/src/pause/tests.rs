@@ -354,8 +354,13 @@ fn a_job_that_a_cron_job_controls_holds_it_up_if_that_forbids_others() {
     assert_eq!(of(&job("batch/v1"), "batch/v1", false), None, "it merely owns");
     assert_eq!(of(&job("batch/v1"), "example.com/v1", true), None);
     assert_eq!(of(&job("batch.volcano.sh/v1alpha1"), "batch/v1", true), None);
-    for (policy, expected) in [("Forbid", true), ("Allow", false), ("Replace", false)] {
-        assert_eq!(forbids_others(OwnerObject(&json!({"spec": {"concurrencyPolicy": policy}}))), expected);
+    let policies = [
+        (json!("Forbid"), PausedRun::HoldsUp),
+        (json!("Allow"), PausedRun::StaysBeside),
+        (json!("Replace"), PausedRun::IsReplaced),
+        (Value::Null, PausedRun::StaysBeside),
+    ];
+    for (policy, expected) in policies {
+        assert_eq!(PausedRun::of(OwnerObject(&json!({"spec": {"concurrencyPolicy": policy}}))), expected);
     }
-    assert!(!forbids_others(OwnerObject(&json!({}))), "Allow is the default");
 }

@@ -1,5 +1,6 @@
 //! The messages about pauses, deletions and returns.
 
+mod cron_job;
 mod run_end;
 
 use jiff::{SignedDuration, Timestamp};
@@ -20,6 +21,7 @@ use crate::{
     reason::EventReason,
 };
 
+pub use cron_job::{held_up, job_deleted, job_kept};
 pub use run_end::RunEnd;
 use run_end::{DRY_RUN, ENDED_BY, ENDED_IN};
 
@@ -272,16 +274,6 @@ pub fn own_ignored(own: SignedDuration, ceiling: &ExceededCeiling) -> String {
     )
 }
 
-/// The message of the event on a `CronJob` whose `concurrencyPolicy` is `Forbid`, of which a Job is paused.
-pub fn held_up(job: &ObjectReference) -> String {
-    let (name, namespace) =
-        (job.name.as_deref().unwrap_or_default(), job.namespace.as_deref().unwrap_or_default());
-    format!(
-        "Starts no further Job while Job {name} is paused, because concurrencyPolicy is Forbid: to finish that Job, {}; to drop it, kubectl delete job {name} -n {namespace}",
-        command("resume", job)
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -430,12 +422,6 @@ mod tests {
         let ceiling = ExceededCeiling { max_duration: "10s".into(), queue, extended: None };
         let expected = "Its run in Queue research has reached the ceiling of 10s, set by that queue. The pod was deleted, because it has no owner that could be paused and come back. To run it again, create it again";
         assert_eq!(deleted_in_words("research", Some(&ceiling), &Alone::NoOwner), expected);
-    }
-
-    #[test]
-    fn a_cron_job_is_told_which_paused_job_holds_it_up_and_what_helps() {
-        let expected = "Starts no further Job while Job train is paused, because concurrencyPolicy is Forbid: to finish that Job, kubectl tenure resume job.batch/train -n team; to drop it, kubectl delete job train -n team";
-        assert_eq!(held_up(&job().object), expected);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The owner table on a real API server: the field that is set on each kind, and the kinds that are left alone.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
+mod table;
+
 use std::collections::BTreeSet;
 
 use kube::{ResourceExt, core::DynamicObject};
@@ -21,7 +23,12 @@ use tokio::sync::OnceCell;
 
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD.get_or_try_init(|| fixtures::world("owners")).await.unwrap()
+    // all tries to pause an owner take a minute
+    let start = || {
+        let all = fixtures::all().into_iter().chain(definitions(KUEUE)).collect();
+        fixtures::world_of("owners", all, &["--retry-after=1s"])
+    };
+    WORLD.get_or_try_init(start).await.unwrap()
 }
 
 const T9K_JOBS: &str = "batch.tensorstack.dev/v1beta1";
@@ -46,18 +53,17 @@ async fn owners_of_expired_pods(
     owners
 }
 
-/// Groups whose kinds are paused in other tests, and have no definition, or one that most clusters don't have.
+/// Groups of Kubernetes itself, whose kinds have no definition.
 const NATIVE: [&str; 2] = ["apps", "batch"];
 
 /// The kinds that can be paused, as their definitions say.
-fn pausable(more: &[&str]) -> Vec<PausableKind> {
-    let more = more.iter().flat_map(|file| definitions(file));
-    PausableKind::among(&fixtures::all().into_iter().chain(more).collect::<Vec<_>>())
+fn pausable() -> Vec<PausableKind> {
+    PausableKind::among(&fixtures::all().into_iter().chain(definitions(KUEUE)).collect::<Vec<_>>())
 }
 
 #[test]
 fn every_row_of_the_table_is_what_the_definitions_of_its_kinds_say() {
-    let (defined, mut found) = (pausable(&[KUEUE]), BTreeSet::new());
+    let (defined, mut found) = (pausable(), BTreeSet::new());
     for row in KINDS.iter().filter(|row| !NATIVE.contains(&row.group)) {
         for kind in row.kinds {
             // of two spellings of a kind a cluster serves one
@@ -82,56 +88,6 @@ fn every_row_of_the_table_is_what_the_definitions_of_its_kinds_say() {
     }
     let all: BTreeSet<_> = defined.iter().map(|of| (&of.api_version, &of.kind)).collect();
     assert_eq!(found, all, "the table lacks a kind that can be paused");
-}
-
-#[tokio::test]
-async fn every_kind_is_paused_by_its_field_in_one_patch_with_one_event() {
-    let world = world().await;
-    let namespace = Namespace::new(world).await;
-    namespace.apply(&queue("owners-all", "1s")).await;
-    let (mut owners, mut events, mut changes) = (Vec::new(), Vec::new(), Vec::new());
-    for (number, kind) in pausable(&[]).into_iter().enumerate() {
-        let name = format!("{}-{number}", kind.kind.to_lowercase());
-        let object = object(&kind.api_version, &kind.kind, namespace.name(), &name, &json!({}));
-        let owner = namespace.create(&object).await;
-        namespace.pod_of(&owner, &name, "owners-all").await;
-        changes.push(format!("patch {}/{name}", kind.plural));
-        owners.push((kind, owner));
-    }
-    for (PausableKind { field, value, .. }, owner) in &owners {
-        let before = serde_json::to_value(owner).unwrap();
-        let before = field.split('.').fold(&before, |value, key| value.get(key).unwrap_or(&Value::Null));
-        let record = namespace.await_pause_of(owner, field, value).await;
-        assert_eq!(record["reason"], "MaxDurationExceeded");
-        assert_eq!(record["queue"], "owners-all");
-        assert_eq!(record["previousValue"], *before);
-        let said = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        events.push(pause_event(owner, field, &said));
-    }
-    events.sort();
-    assert_eq!(namespace.await_events_of("MaxDurationExceeded", events.len()).await, events);
-    audit::assert_changes(&world.cluster, namespace.name(), &changes).await;
-}
-
-#[tokio::test]
-async fn an_owner_of_any_kind_that_has_ended_is_not_paused_and_its_pods_are_deleted() {
-    let world = world().await;
-    let namespace = Namespace::new(world).await;
-    let mut deletions = Vec::new();
-    for kind in pausable(&[]) {
-        for status in kind.ended {
-            let name = format!("{}-{}", kind.kind.to_lowercase(), deletions.len());
-            let object = object(&kind.api_version, &kind.kind, namespace.name(), &name, &json!({}));
-            let owner = namespace.create(&object).await;
-            namespace.patch_status(&owner, &status).await;
-            namespace.pod_of(&owner, &name, "owners-ended").await;
-            deletions.push(format!("delete pods/{name}"));
-        }
-    }
-    // once all have ended
-    namespace.apply(&queue("owners-ended", "1s")).await;
-    namespace.await_pods(&[]).await;
-    audit::assert_changes(&world.cluster, namespace.name(), &deletions).await;
 }
 
 #[tokio::test]
@@ -222,7 +178,7 @@ async fn editions() -> &'static World {
         let schema = version.schema.as_mut().unwrap().open_api_v3_schema.as_mut().unwrap();
         let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
         spec.properties.as_mut().unwrap().remove("runMode").unwrap();
-        fixtures::world_of("editions", all)
+        fixtures::world_of("editions", all, &[])
     };
     WORLD.get_or_try_init(start).await.unwrap()
 }

@@ -1,0 +1,122 @@
+//! Writes on pods that a floor protects what keeps autoscalers from them, and takes it away when the floor ends, or when the
+//! configuration asks for it no longer. The annotations alone tell what Tenure has written, so that the next keeper goes on.
+
+use std::{cell::Cell, sync::Arc, time::Duration};
+
+use tenure_index::{StaleMarks, Uid};
+use tenure_policy::{marks, pause::OwnerObject};
+use tenure_service::{
+    call::ApiError,
+    leadership::Leadership,
+    log::with_causes,
+    work::{Lease, Limits, Run, Spread, Work, WorkQueue},
+};
+use tenure_types::wait::Wait;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::{
+    api::{if_found, refer},
+    handles::Handles,
+    limit::WriteLimit,
+};
+
+const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+
+/// The waits after failures. Pods of a namespace can't be written while its admission webhook is down.
+const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_mins(1) };
+
+pub struct FloorMarks {
+    pub handles: Arc<Handles>,
+    pub limit: WriteLimit,
+}
+
+/// The marks of a pod.
+#[derive(Debug)]
+struct Marking(StaleMarks);
+
+impl Work for Marking {
+    type Key = Uid;
+    type Rank = ();
+
+    fn key(&self) -> Uid {
+        self.0.uid
+    }
+
+    fn namespace(&self) -> &str {
+        &self.0.namespace
+    }
+
+    fn rank(&self) {}
+}
+
+impl FloorMarks {
+    /// Works whenever this keeper leads, until `shutdown`.
+    pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
+        lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
+    }
+
+    async fn work(&self, shutdown: &CancellationToken) {
+        let Handles { cluster, config, gate, .. } = &*self.handles;
+        let queue = WorkQueue::new(Limits { retry: RETRY, spread: Spread::Namespace, ..Limits::default() });
+        let (mut changes, is_idle) = (config.clone(), Cell::new(false));
+        let look = || {
+            let config = config.get();
+            let floors = config.floor_on_pods.then_some(&config.floors);
+            let stale = cluster.with(|index| index.stale_marks(floors, self.handles.now()));
+            is_idle.set(floors.is_none() && stale.is_empty());
+            queue.replace(stale.into_iter().map(Marking));
+        };
+        let more = async || {
+            if is_idle.get() {
+                changes.changed().await;
+            } else {
+                sleep(BETWEEN_LOOKS).await;
+            }
+        };
+        let run = Run { queue: &queue, gate: Some(gate), end: shutdown, drains: false };
+        run.work(look, more, async |lease| self.mark(lease).await).await;
+    }
+
+    async fn mark(&self, lease: Lease<Marking>) {
+        let StaleMarks { namespace, name, .. } = &lease.work.0;
+        match self.try_to_mark(&lease).await {
+            Ok(()) | Err(ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading) => {
+                lease.again(BETWEEN_LOOKS);
+            }
+            Err(error) => {
+                lease.trouble();
+                let error = with_causes(&error);
+                if lease.failing_since().is_none() {
+                    warn!(%namespace, pod = %name, error, "Failed to write what keeps autoscalers from a pod: will try again");
+                } else {
+                    debug!(%namespace, pod = %name, error, "Failed again to write what keeps autoscalers from a pod");
+                }
+                lease.failed();
+            }
+        }
+    }
+
+    async fn try_to_mark(&self, lease: &Lease<Marking>) -> Result<(), ApiError> {
+        let StaleMarks { uid, namespace, name, is_protected } = &lease.work.0;
+        let (objects, pod) = (&self.handles.objects, refer("v1", "Pod", name, &uid.text()));
+        let found = if_found(lease.watch(objects.get(namespace, &pod)).await)?;
+        let is_same = |uid_found: &str| Uid::of(uid_found) == *uid;
+        let Some(found) = found.filter(|found| found.metadata.uid.as_deref().is_some_and(is_same)) else {
+            return Ok(());
+        };
+        let Some(patch) = marks::change(OwnerObject(&found.value), &found.metadata, *is_protected) else {
+            return Ok(());
+        };
+        self.limit.until_ready().await;
+        if self.handles.gate.is_open() {
+            lease.watch(objects.merge(namespace, &pod, &patch)).await?;
+            debug!(%namespace, pod = %name, is_protected, "Wrote what a pod tells autoscalers");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

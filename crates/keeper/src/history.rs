@@ -1,0 +1,139 @@
+//! Deletes the oldest paused Jobs of a `CronJob` beyond the number that the configuration keeps. No controller of Kubernetes does: a
+//! suspended Job hasn't ended.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use kube::api::DeleteParams;
+use tenure_index::{Paused, Uid};
+use tenure_policy::{
+    naming::reference,
+    pause::{self, OwnerObject},
+    reason::EventReason,
+};
+use tenure_service::{
+    call::ApiError,
+    leadership::Leadership,
+    log::with_causes,
+    work::{Lease, Run, Work, WorkQueue},
+};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::{api::refer, events::EventRecord, handles::Handles, limit::WriteLimit};
+
+const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+
+/// The time until a Job that couldn't be deleted is tried again.
+const RETRY: Duration = Duration::from_mins(1);
+
+pub struct PausedHistory {
+    pub handles: Arc<Handles>,
+    pub limit: WriteLimit,
+    /// Namespaces whose objects are never touched.
+    pub exempt_namespaces: Vec<String>,
+}
+
+/// A paused Job that is to go.
+#[derive(Debug)]
+struct Surplus(Paused);
+
+impl Work for Surplus {
+    type Key = Uid;
+    type Rank = ();
+
+    fn key(&self) -> Uid {
+        Uid::of(&self.0.uid)
+    }
+
+    fn namespace(&self) -> &str {
+        &self.0.namespace
+    }
+
+    fn rank(&self) {}
+}
+
+impl PausedHistory {
+    /// Works whenever this keeper leads, until `shutdown`.
+    pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
+        lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
+    }
+
+    async fn work(&self, shutdown: &CancellationToken) {
+        let queue = WorkQueue::default();
+        let look = || queue.replace(self.surplus().into_iter().map(Surplus));
+        let delete = async |lease: Lease<Surplus>| {
+            let after = self.delete(&lease).await;
+            lease.again(after);
+        };
+        let run = Run { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
+        run.work(look, async || sleep(BETWEEN_LOOKS).await, delete).await;
+    }
+
+    /// The paused Jobs that are to go now.
+    fn surplus(&self) -> Vec<Paused> {
+        let Handles { cluster, config, .. } = &*self.handles;
+        let most = config.get().paused_history_limit.zip(cluster.source_of_jobs());
+        let Some((most, source)) = most else { return Vec::new() };
+        let mut surplus = cluster.with(|index| index.surplus_jobs(most, source));
+        surplus.retain(|job| !self.exempt_namespaces.iter().any(|exempt| *exempt == job.namespace.as_str()));
+        surplus
+    }
+
+    /// Deletes a Job, and returns the time until the next try: the index doesn't name it any more if that has worked.
+    async fn delete(&self, lease: &Lease<Surplus>) -> Duration {
+        let Paused { namespace, name, .. } = &lease.work.0;
+        match self.try_to_delete(lease).await {
+            Ok(Some((cron_job, job))) => {
+                let most = self.handles.config.get().paused_history_limit.unwrap_or_default();
+                info!(%namespace, job = %name, cron_job = %cron_job.name, most, "Deleted a paused Job: its CronJob has more than are kept");
+                let object = reference(&cron_job, Some(namespace));
+                let (reason, note) = (EventReason::PausedJobDeleted, pause::job_deleted(&job, most));
+                let event = EventRecord::new(&object, reason, "Deleting", note, self.handles.now());
+                self.handles.events.extend([event]);
+                BETWEEN_LOOKS
+            }
+            Ok(None) => BETWEEN_LOOKS,
+            Err(error @ (ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading)) => {
+                debug!(%namespace, job = %name, error = with_causes(&error), "Not deleted");
+                BETWEEN_LOOKS
+            }
+            Err(error) => {
+                if error.is_open() {
+                    lease.trouble();
+                }
+                let error = with_causes(&error);
+                warn!(%namespace, job = %name, error, "Failed to delete a paused Job: will try again");
+                RETRY
+            }
+        }
+    }
+
+    /// Deletes a Job as it was just read, and returns it with its `CronJob`. None: it isn't to go any more.
+    async fn try_to_delete(
+        &self,
+        lease: &Lease<Surplus>,
+    ) -> Result<Option<(OwnerReference, ObjectReference)>, ApiError> {
+        let Paused { namespace, name, uid, source, .. } = &lease.work.0;
+        let Handles { objects, cluster, config, gate, .. } = &*self.handles;
+        let Some(kind) = cluster.kind(*source) else { return Ok(None) };
+        let job = refer(&kind.api_version, &kind.kind, name, uid);
+        let Some(found) = lease.watch(objects.live(namespace, &job)).await? else { return Ok(None) };
+        let known = reference(&job, Some(namespace));
+        let Some(cron_job) = pause::cron_job_of(&known, &found.metadata) else { return Ok(None) };
+        let config = config.get();
+        let may = pause::may_be_dropped(OwnerObject(&found.value), &found.metadata, config.table.rules(&job));
+        if !may || lease.watch(objects.live(namespace, &cron_job)).await?.is_none() {
+            return Ok(None);
+        }
+        self.limit.until_ready().await;
+        // a Job beside it may have been resumed or deleted since
+        if !gate.is_open() || !self.surplus().iter().any(|of| of.uid == *uid) {
+            return Ok(None);
+        }
+        let version = found.metadata.resource_version;
+        lease.watch(objects.delete(namespace, &job, version, DeleteParams::background())).await?;
+        Ok(Some((cron_job, known)))
+    }
+}

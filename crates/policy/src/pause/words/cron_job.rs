@@ -1,0 +1,78 @@
+//! The messages of events on a `CronJob` of which Jobs are paused.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use crate::naming::command;
+
+/// The message of the event on a `CronJob` whose `concurrencyPolicy` is `Forbid`, of which a Job is paused.
+pub fn held_up(job: &ObjectReference) -> String {
+    format!(
+        "Starts no further Job while Job {} is paused, because concurrencyPolicy is Forbid: to finish that Job, {}",
+        name(job),
+        remedies(job)
+    )
+}
+
+/// The message of the event on a `CronJob` that starts further Jobs, of which so many are paused: this Job and others. `most` of them
+/// stay. None: all of them do.
+pub fn job_kept(job: &ObjectReference, paused: usize, most: Option<usize>) -> String {
+    let rest = match most {
+        None => "none of them is deleted by itself".to_owned(),
+        Some(most) => format!("by pausedHistoryLimit, {most} of them are kept"),
+    };
+    format!(
+        "Job {} is paused and hasn't ended, so no history limit and no ttlSecondsAfterFinished removes it. Paused Jobs of this CronJob: {paused}; {rest}. To finish that Job, {}",
+        name(job),
+        remedies(job)
+    )
+}
+
+/// The message of the event on a `CronJob` of which a paused Job was deleted.
+pub fn job_deleted(job: &ObjectReference, most: usize) -> String {
+    format!(
+        "Deleted Job {}, the oldest of its paused Jobs: by pausedHistoryLimit, {most} of them are kept",
+        name(job)
+    )
+}
+
+fn name(job: &ObjectReference) -> &str {
+    job.name.as_deref().unwrap_or_default()
+}
+
+fn remedies(job: &ObjectReference) -> String {
+    let (name, namespace) = (name(job), job.namespace.as_deref().unwrap_or_default());
+    format!("{}; to drop it, kubectl delete job {name} -n {namespace}", command("resume", job))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> ObjectReference {
+        let [api_version, kind, name, namespace] =
+            ["batch/v1", "Job", "train", "team"].map(|text| Some(text.to_owned()));
+        ObjectReference { api_version, kind, name, namespace, ..ObjectReference::default() }
+    }
+
+    const REMEDIES: &str = "To finish that Job, kubectl tenure resume job.batch/train -n team; to drop it, kubectl delete job train -n team";
+
+    #[test]
+    fn a_cron_job_is_told_which_paused_job_holds_it_up_and_what_helps() {
+        let expected = "Starts no further Job while Job train is paused, because concurrencyPolicy is Forbid: to finish that Job, kubectl tenure resume job.batch/train -n team; to drop it, kubectl delete job train -n team";
+        assert_eq!(held_up(&job()), expected);
+    }
+
+    #[test]
+    fn a_cron_job_that_goes_on_is_told_how_many_of_its_jobs_are_paused_and_what_removes_them() {
+        let told = |rest: &str| {
+            format!(
+                "Job train is paused and hasn't ended, so no history limit and no ttlSecondsAfterFinished removes it. Paused Jobs of this CronJob: 5; {rest}. {REMEDIES}"
+            )
+        };
+        assert_eq!(job_kept(&job(), 5, None), told("none of them is deleted by itself"));
+        assert_eq!(job_kept(&job(), 5, Some(3)), told("by pausedHistoryLimit, 3 of them are kept"));
+        let deleted =
+            "Deleted Job train, the oldest of its paused Jobs: by pausedHistoryLimit, 3 of them are kept";
+        assert_eq!(job_deleted(&job(), 3), deleted);
+    }
+}
