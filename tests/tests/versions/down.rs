@@ -4,13 +4,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
-use tenure_tests::{DEADLINE, World, workloads::workload};
+use tenure_tests::{DEADLINE, World, pages::run, workloads::workload};
 
-use crate::{
-    V2, V3, create, queue,
-    switch::{commands, run},
-    write,
-};
+use crate::{V2, V3, create, queue, switch::commands, write};
 
 const UNCONVERTED: &str = "conversion webhook for scheduling.run.ai/v3alpha1, Kind=Queue failed";
 
