@@ -3,7 +3,7 @@
 //! They are structural and prune unknown fields, as the real ones do. No controller in the test cluster acts on their
 //! objects: a test creates the object, and everything that its controller would create.
 
-use std::fs;
+use std::{fs, path::PathBuf};
 
 use anyhow::Result;
 use futures::future::join_all;
@@ -15,11 +15,13 @@ use kube::{
     discovery::pinned_kind,
 };
 use serde_json::Value;
-use tenure_testbed::eventually;
+use tenure_testbed::{Cluster, RELEASE_NAMESPACE, eventually};
 
 use crate::{DEADLINE, World, policies::grant};
 
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/crds");
+
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure");
 
 const QUEUE_DEFINITION: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure/files/crds/scheduling.run.ai_queues.yaml");
@@ -121,6 +123,17 @@ pub fn definitions(file: &str) -> Vec<CustomResourceDefinition> {
     serde_saphyr::from_multiple(&text).expect("the fixture is YAML of definitions")
 }
 
+/// Writes the chart's definitions into a file, with queues of the run.ai family served as v2, too, and converted at the
+/// Service of a release.
+pub async fn definitions_with_v2(cluster: &Cluster) -> PathBuf {
+    let only = ["--show-only", "templates/crds.yaml", "--set", "crds.serveV2=true,crds.tensorstack=true"];
+    let template = ["template", "tenure", CHART, "--namespace", RELEASE_NAMESPACE];
+    let rendered = cluster.helm(&[&template[..], &only].concat()).await.unwrap().success().unwrap();
+    let file = cluster.directory().join("definitions.yaml");
+    fs::write(&file, rendered).unwrap();
+    file
+}
+
 /// The definition of queues of the run.ai family as KAI-Scheduler has it: one version, without conversion.
 pub fn kais_queue() -> Value {
     let text = fs::read_to_string(QUEUE_DEFINITION).expect("the chart has such a definition");
@@ -130,6 +143,7 @@ pub fn kais_queue() -> Value {
     let versions = spec["versions"].as_array_mut().expect("it has versions");
     versions.retain(|version| version["name"] == "v2");
     versions[0]["storage"] = true.into();
+    versions[0]["served"] = true.into();
     definition["metadata"].as_object_mut().expect("it has a name").remove("annotations");
     definition
 }

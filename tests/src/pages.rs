@@ -2,7 +2,9 @@
 
 mod output;
 mod page;
+mod script;
 mod walk;
 
 pub use page::{Block, Page, Step, workspace};
+pub use script::{commands, run};
 pub use walk::Walk;

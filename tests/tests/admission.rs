@@ -24,7 +24,7 @@ async fn start() -> anyhow::Result<World> {
     let cluster = Cluster::start("admission").await?;
     let stored = class("stored", &json!({MINIMUM: "high"}));
     cluster.kubectl_with_input(&["create", "-f", "-"], &stored.to_string()).await?.success()?;
-    let tenure = Tenure::install(&cluster, &[]).await?;
+    let tenure = Tenure::install(&cluster, &["crds.serveV2=true"]).await?;
     cluster.kubectl(&["create", "namespace", "t9k-system"]).await?.success()?;
     let world = World { cluster, tenure };
     world.tenure.start_webhook(&world.cluster).await?;

@@ -47,6 +47,7 @@ async fn started(name: &str) -> Result<World> {
         // queues are made while no webhook answers
         "webhook.failurePolicy=Ignore",
         "delegation.enabled=true",
+        "crds.serveV2=true",
         "delegation.bounds[0].queue=research",
         "delegation.bounds[0].preemptMinRuntime=2h",
         "delegation.bounds[0].reclaimMinRuntime=30m",

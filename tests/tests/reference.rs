@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tenure_policy::{
     owners::{EndedWhen, KINDS, PausableKinds},
     pause::held_fields,
@@ -75,8 +75,11 @@ fn add_rows(schema: &Value, part: &Value, defaults: &Value, path: &str, rows: &m
         let description = described.find_map(|of| of["description"].as_str());
         assert!(description.is_some(), "{path} has no description in the schema");
         let description = description.unwrap_or_default();
-        let choices: Vec<&str> =
-            property["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let choices = property["enum"].as_array().map(Vec::as_slice).unwrap_or_default();
+        // YAML reads Off as false
+        let is_said = |choice: &&Value| **choice != json!(false) || !choices.contains(&json!("Off"));
+        let text = |choice: &Value| choice.as_str().map_or_else(|| choice.to_string(), str::to_owned);
+        let choices: Vec<String> = choices.iter().filter(is_said).map(text).collect();
         let choices =
             if choices.is_empty() { String::new() } else { format!(" One of `{}`.", choices.join("`, `")) };
         rows.push(format!("| `{path}` | `{default}` | {}{choices} |\n", description.replace('|', "\\|")));

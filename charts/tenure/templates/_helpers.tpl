@@ -890,7 +890,7 @@ off are among them, or the pods of before would not know of them when a part is 
 {{- define "tenure.webhook.configured" -}}
 {{- $name := include "tenure.webhook.name" . }}
 {{- $validating := list $name (printf "%s-guard" $name) (printf "%s-owners" $name) }}
-{{- $definitions := include "tenure.isOurCRD" . | empty | ternary list (list "queues.scheduling.run.ai") }}
+{{- $definitions := include "tenure.servesV2" . | empty | ternary list (list "queues.scheduling.run.ai") }}
 {{- dict "validating" $validating "mutating" (list $name) "definitions" $definitions | toJson }}
 {{- end }}
 
@@ -959,16 +959,51 @@ asked about one that Helm doesn't install and that queueVersion says nothing abo
 {{- if or (include "tenure.installsCRD" (list . "runai")) (eq (toString .Values.queueVersion) "v3alpha1") -}}
 true
 {{- else if .Values.crds.runai -}}
-{{-   $served := list }}
-{{-   range dig "spec" "versions" list (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "queues.scheduling.run.ai") }}
-{{-     if .served }}
-{{-       $served = append $served .name }}
-{{-     end }}
-{{-   end }}
+{{-   $served := (include "tenure.versionsInCluster" . | fromJson).served }}
 {{- /* none: it isn't there yet, or there is no cluster to ask */}}
 {{-   if or (not $served) (has "v3alpha1" $served) -}}
 true
 {{-   end }}
+{{- end }}
+{{- end }}
+
+{{- /*
+The versions of queues of the run.ai family that the cluster serves, and those in which it has stored queues, as JSON. Both are
+empty where there is no definition yet, or no cluster to ask.
+*/}}
+{{- define "tenure.versionsInCluster" -}}
+{{- $definition := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "queues.scheduling.run.ai" }}
+{{- $served := list }}
+{{- range dig "spec" "versions" list $definition }}
+{{-   if .served }}
+{{-     $served = append $served .name }}
+{{-   end }}
+{{- end }}
+{{- dict "served" $served "stored" (dig "status" "storedVersions" list $definition) | toJson }}
+{{- end }}
+
+{{- /*
+"true" if Tenure's definition of queues of the run.ai family serves v2 beside v3alpha1, and the webhook converts, else "". By
+itself it does so only where the cluster does already: kubectl prefers v2, which lacks Tenure's fields. An upgrade that reuses
+the values of an older chart has no crds.serveV2.
+*/}}
+{{- define "tenure.servesV2" -}}
+{{- $asked := toString .Values.crds.serveV2 }}
+{{- if and (eq $asked "true") (not .Values.crds.runai) }}
+{{-   fail "crds.serveV2 must not be true where crds.runai is false: the CRD of queues is KAI-Scheduler's, which serves v2 by itself. Leave crds.serveV2 out" }}
+{{- end }}
+{{- if include "tenure.isOurCRD" . }}
+{{-   $found := include "tenure.versionsInCluster" . | fromJson }}
+{{-   $reads := eq (toString .Values.queueVersion) "v2" }}
+{{-   $stores := has "v2" $found.stored }}
+{{-   if and (eq $asked "false") $reads }}
+{{-     fail "crds.serveV2 must not be false where queueVersion is v2: set queueVersion to auto" }}
+{{-   end }}
+{{-   if and (eq $asked "false") $stores }}
+{{-     fail "crds.serveV2 must not be false yet: status.storedVersions of CRD queues.scheduling.run.ai has v2, and only the webhook converts what is stored in it. First write all queues as v3alpha1: docs/queue-versions.md, \"From KAI's CRD to Tenure's\"" }}
+{{-   end }}
+{{-   $needed := or $reads $stores (has "v2" $found.served) }}
+{{-   if or (eq $asked "true") (and $needed (ne $asked "false")) }}true{{ end }}
 {{- end }}
 {{- end }}
 
@@ -983,10 +1018,10 @@ other.
 
 {{- /*
 A merge patch, as JSON, by which Tenure's definition of queues names the webhook of this release as their converter; empty
-where Helm writes that, or where the definition is KAI-Scheduler's.
+where Helm writes that, and where the webhook converts no queues.
 */}}
 {{- define "tenure.conversionPatch" -}}
-{{- if and (include "tenure.isOurCRD" .) (not (include "tenure.installsCRD" (list . "runai"))) }}
+{{- if and (include "tenure.servesV2" .) (not (include "tenure.installsCRD" (list . "runai"))) }}
 {{-   $clientConfig := include "tenure.webhook.clientConfig" (list . "/convert") | fromYaml }}
 {{- /* there must be but one of these */}}
 {{-   $_ := set $clientConfig (hasKey $clientConfig "url" | ternary "service" "url") nil }}

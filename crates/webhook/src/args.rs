@@ -87,8 +87,8 @@ pub struct Args {
 /// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Prepare an uninstall: delete the webhook configurations, and turn off the conversion in the definition of queues,
-    /// which couldn't be read in v2 without the webhook
+    /// Prepare an uninstall where v2 of queues is served: delete the webhook configurations, and turn off the conversion in the
+    /// definition of queues, which couldn't be read in v2 without the webhook
     Uninstall(UninstallArgs),
 }
 

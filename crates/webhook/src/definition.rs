@@ -1,4 +1,4 @@
-//! Names the converter of queues in a definition that was applied with kubectl, and not by the chart.
+//! Names the converter of queues in a definition that serves v2 and was applied with kubectl, and not by the chart.
 //!
 //! Such a definition can't know the address of a release's webhook, nor the authority of its certificate. The chart
 //! knows both, and leaves them in a file; this module keeps them in the definition, also when it is applied again.
@@ -70,8 +70,8 @@ impl DefinitionArgs {
     }
 }
 
-/// Applies the patch; returns true if that changed the definition. One that has Tenure's versions and no conversion, as
-/// an uninstall leaves it, gets a conversion again if `restores` says so.
+/// Applies the patch; returns true if that changed the definition. One that serves both of Tenure's versions without a
+/// conversion, as an uninstall leaves it, gets a conversion again if `restores` says so.
 async fn apply(
     definitions: &Api<CustomResourceDefinition>,
     file: &Path,
@@ -92,7 +92,7 @@ async fn apply(
     } else {
         ensure!(
             definition.pointer(STRATEGY).and_then(Value::as_str) == Some("Webhook"),
-            "it isn't Tenure's: spec.conversion.strategy must be Webhook, so apply the definition of Tenure's chart, or set crds.runai to false"
+            "spec.conversion.strategy must be Webhook: apply the definition of Tenure's chart that serves v2, as docs/queue-versions.md says, or set crds.runai to false where the definition isn't Tenure's"
         );
     }
     if is_so(&definition, &patch) {
@@ -103,14 +103,16 @@ async fn apply(
     Ok(true)
 }
 
-/// True for a definition with both of Tenure's versions, whose objects aren't converted.
+/// True for a definition that serves both of Tenure's versions, and whose objects aren't converted.
 fn lost_its_conversion(definition: &Value) -> bool {
     let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
-    let named = |version: &str| {
-        versions.into_iter().flatten().any(|of| of.get("name").and_then(Value::as_str) == Some(version))
+    let serves = |name: &str| {
+        let found =
+            versions.into_iter().flatten().find(|of| of.get("name").and_then(Value::as_str) == Some(name));
+        found.and_then(|version| version.get("served")?.as_bool()) == Some(true)
     };
     let strategy = definition.pointer(STRATEGY).and_then(Value::as_str);
-    strategy.is_none_or(|strategy| strategy == "None") && named("v3alpha1") && named("v2")
+    strategy.is_none_or(|strategy| strategy == "None") && serves("v3alpha1") && serves("v2")
 }
 
 /// True if a merge patch changes nothing.
@@ -125,17 +127,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_definition_with_both_of_tenures_versions_has_lost_its_conversion() {
-        let definition = |conversion: Value, versions: &[&str]| {
-            let versions: Vec<_> = versions.iter().map(|version| json!({"name": version})).collect();
+    fn only_a_definition_that_serves_both_of_tenures_versions_has_lost_its_conversion() {
+        let definition = |conversion: Value, versions: &[(&str, bool)]| {
+            let versions: Vec<_> =
+                versions.iter().map(|(name, served)| json!({"name": name, "served": served})).collect();
             json!({"spec": {"conversion": conversion, "versions": versions}})
         };
         let (none, webhook) = (json!({"strategy": "None"}), json!({"strategy": "Webhook"}));
+        let both = [("v3alpha1", true), ("v2", true)];
         for (conversion, versions, expected) in [
-            (&none, &["v3alpha1", "v2"][..], true),
-            (&Value::Null, &["v3alpha1", "v2"], true),
-            (&none, &["v2"], false),
-            (&webhook, &["v3alpha1", "v2"], false),
+            (&none, &both[..], true),
+            (&Value::Null, &both, true),
+            (&none, &[("v3alpha1", true), ("v2", false)], false),
+            (&none, &[("v2", true)], false),
+            (&webhook, &both, false),
         ] {
             let definition = definition(conversion.clone(), versions);
             assert_eq!(lost_its_conversion(&definition), expected, "{definition}");

@@ -35,7 +35,7 @@ impl World {
     async fn hook(&self) -> Vec<Value> {
         let template = ["template", "tenure", CHART, "--namespace", RELEASE_NAMESPACE];
         let only = ["--show-only", "templates/webhook/uninstall.yaml"];
-        let others = ["--dry-run=server", "--set", "allowOtherReleases=true"];
+        let others = ["--dry-run=server", "--set", "allowOtherReleases=true,crds.serveV2=true"];
         let rendered = self.cluster.helm(&[&template[..], &only, &others].concat()).await.unwrap();
         let objects: Vec<Value> = serde_saphyr::from_multiple(&rendered.success().unwrap()).unwrap();
         for object in objects.iter().filter(|object| object["kind"] != "Job") {
@@ -201,8 +201,7 @@ async fn a_webhook_that_finds_the_key_of_no_authority_serves_on_and_the_next_one
 #[tokio::test(flavor = "multi_thread")]
 async fn a_definition_of_kubectl_is_converted_again_when_a_webhook_starts_after_an_uninstall() {
     let world = World::start("cert-restored", 1, &["crds.install=false"]).await;
-    world.kubectl(&["apply", "-f", crate::world::FILES]).await;
-    world.kubectl(&["wait", "--for=condition=Established", "crd", CRD]).await;
+    world.apply_definitions().await;
     world.helm("install", &["--create-namespace"]).await;
     let none =
         json!([{"op": "replace", "path": "/spec/conversion", "value": {"strategy": "None"}}]).to_string();

@@ -4,13 +4,12 @@ use serde_json::json;
 use tenure_testbed::{RELEASE_NAMESPACE, eventually};
 use tenure_tests::DEADLINE;
 
-use crate::world::{CRD, FILES, V2, V3, World};
+use crate::world::{V2, V3, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_versions_work_where_kubectl_applied_the_definitions_and_helm_the_rest() {
     let world = World::start("cert-applied", 1, &["crds.install=false"]).await;
-    world.kubectl(&["apply", "-f", FILES]).await;
-    world.kubectl(&["wait", "--for=condition=Established", "crd", CRD]).await;
+    world.apply_definitions().await;
     world.helm("install", &["--create-namespace"]).await;
     let flag = world.conversion_flag().await;
     let _webhook = world.ready_webhook(0, &[&flag]).await;

@@ -6,13 +6,12 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use serde_json::{Value, json};
 use tenure_testbed::{Cluster, Process, RELEASE_NAMESPACE, eventually, free_port, program};
-use tenure_tests::DEADLINE;
+use tenure_tests::{DEADLINE, fixtures::definitions_with_v2};
 use tokio::task::spawn_blocking;
 
 use crate::balancer::{Backend, Balancer, is_ready};
 
 pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure");
-pub const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure/files/crds/");
 pub const CRD: &str = "queues.scheduling.run.ai";
 pub const V2: &str = "queues.v2.scheduling.run.ai";
 pub const V3: &str = "queues.v3alpha1.scheduling.run.ai";
@@ -33,16 +32,23 @@ pub struct World {
 }
 
 impl World {
-    /// An API server alone, and an address for so many webhooks. Nothing is installed.
+    /// An API server alone, and an address for so many webhooks. Nothing is installed. Queues will be converted.
     pub async fn start(name: &str, replicas: usize, values: &[&str]) -> Self {
         let cluster = Cluster::start_api_server_alone(name).await.unwrap();
         let port = free_port().unwrap();
         let url = format!("webhook.url=https://127.0.0.1:{port}");
-        let values = [&[&*url, "keeper.replicas=0"], values].concat().join(",");
+        let values = [&[&*url, "keeper.replicas=0", "crds.serveV2=true"], values].concat().join(",");
         let backend = |_| Backend { port: free_port().unwrap(), admin: free_port().unwrap() };
         let backends: Vec<_> = (0..replicas).map(backend).collect();
         let balancer = Balancer::start(port, backends.clone());
         Self { cluster, port, values, backends, _balancer: balancer }
+    }
+
+    /// Applies the definitions with kubectl.
+    pub async fn apply_definitions(&self) {
+        let file = definitions_with_v2(&self.cluster).await;
+        self.kubectl(&["apply", "-f", file.to_str().unwrap()]).await;
+        self.kubectl(&["wait", "--for=condition=Established", "crd", CRD]).await;
     }
 
     /// Runs `helm <verb> tenure` of the chart.

@@ -181,7 +181,7 @@ async fn what_the_webhook_fills_by_itself_is_rendered_without_content() {
 
 #[tokio::test]
 async fn the_webhook_is_told_by_which_name_it_is_called_and_by_which_objects() {
-    let objects = render("test", &json!({})).await;
+    let objects = render("test", &json!({"crds": {"serveV2": true}})).await;
     let deployment = find(&objects, "Deployment", "test-tenure-webhook");
     let arguments = arguments(deployment);
     for flag in [
@@ -195,9 +195,11 @@ async fn the_webhook_is_told_by_which_name_it_is_called_and_by_which_objects() {
         assert!(arguments.contains(&flag.to_owned()), "{flag} should be in {arguments:?}");
     }
     assert!(!deployment.to_string().contains("/certs"), "nothing is mounted");
-    let kais = render("test", &json!({"crds": {"runai": false}})).await;
-    let kais = crate::arguments(find(&kais, "Deployment", "test-tenure-webhook"));
-    assert!(!kais.iter().any(|argument| argument.contains("definitions")), "{kais:?}");
+    for crds in [json!({}), json!({"runai": false})] {
+        let objects = render("test", &json!({"crds": crds})).await;
+        let arguments = crate::arguments(find(&objects, "Deployment", "test-tenure-webhook"));
+        assert!(!arguments.iter().any(|argument| argument.contains("definitions")), "{crds}: {arguments:?}");
+    }
 }
 
 #[tokio::test]
@@ -255,12 +257,13 @@ async fn existing_secret_brings_its_ca_or_the_values_do() {
     let bundle = async |name: &str, bundle: &str| {
         let secret = json!({"name": name, "caBundle": bundle});
         let certificate = json!({"mode": "existingSecret", "existingSecret": secret});
-        let values = json!({"webhook": {"certificate": certificate}, "crds": {"extensions": false}});
+        let values =
+            json!({"webhook": {"certificate": certificate}, "crds": {"extensions": false, "serveV2": true}});
         let output = helm(cluster, "template", "test", &values, &["--dry-run=server"]).await;
         let objects = parse(&output.success()?);
         let of = |kind| of_each_webhook(find(&objects, kind, "test-tenure-webhook"), CA_BUNDLE);
         let bundles = [of("ValidatingWebhookConfiguration"), of("MutatingWebhookConfiguration")].concat();
-        // where the queues' CRD is the chart's, there is one for clients of their older version
+        // where v2 of queues is served, there is one for its clients
         assert_eq!(bundles, vec![*bundles.first().unwrap(); WEBHOOKS + 1]);
         let bundle: ByteString = serde_json::from_value(json!(bundles.first())).unwrap();
         Ok::<_, anyhow::Error>(String::from_utf8(bundle.0)?)

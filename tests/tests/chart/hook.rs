@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{NAMESPACE, assert_accepted, find, helm, kinds, kubectl, parse, render, shared};
 
 #[tokio::test]
-async fn a_test_creates_a_queue_in_a_dry_run_with_rights_of_its_own() {
+async fn a_test_creates_a_queue_and_an_extension_in_a_dry_run_with_rights_of_its_own() {
     let values = json!({"test": {"enabled": true, "image": "example.com/kubectl:1"}});
     let (cluster, show) = (shared().await, ["--show-only", "templates/tests/queue.yaml"]);
     let rendered = helm(cluster, "template", "hooked", &values, &show).await.success().unwrap();
@@ -25,13 +25,16 @@ async fn a_test_creates_a_queue_in_a_dry_run_with_rights_of_its_own() {
     assert_eq!(container["image"], "example.com/kubectl:1");
     assert!(container["args"].as_array().unwrap().contains(&json!("--dry-run=server")), "{container}");
     let rules = find(&objects, "ClusterRole", "hooked-tenure-test")["rules"].clone();
-    let only = json!([{"apiGroups": ["scheduling.run.ai"], "resources": ["queues"], "verbs": ["create"]}]);
-    assert_eq!(rules, only);
+    let create =
+        |group, resource| json!({"apiGroups": [group], "resources": [resource], "verbs": ["create"]});
+    assert_eq!(rules, json!([create("scheduling.run.ai", "queues"), create("tenure.dev", "extensions")]));
     let map = find(&objects, "ConfigMap", "hooked-tenure-test");
-    let queue = parse(map.pointer("/data/queue.yaml").unwrap().as_str().unwrap()).remove(0);
+    let asked = parse(map.pointer("/data/queue.yaml").unwrap().as_str().unwrap());
+    let kind = |object: &Value| json!([object["apiVersion"], object["kind"]]);
+    let kinds: Vec<_> = asked.iter().map(kind).collect();
     assert_eq!(
-        (queue["apiVersion"].clone(), queue["kind"].clone()),
-        (json!("scheduling.run.ai/v2"), json!("Queue"))
+        kinds,
+        [json!(["scheduling.run.ai/v3alpha1", "Queue"]), json!(["tenure.dev/v1alpha1", "Extension"])]
     );
 }
 

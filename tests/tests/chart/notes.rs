@@ -80,9 +80,15 @@ async fn notes_say_what_does_not_work_with_these_values() {
     assert!(!dry_run.contains("get lease"), "{dry_run}");
     let chosen = notes(json!({"keeper": {"schedulers": ["a", "b"]}})).await;
     assert!(chosen.contains("spec.schedulerName must be a or b"), "{chosen}");
-    let applied = notes(json!({"crds": {"install": false}, "webhook": {"url": "https://10.0.0.7"}})).await;
+    let by_kubectl = |serves_v2| json!({"crds": {"install": false, "serveV2": serves_v2}, "webhook": {"url": "https://10.0.0.7"}});
+    let files = "     kubectl apply --server-side -f charts/tenure/files/crds/\n";
+    let applied = notes(by_kubectl(json!("auto"))).await;
+    assert!(applied.contains(files) && !applied.contains("conversion"), "{applied}");
+    let applied = notes(by_kubectl(json!(true))).await;
+    assert!(!applied.contains(files), "{applied}");
     for expected in [
-        "     kubectl apply --server-side -f charts/tenure/files/crds/\n",
+        "     kubectl get queues.v3alpha1.scheduling.run.ai\n",
+        "--show-only templates/crds.yaml --set crds.serveV2=true |\n       kubectl apply --server-side -f -\n",
         "-o jsonpath='{.data.conversion\\.json}' > conversion.json\n",
         " --conversion-patch-file conversion.json",
     ] {

@@ -110,7 +110,9 @@ async fn roles_grant_what_is_needed_and_no_more() {
         named(admission, "validatingwebhookconfigurations", &validating),
         named(admission, "mutatingwebhookconfigurations", &["test-tenure-webhook"]),
     ];
-    assert_eq!(granted_by_name("webhook", &objects), expected);
+    assert_eq!(granted_by_name("webhook", &objects), expected[1..]);
+    let with_v2 = render("test", &json!({"crds": {"serveV2": true}})).await;
+    assert_eq!(granted_by_name("webhook", &with_v2), expected);
     assert_eq!(granted_by_name("keeper", &objects), Vec::<Value>::new());
     let role = find(&objects, "Role", "test-tenure-keeper");
     let rules = json!([

@@ -56,7 +56,10 @@ impl Shape {
                 },
             },
             "keeper": {"replicas": self.keepers},
-            "crds": {"runai": self.crds, "tensorstack": self.crds},
+            "crds": {
+                "runai": self.crds, "tensorstack": self.crds,
+                "serveV2": if self.crds && self.webhooks > 1 { json!(true) } else { json!("auto") },
+            },
         })
     }
 

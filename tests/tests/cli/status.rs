@@ -61,7 +61,7 @@ async fn what_works_and_what_does_not_is_told_with_what_helps() {
     };
     let healthy = eventually("no problem", DEADLINE, healthy).await.unwrap();
     for (check, expected) in [
-        ("definitions", "queues.scheduling.run.ai (v2, v3alpha1)"),
+        ("definitions", "queues.scheduling.run.ai (v3alpha1)"),
         ("leader", "keeper-0 leads, and has renewed Lease tenure-system/tenure-keeper"),
         ("webhook", "it is asked at https://127.0.0.1:"),
         ("certificate", "good until 20"),

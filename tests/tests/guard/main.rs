@@ -55,7 +55,8 @@ const GUARDED: [&str; 8] = [
 async fn guarded() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = async || {
-        let world = Box::pin(installed("guard", &["schedulerExtender.enabled=true"])).await?;
+        let world =
+            Box::pin(installed("guard", &["schedulerExtender.enabled=true", "crds.serveV2=true"])).await?;
         world.tenure.start_webhook(&world.cluster).await?;
         scheduling::configure(&world, &json!({})).await?;
         Ok::<_, anyhow::Error>(world)

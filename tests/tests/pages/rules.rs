@@ -35,12 +35,14 @@ const LINES: usize = 100;
 const WITH_MESSAGES: [&str; 2] = ["troubleshooting.md", "upgrade.md"];
 
 /// Messages of Kubernetes and Helm, and one of a policy that the chart puts together.
-const OF_OTHERS: [&str; 7] = [
+const OF_OTHERS: [&str; 9] = [
     "conflict with \"kubectl\"",
     "failed calling webhook \"runai-queues.tenure.dev\"",
     "x509: certificate signed by unknown authority",
     "conversion webhook for scheduling.run.ai/v3alpha1, Kind=Queue failed",
+    "no matches for kind \"Queue\" in version \"scheduling.run.ai/v2\"",
     "unknown field \"spec.maxDuration\"",
+    "when strategy is not set to Webhook",
     "once the pod is bound to a node",
     "pre-delete hooks failed",
 ];

@@ -12,8 +12,9 @@ use tenure_tests::{
 };
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-/// Users see queues, the guard is on, and the release has keepers for `kubectl rollout`.
-const VALUES: [&str; 6] = [
+/// Users see queues, of which there is one kind, the guard is on, and the release has keepers for `kubectl rollout`.
+const VALUES: [&str; 7] = [
+    "crds.tensorstack=false",
     "guard.enabled=true",
     "keeper.replicas=2",
     "users.seeQueues[0].kind=Group",
@@ -221,13 +222,5 @@ async fn symptoms_are_looked_into_as_on_the_page() {
     {
         walk.follow(heading).await;
     }
-    walk.end();
-}
-
-#[tokio::test]
-async fn queue_of_kai_gets_a_ceiling() {
-    let (world, _turn) = world().await;
-    let mut walk = Walk::new(world, "kai.md");
-    walk.follow("Give a queue a ceiling").await;
     walk.end();
 }

@@ -3,9 +3,10 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use tenure_testbed::{Cluster, RELEASE_NAMESPACE, Tenure, eventually};
+use tenure_testbed::{Cluster, Output, RELEASE_NAMESPACE, Tenure, eventually};
 use tenure_tests::{
-    DEADLINE, World,
+    DEADLINE, World, fixtures,
+    pages::{commands, run},
     workloads::{Namespace, in_runai_queue, workload},
 };
 
@@ -16,12 +17,19 @@ const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure");
 const CRD: &str = "queues.scheduling.run.ai";
 const NOT_BY_HELM: &str = "crds.install=false";
 
-const PLAIN: &[&str] = &["apply", "-f", FILES];
-const SERVER_SIDE: &[&str] = &["apply", "--server-side", "-f", FILES];
+const PLAIN: &[&str] = &["apply"];
+const SERVER_SIDE: &[&str] = &["apply", "--server-side"];
 
-/// `kubectl <apply>` of the files as they are in the chart, which must be accepted.
-async fn apply(cluster: &Cluster, apply: &[&str]) {
-    cluster.kubectl(apply).await.unwrap().success().unwrap();
+/// `kubectl <apply>` of what the chart renders with v2.
+async fn try_apply(cluster: &Cluster, apply: &[&str]) -> Output {
+    let file = fixtures::definitions_with_v2(cluster).await;
+    let file = ["-f", file.to_str().unwrap()];
+    cluster.kubectl(&[apply, &file].concat()).await.unwrap()
+}
+
+/// The same, which must be accepted.
+async fn apply(cluster: &Cluster, by: &[&str]) {
+    try_apply(cluster, by).await.success().unwrap();
     let established = ["wait", "--for=condition=Established", "crd", CRD, "queues.scheduler.tensorstack.dev"];
     cluster.kubectl(&established).await.unwrap().success().unwrap();
 }
@@ -89,9 +97,9 @@ async fn the_converter_stays_where_the_definitions_are_applied_again() {
     assert_both_versions_are_served(&cluster).await;
 
     // its URL and the Service of the file exclude each other
-    let refused = cluster.kubectl(SERVER_SIDE).await.unwrap();
+    let refused = try_apply(&cluster, SERVER_SIDE).await;
     assert!(refused.stderr.contains("exactly one of url or service is required"), "{}", refused.stderr);
-    apply(&cluster, &["replace", "-f", FILES]).await;
+    apply(&cluster, &["replace"]).await;
     let served = async || Ok(cluster.kubectl(&["get", V2, "from-v3"]).await?.success().ok());
     eventually("queues to be converted again", DEADLINE, served).await.unwrap();
 
@@ -113,7 +121,7 @@ async fn the_converter_stays_where_the_definitions_are_applied_again() {
         named().await;
         apply(&cluster, PLAIN).await;
         named().await;
-        let again = cluster.kubectl(SERVER_SIDE).await.unwrap();
+        let again = try_apply(&cluster, SERVER_SIDE).await;
         if name == "tenure-webhook" {
             again.success().unwrap();
             assert_eq!(client_config(&cluster).await, expected, "nothing is left for the webhook to do");
@@ -123,6 +131,35 @@ async fn the_converter_stays_where_the_definitions_are_applied_again() {
         }
         named().await;
     }
+}
+
+#[tokio::test]
+async fn the_files_serve_v3alpha1_alone_and_one_command_of_the_page_serves_v2_too() {
+    let cluster = Cluster::start("versions-applied-files").await.unwrap();
+    let files = [SERVER_SIDE, &["-f", FILES]].concat();
+    cluster.kubectl(&files).await.unwrap().success().unwrap();
+    let rendered = async || {
+        let template = ["template", "tenure", CHART, "--namespace", RELEASE_NAMESPACE, "--dry-run=server"];
+        cluster.helm(&[&template[..], &["--set", NOT_BY_HELM]].concat()).await.unwrap().success().unwrap()
+    };
+    let alone = rendered().await;
+    for of_v2 in ["/convert", "--converted-definitions", "runai-queues-v2", "apiextensions.k8s.io"] {
+        assert!(!alone.contains(of_v2), "{of_v2}");
+    }
+    create(&cluster, &queue(V3, "kept", &json!({}), &json!({"maxDuration": "1h"}))).await;
+    run(&cluster, &commands("queue-versions.md", "Applied with kubectl")[1]).await;
+    let tenure = Box::pin(Tenure::install(&cluster, &[NOT_BY_HELM])).await.unwrap();
+    tenure.start_webhook(&cluster).await.unwrap();
+    assert_both_versions_are_served(&cluster).await;
+
+    // where the webhook has written its CA, the files don't take v2 away by mistake
+    let refused = cluster.kubectl(&[&files[..], &["--force-conflicts"]].concat()).await.unwrap();
+    assert!(refused.stderr.contains("when strategy is not set to Webhook"), "{}", refused.stderr);
+    let page = include_str!("../../../docs/queue-versions.md");
+    let (_, stop) = page.split_once("- **To stop**, run `").unwrap();
+    run(&cluster, stop.split('`').next().unwrap()).await;
+    assert_eq!(seen(&cluster, V3, "kept").await.0, json!({"maxDuration": "1h"}));
+    assert!(!rendered().await.contains("--converted-definitions"));
 }
 
 /// Queues are stored as v3alpha1, and the first list of them waits for its own converter.
@@ -172,6 +209,6 @@ async fn the_version_is_read_that_the_cluster_serves_unless_it_is_said() {
         let patches = rendered.contains("--conversion-patch-file=");
         assert_eq!(patches, version == "v3alpha1", "{values:?}");
     }
-    apply(&cluster, &["apply", "--server-side", "--force-conflicts", "-f", FILES]).await;
+    apply(&cluster, &[SERVER_SIDE, &["--force-conflicts"]].concat()).await;
     assert!(rendered(&[NOT_BY_HELM]).await.contains("--runai-queue-version=v3alpha1\n"));
 }

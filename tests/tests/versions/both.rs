@@ -16,7 +16,7 @@ use crate::{V2, V3, common, create, get, own_annotations, own_fields, queue, see
 pub async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = async || {
-        let world = World::installed("versions", &["crds.tensorstack=false"]).await?;
+        let world = World::installed("versions", &["crds.tensorstack=false", "crds.serveV2=true"]).await?;
         world.tenure.start_webhook(&world.cluster).await?;
         anyhow::Ok(world)
     };
@@ -121,10 +121,11 @@ async fn kubectl_prints_both() {
     let spec =
         json!({"displayName": "Printed", "priority": 9, "maxDuration": "3m", "reclaimMinRuntime": "2m"});
     create(cluster, &queue(V3, "printed", &json!({}), &spec)).await;
+    let head_of_v2 = "NAME MAX-DURATION (ALL FIELDS: QUEUES.V3ALPHA1.SCHEDULING.RUN.AI) PRIORITY PARENT CHILDREN DISPLAYNAME";
     for (resource, head, row) in [
-        (V2, "NAME PRIORITY PARENT CHILDREN DISPLAYNAME MAX-DURATION", "printed 9 Printed 3m"),
+        (V2, head_of_v2, "printed 3m 9 Printed"),
         // the preferred version
-        ("rq", "NAME PRIORITY PARENT CHILDREN DISPLAYNAME MAX-DURATION", "printed 9 Printed 3m"),
+        ("rq", head_of_v2, "printed 3m 9 Printed"),
         (
             V3,
             "NAME PARENT PRIORITY PREEMPT-MIN RECLAIM-MIN MAX-DURATION RUNNING PAUSED REQUEUEING AGE",
@@ -137,6 +138,8 @@ async fn kubectl_prints_both() {
         let line = lines.next().unwrap();
         assert!(line.starts_with(row), "{resource}: {line}");
     }
+    let explained = cluster.kubectl(&["explain", "queue"]).await.unwrap().success().unwrap();
+    assert!(explained.contains("kubectl get queues.v3alpha1.scheduling.run.ai"), "{explained}");
 }
 
 #[tokio::test]

@@ -23,14 +23,18 @@ async fn a_v2_client_that_knows_no_field_of_v3alpha1_loses_none() {
     assert_eq!(seen(cluster, V3, "kept").await.0, expected);
 }
 
-/// Kubernetes prefers a stable version to an alpha, so that is v2.
+/// The first example of the README.
+pub fn example_of_the_readme() -> &'static str {
+    let (_, example) = include_str!("../../../README.md").split_once("```yaml\n").unwrap();
+    example.split("```").next().unwrap()
+}
+
+/// Kubernetes prefers a stable version to an alpha, so that is v2 where it is served.
 #[tokio::test]
 async fn the_queue_of_the_readme_is_found_by_its_kind_alone() {
     let cluster = &world().await.cluster;
-    let readme = include_str!("../../../README.md");
-    let (_, example) = readme.split_once("```yaml\n").unwrap();
-    let (example, _) = example.split_once("```").unwrap();
-    let output = cluster.kubectl_with_input(&["apply", "-f", "-"], example).await.unwrap();
+    let apply = ["apply", "-f", "-"];
+    let output = cluster.kubectl_with_input(&apply, example_of_the_readme()).await.unwrap();
     output.success().unwrap();
     for kind in ["queue", "queues", "rq"] {
         let get = ["get", kind, "research", "--output=jsonpath={.apiVersion} {.metadata.annotations}"];

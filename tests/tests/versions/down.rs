@@ -4,20 +4,16 @@ use std::fs;
 
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
-use tenure_tests::{DEADLINE, World, workloads::workload};
+use tenure_tests::{DEADLINE, World, pages::run, workloads::workload};
 
-use crate::{
-    V2, V3, create, queue,
-    switch::{commands, run},
-    write,
-};
+use crate::{V2, V3, create, queue, switch::commands, write};
 
 const UNCONVERTED: &str = "conversion webhook for scheduling.run.ai/v3alpha1, Kind=Queue failed";
 
 #[tokio::test]
 async fn v3alpha1_goes_on_without_a_webhook_and_v2_fails_until_nothing_is_converted() {
-    let world =
-        &Box::pin(World::installed("versions-down", &["webhook.failurePolicy=Ignore"])).await.unwrap();
+    let values = ["webhook.failurePolicy=Ignore", "crds.serveV2=true"];
+    let world = &Box::pin(World::installed("versions-down", &values)).await.unwrap();
     let cluster = &world.cluster;
     create(cluster, &queue(V3, "stored", &json!({}), &json!({"maxDuration": "1h"}))).await;
     // clients that name no version ask for v2

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tenure_testbed::{Cluster, Tenure, eventually, program};
 use tenure_tests::{
     DEADLINE, World, fixtures,
+    pages::Walk,
     workloads::{Namespace, in_runai_queue, workload},
 };
 use tokio::{process::Command, sync::OnceCell, task::spawn_blocking};
@@ -78,6 +79,27 @@ async fn tenure(world: &World, arguments: &[&str]) -> String {
     let output = command.output().await.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// The queue of the text on the `MinRuntime` plugin.
+#[tokio::test]
+async fn a_queue_of_v2_has_its_floors() {
+    let world = world().await;
+    let floors = json!({"preemptMinRuntime": "20s", "reclaimMinRuntime": "30s"});
+    create(&world.cluster, &queue(V2, "production", &json!({}), &floors)).await;
+    create(&world.cluster, &queue(V2, "other", &json!({}), &json!({}))).await;
+    for (preemptor, floor) in [("production", "20s"), ("other", "30s")] {
+        let matrix = ["matrix", "--preemptor-queue", preemptor, "--victim-queue", "production"];
+        let told = tenure(world, &matrix).await;
+        assert!(told.contains(&format!("{floor}  ")), "{preemptor}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn a_queue_gets_a_ceiling_as_on_the_page() {
+    let mut walk = Walk::new(world().await, "kai.md");
+    walk.follow("Give a queue a ceiling").await;
+    walk.end();
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use crate::{V2, V3, create, get, queue};
 
 #[tokio::test]
 async fn status_stays_right_after_a_write_through_v2() {
-    let world = World::running("versions-kept").await.unwrap();
+    let world = World::running_with("versions-kept", &["crds.serveV2=true"], &[]).await.unwrap();
     let cluster = &world.cluster;
     let namespace = Namespace::new(&world).await;
     create(cluster, &queue(V3, "va", &json!({}), &json!({"maxDuration": "1h"}))).await;

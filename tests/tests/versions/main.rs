@@ -6,6 +6,7 @@
     reason = "a failed helper is a failed test"
 )]
 
+mod alone;
 mod applied;
 mod both;
 mod clients;

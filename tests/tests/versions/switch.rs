@@ -1,11 +1,11 @@
 //! From KAI's definition to Tenure's and back, by the commands of `docs/queue-versions.md`.
 
-use std::{env, fs, process::Command};
-
 use serde_json::{Value, json};
 use tenure_testbed::{Cluster, Tenure, eventually};
-use tenure_tests::{DEADLINE, fixtures};
-use tokio::task::spawn_blocking;
+use tenure_tests::{
+    DEADLINE, fixtures,
+    pages::{self, run},
+};
 
 use crate::{
     V2, V3, common, create, get,
@@ -13,31 +13,9 @@ use crate::{
     own_annotations, own_fields, queue, seen, with, write,
 };
 
-const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-
 /// The commands below a heading of the page.
 pub fn commands(heading: &str) -> String {
-    let page = fs::read_to_string(format!("{WORKSPACE}/docs/queue-versions.md")).unwrap();
-    let section = page.split("\n## ").find(|section| section.starts_with(heading)).unwrap();
-    let blocks = section.split("```bash\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    let commands: String = blocks.collect();
-    assert!(!commands.is_empty(), "{heading}");
-    commands
-}
-
-/// Runs commands in the workspace, as a person would; all must succeed.
-pub async fn run(cluster: &Cluster, script: &str) {
-    let mut path = vec![cluster.binaries().directory().to_owned()];
-    path.extend(env::split_paths(&env::var_os("PATH").unwrap()));
-    let mut shell = Command::new("bash");
-    shell
-        .args(["-euxo", "pipefail", "-c", script])
-        .current_dir(WORKSPACE)
-        .env("KUBECONFIG", cluster.kubeconfig())
-        .env("HOME", cluster.directory())
-        .env("PATH", env::join_paths(path).unwrap());
-    let output = spawn_blocking(move || shell.output()).await.unwrap().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    pages::commands("queue-versions.md", heading).concat()
 }
 
 async fn stored_versions(cluster: &Cluster) -> Value {

@@ -3,8 +3,7 @@
 use std::{fs, io, path::PathBuf, process::ExitCode};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceConversion, CustomResourceDefinition, ServiceReference, WebhookClientConfig,
-    WebhookConversion,
+    CustomResourceConversion, CustomResourceDefinition,
 };
 use kube::{CustomResourceExt, core::crd::merge_crds};
 use serde_json::Value;
@@ -61,11 +60,15 @@ fn crds() -> io::Result<[CustomResourceDefinition; 3]> {
     Ok([runai_queues()?, tensorstack::v1beta1::Queue::crd(), extension::Extension::crd()].map(kept_by_helm))
 }
 
-/// Stored as v3alpha1, and served as v2 too.
+/// Stored and served as v3alpha1 alone. Where v2 is served as well, clients that name no version get v2, and a webhook has
+/// to convert: the chart adds both.
 fn runai_queues() -> io::Result<CustomResourceDefinition> {
     let versions = [runai::v3alpha1::Queue::crd(), runai::v2::Queue::crd()].map(nothing_required);
     let mut crd = merge_crds(versions.into(), "v3alpha1").map_err(io::Error::other)?;
-    crd.spec.conversion = Some(by_webhook());
+    for version in &mut crd.spec.versions {
+        version.served = version.storage;
+    }
+    crd.spec.conversion = Some(CustomResourceConversion { strategy: "None".into(), webhook: None });
     Ok(crd)
 }
 
@@ -76,25 +79,6 @@ fn nothing_required(mut crd: CustomResourceDefinition) -> CustomResourceDefiniti
         schema.required = None;
     }
     crd
-}
-
-/// Without a webhook v2 would lose the fields that it doesn't have: so it can't be read or written at all until one
-/// answers. Where that is, the chart knows better.
-fn by_webhook() -> CustomResourceConversion {
-    let service = ServiceReference {
-        namespace: "tenure-system".into(),
-        name: "tenure-webhook".into(),
-        path: Some("/convert".into()),
-        port: Some(443),
-    };
-    let client_config = WebhookClientConfig { service: Some(service), ..WebhookClientConfig::default() };
-    CustomResourceConversion {
-        strategy: "Webhook".into(),
-        webhook: Some(WebhookConversion {
-            client_config: Some(client_config),
-            conversion_review_versions: vec!["v1".into()],
-        }),
-    }
 }
 
 /// Deleting a definition deletes every object of it, so an uninstall must not.

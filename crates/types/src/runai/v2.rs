@@ -22,16 +22,16 @@ use crate::duration::{GoDuration, Written};
     kind = "Queue",
     status = "QueueStatus",
     derive = "PartialEq",
-    doc = "A Queue is a node in a tree of queues. This is KAI-Scheduler's version of it: ceilings and the other fields that only v3alpha1 has are annotations here, such as tenure.dev/max-duration.",
+    doc = "A Queue is a node in a tree of queues. This is KAI-Scheduler's version of it: ceilings and the other fields that only v3alpha1 has are annotations here, such as tenure.dev/max-duration. Where v3alpha1 is served, see all fields with: kubectl get queues.v3alpha1.scheduling.run.ai, and kubectl explain queue --api-version=scheduling.run.ai/v3alpha1.",
+    printcolumn(
+        name = "Max-Duration (all fields: queues.v3alpha1.scheduling.run.ai)",
+        type_ = "string",
+        json_path = r".metadata.annotations.tenure\.dev/max-duration"
+    ),
     printcolumn(name = "Priority", type_ = "string", json_path = ".spec.priority"),
     printcolumn(name = "Parent", type_ = "string", json_path = ".spec.parentQueue"),
     printcolumn(name = "Children", type_ = "string", json_path = ".status.childQueues"),
-    printcolumn(name = "DisplayName", type_ = "string", json_path = ".spec.displayName"),
-    printcolumn(
-        name = "Max-Duration",
-        type_ = "string",
-        json_path = r".metadata.annotations.tenure\.dev/max-duration"
-    )
+    printcolumn(name = "DisplayName", type_ = "string", json_path = ".spec.displayName")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct QueueSpec {
