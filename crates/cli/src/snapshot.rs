@@ -229,18 +229,22 @@ impl Snapshot {
                 Some(cluster) => cluster.look_up(namespace, &owner).await,
                 None => Ok(Some(owners::in_files(&self.documents, namespace, &owner))),
             };
-            let answer = match met {
-                Ok(Some(metadata)) => {
-                    self.index.apply_owner(0, &metadata);
-                    self.owners.note(&metadata);
-                    found(&metadata)
-                }
-                Ok(None) => OwnerLookup::Absent,
-                Err(error) if is_forbidden(&error) => OwnerLookup::Forbidden,
+            match met {
+                Ok(met) => self.learn(&owner, met.as_ref()),
+                Err(error) if is_forbidden(&error) => self.owners.learn(&owner, OwnerLookup::Forbidden),
                 Err(error) => return Err(explain(error)),
-            };
-            self.owners.learn(&owner, answer);
+            }
         }
+    }
+
+    /// Records an owner that was read by itself, with what it says for its pods. None: there is no such owner.
+    pub fn learn(&mut self, owner: &OwnerReference, met: Option<&ObjectMeta>) {
+        if let Some(metadata) = met {
+            self.selected.take(metadata.uid.as_deref(), metadata.labels.as_ref());
+            self.index.apply_owner(0, metadata);
+            self.owners.note(metadata);
+        }
+        self.owners.learn(owner, met.map_or(OwnerLookup::Absent, found));
     }
 }
 

@@ -16,7 +16,7 @@ use super::{row::Row, view::View};
 use crate::{
     cluster::{AT_ONCE, ClusterReader, ResourceKind, ResourceKinds, explain, is_forbidden},
     print::{warn, with_causes},
-    snapshot::{NotListed, Snapshot, found},
+    snapshot::{NotListed, Snapshot},
 };
 
 /// The number of owners that are read one by one before the climbs go on with the answers.
@@ -147,23 +147,18 @@ impl Gatherer {
             });
             let looks: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
             for (owner, look) in looks {
-                let answer = match look {
-                    None => OwnerLookup::Forbidden,
-                    Some(Ok(None)) => OwnerLookup::Absent,
-                    Some(Ok(Some(met))) => {
-                        view.snapshot.selected.take(met.uid.as_deref(), met.labels.as_ref());
-                        found(&met)
-                    }
+                match look {
+                    Some(Ok(met)) => view.snapshot.learn(&owner, met.as_ref()),
+                    None => view.snapshot.owners.learn(&owner, OwnerLookup::Forbidden),
                     Some(Err(error)) => {
                         if is_forbidden(&error) {
                             forbidden.insert((owner.api_version.clone(), owner.kind.clone()));
                         }
                         let error = with_causes(&explain(error));
                         self.warn(format!("can't get owners of kind {}: {error}", owner.kind));
-                        OwnerLookup::Forbidden
+                        view.snapshot.owners.learn(&owner, OwnerLookup::Forbidden);
                     }
-                };
-                view.snapshot.owners.learn(&owner, answer);
+                }
             }
         }
     }
