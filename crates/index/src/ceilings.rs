@@ -9,6 +9,7 @@ mod standing;
 mod tally;
 mod terminating;
 mod work;
+mod workload;
 
 use std::collections::HashSet;
 
@@ -28,6 +29,7 @@ use tenure_types::{extension::Extension, projection};
 pub use answers::{Counts, MissingEvidence};
 pub use standing::{Seen, Standing};
 pub use tally::Tally;
+pub use workload::PodWorkload;
 
 use crate::{
     Uid,

@@ -5,21 +5,12 @@ use std::collections::HashSet;
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tenure_policy::{
-    expiry::Family,
-    floor::Floors,
-    gang::{Progress, Shape, progress},
-    judge::RunState,
-    preemption::{Place, Workload},
-    queue::Nearest,
-    ready::PodsReady,
-};
-use tenure_types::{evidence::Evidence, extension::Extension, podgroup::PodGroupKind, projection};
+use tenure_policy::{expiry::Family, floor::Floors, judge::RunState, queue::Nearest, ready::PodsReady};
+use tenure_types::{evidence::Evidence, extension::Extension, projection};
 
 use super::{CeilingIndex, Ceilings, Overlong, Seen, Standing, Tally, limits, tally::tally};
 use crate::{
-    GroupWorkload, RunPlace, Stamped, Stamping, Uid, deadlines::ManagedPod, grants::Grants, own::Ineffective,
-    paused::Paused, podgroups::memberships,
+    RunPlace, Stamped, Stamping, Uid, deadlines::ManagedPod, grants::Grants, own::Ineffective, paused::Paused,
 };
 
 /// Numbers of pods and paused owners.
@@ -214,26 +205,6 @@ impl CeilingIndex {
         objects.interner.own.take(most, now)
     }
 
-    /// The workload of a pod for the rules of preemption, as of the last call of [`gangs`](Self::gangs), and its subgroup.
-    pub fn workload<'p>(&'p self, pod: &'p projection::Pod) -> (Workload<'p>, usize) {
-        let gangs = &self.objects.gangs;
-        let memberships = memberships(pod, |text| text.into());
-        let own = || self.objects.interner.kueue_queues.queue_of(Family::Runai, pod);
-        let of_group = gangs.queue(&memberships, PodGroupKind::Runai).map(|(queue, _)| queue.as_str());
-        let place = Place::find(self.tree(), of_group.or_else(own));
-        if let Some((group, of)) = gangs.workload(&memberships) {
-            let all = group.count();
-            let GroupWorkload { start, shape, .. } = group;
-            let crew = group.crews(&all).and_then(|crews| crews.count(shape, of.controller));
-            let pods = crew.unwrap_or(all);
-            return (Workload { place, start, shape, pods }, group.number(of));
-        }
-        let runs = progress(pod) == Progress::Running;
-        let start = pod.scheduled_at().map(|at| at.0).filter(|_| runs);
-        let shape = Shape::alone();
-        (Workload { place, start, shape, pods: shape.count(std::iter::once(pod)) }, 0)
-    }
-
     /// The counts of the queues of the run.ai family, as of `now`.
     pub fn tally(&mut self, floors: &Floors, now: Timestamp) -> Tally {
         self.reschedule();
@@ -288,7 +259,7 @@ impl CeilingIndex {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use tenure_types::{paused::ExceededCeiling, runai::v3alpha1::QueueSpec};
+    use tenure_types::{paused::ExceededCeiling, podgroup::PodGroupKind, runai::v3alpha1::QueueSpec};
 
     use super::*;
     use crate::{Bearer, NoEffect, Settings};
@@ -410,28 +381,5 @@ mod tests {
         });
         let bearers: Vec<_> = notes.iter().map(|(bearer, name, _)| (*bearer, name.as_str())).collect();
         assert_eq!(bearers, [(Bearer::Owner(0), "d")]);
-    }
-
-    #[test]
-    fn the_workload_of_a_pod_is_its_group_if_there_is_one() {
-        let mut index = CeilingIndex::new(Settings::default());
-        index.apply_queue("q", &serde_json::from_value::<QueueSpec>(json!({})).unwrap());
-        let group =
-            json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"queue": "q", "minMember": 1}});
-        index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
-        let in_group = ["a", "b"].map(|name| pod(name, &json!({"annotations": {"pod-group-name": "g"}})));
-        for pod in &in_group {
-            index.apply_member(pod);
-        }
-        _ = index.gangs();
-        let (workload, subgroup) = index.workload(&in_group[0]);
-        assert_eq!((workload.place.name, workload.place.queue), (Some("q"), index.tree().find("q")));
-        assert_eq!((workload.is_elastic(), workload.start.is_some(), subgroup), (true, true, 0));
-        let alone = pod("c", &json!({"annotations": {"pod-group-name": "gone"}}));
-        let (workload, _) = index.workload(&alone);
-        assert_eq!((workload.place.name, workload.place.queue), (Some("own"), None));
-        assert_eq!((workload.is_elastic(), workload.start), (false, alone.scheduled_at().map(|at| at.0)));
-        let going = pod("d", &json!({"deletionTimestamp": "2026-01-01T00:01:00Z"}));
-        assert_eq!(index.workload(&going).0.start, None, "what goes runs no more");
     }
 }
