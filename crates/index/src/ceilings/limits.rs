@@ -35,6 +35,7 @@ pub fn deadlines(
         objects.interner.own.doubt(uid);
     }
     let ready_until = ready_until(objects, pods_ready, pod, &standing);
+    let must_be_ready = rules(objects, pods_ready, &standing).is_some();
     let ceiling = standing.expires.map(|(at, family)| {
         let queue = standing.queue(family).cloned();
         let limits = queue.as_deref().and_then(|queue| objects.limits(family, queue));
@@ -53,7 +54,7 @@ pub fn deadlines(
         objects.owners.own_ceiling(pod.controller) == Some(own)
             || objects.gangs.with_own(objects.gangs.memberships(uid), own).is_some()
     });
-    let run = BoundRun { queues, own, own_is_noted };
+    let run = BoundRun { queues, own, own_is_noted, must_be_ready };
     PodDeadlines { ceiling, ready_until, lacks_queue, run }
 }
 
@@ -101,8 +102,7 @@ pub fn ready_until(
     standing: &Standing,
 ) -> Option<ReadyUntil> {
     let (family, queue) = standing.first_queue()?;
-    let limits = objects.limits(family, queue);
-    let rules = PodsReady::applying(limits.and_then(|limits| limits.nearest.pods_ready), pods_ready)?;
+    let rules = rules(objects, pods_ready, standing)?;
     if rules.count_from == CountFrom::Scheduled {
         pod.started?;
     }
@@ -110,8 +110,16 @@ pub fn ready_until(
     let lacking = if standing.is_grouped { standing.lacking } else { alone() };
     let (at, cause) = rules.deadline(lacking?)?;
     // pods may name any queue: counters have only queues that exist
-    let queue = if limits.is_some() { queue.clone() } else { ArcStr::new() };
+    let is_known = objects.limits(family, queue).is_some();
+    let queue = if is_known { queue.clone() } else { ArcStr::new() };
     Some(ReadyUntil { at, cause, family, queue })
+}
+
+/// The rules for a workload that doesn't get ready.
+fn rules(objects: &mut Objects, pods_ready: Option<PodsReady>, standing: &Standing) -> Option<PodsReady> {
+    let (family, queue) = standing.first_queue()?;
+    let nearest = objects.limits(family, queue).and_then(|limits| limits.nearest.pods_ready);
+    PodsReady::applying(nearest, pods_ready)
 }
 
 /// The queue of a pod: that which its label or its group names, unless one that was fixed when the pod was bound, or that it has

@@ -84,11 +84,11 @@ fn evidence(of: EvidenceObj) -> Option<String> {
 }
 
 /// Evidence as the index has it written.
-pub fn written(EvidenceObj { runai, tensorstack, own }: EvidenceObj) -> Evidence {
+pub fn written(EvidenceObj { runai, tensorstack, own, was_ready }: EvidenceObj) -> Evidence {
     let queues =
         [(Family::Runai, runai.map(runai_name)), (Family::Tensorstack, tensorstack.map(tensorstack_name))];
     let queues = queues.into_iter().filter_map(|(family, name)| Some((family.row().group.to_owned(), name?)));
-    Evidence { queues: queues.collect(), max_duration: own.map(|own| units(own, " ")) }
+    Evidence { queues: queues.collect(), max_duration: own.map(|own| units(own, " ")), was_ready }
 }
 
 /// When the grace period of a pod ends that is deleted as soon as it is created. The API server's sum overflows.

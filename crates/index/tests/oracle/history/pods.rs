@@ -61,6 +61,7 @@ impl History {
             runai: random.maybe(50, |random| random.of(&[0, 1, 2, 3, 9])),
             tensorstack: random.maybe(30, |random| random.of(&[0, 1, 2])),
             own: random.maybe(30, |random| random.of(&SPANS)),
+            was_ready: random.percent(30),
         }
     }
 

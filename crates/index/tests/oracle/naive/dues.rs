@@ -346,17 +346,29 @@ impl Naive {
             let lacks = |queue: Option<u8>, noted| queue.is_some() && queue != noted;
             let bearers = [noted(pod.own), noted(pod.evidence.own), self.own_of_root(pod.controller)];
             let lacks_own = own.is_some() && !bearers.contains(&own);
+            let lacks_ready = record.readiness != Readiness::NotYet && readiness(pod) == Readiness::NotYet;
             let is_missing = lacks(runai, pod.evidence.runai)
                 || lacks(tensorstack, pod.evidence.tensorstack)
-                || (lacks_own && !self.group_notes(pod, own));
+                || (lacks_own && !self.group_notes(pod, own))
+                || (lacks_ready && self.must_be_ready(pod));
             let evidence = EvidenceObj {
                 runai: runai.or(pod.evidence.runai),
                 tensorstack: tensorstack.or(pod.evidence.tensorstack),
                 own: own.into_iter().chain(noted(pod.evidence.own)).min().map(|own| own / 1_000),
+                was_ready: lacks_ready || pod.evidence.was_ready,
             };
             (pod.scheduled.is_some() && is_missing).then_some((*uid, evidence))
         };
         self.records.iter().filter_map(missing).collect()
+    }
+
+    /// The queue of a pod has rules for workloads that don't get ready.
+    fn must_be_ready(&self, pod: &PodObj) -> bool {
+        let rules = |of: &Standing| match (of.runai, of.tensorstack) {
+            (Some(queue), _) => self.wait(Family::Runai, queue),
+            (None, queue) => self.wait(Family::Tensorstack, queue?),
+        };
+        self.standing(pod).as_ref().and_then(rules).is_some()
     }
 
     fn group_notes(&self, pod: &PodObj, own: Option<Nanos>) -> bool {

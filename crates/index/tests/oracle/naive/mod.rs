@@ -163,8 +163,13 @@ impl Naive {
     }
 }
 
-/// The readiness that a pod shows.
+/// The readiness that a pod shows, by its conditions or by the evidence on it.
 pub fn readiness(pod: &PodObj) -> Readiness {
+    after(Readiness::NotYet, pod)
+}
+
+/// The readiness that the conditions of a pod show.
+fn shown(pod: &PodObj) -> Readiness {
     match (pod.ready, pod.initialized) {
         (Some((true, _)), _) => Readiness::Ready,
         (Some((false, lost)), Some(initialized)) if lost > initialized => {
@@ -176,7 +181,8 @@ pub fn readiness(pod: &PodObj) -> Readiness {
 
 /// The readiness of a pod that was seen before: one that was ready is never again one that has not been.
 fn after(before: Readiness, pod: &PodObj) -> Readiness {
-    match (before, readiness(pod)) {
+    let is_noted = before == Readiness::NotYet && pod.evidence.was_ready;
+    match (if is_noted { Readiness::Ready } else { before }, shown(pod)) {
         (Readiness::NotYet, shown) | (_, shown @ (Readiness::Ready | Readiness::Lost(_))) => shown,
         (Readiness::Lost(at), Readiness::NotYet) => Readiness::Lost(at),
         (Readiness::Ready, Readiness::NotYet) => {
