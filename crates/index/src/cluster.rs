@@ -143,7 +143,11 @@ impl<R: Reader> ClusterModel<R> {
         let Objects { interner, owners, paused, moved, .. } = &mut self.objects;
         let controller = projection::controller(metadata);
         let controller = controller.map(|above| Controller::read(above, &interner.kinds));
+        let paused_at = paused.at(uid);
         paused.apply(uid, source, metadata, (controller, uid), &mut interner.names);
+        if paused.at(uid) != paused_at {
+            moved.pods.extend(owners.driven_below(uid));
+        }
         let is_copy = controller.is_some_and(|above| owners.is_pausable(above));
         let ceiling = if is_copy {
             OwnCeilings::ceiling(metadata)
@@ -173,6 +177,8 @@ impl<R: Reader> ClusterModel<R> {
 
     /// Forgets an owner.
     pub fn delete_owner(&mut self, uid: Uid) {
+        let below = self.objects.paused.at(uid).map(|_| self.objects.owners.driven_below(uid));
+        self.objects.moved.pods.extend(below.into_iter().flatten());
         self.objects.paused.delete(uid);
         if self.objects.owners.replace(uid, None) {
             self.objects.moved.owners.insert(uid);
@@ -205,6 +211,7 @@ impl<R: Reader> ClusterModel<R> {
     pub fn delete_pod(&mut self, uid: Uid) {
         self.objects.moved.pods.remove(&uid);
         self.objects.gangs.delete_pod(uid);
+        self.objects.owners.delete_pod(uid);
         self.reader.delete_pod(uid);
     }
 

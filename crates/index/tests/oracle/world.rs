@@ -52,6 +52,7 @@ pub enum OwnerKind {
     /// Can be paused if the configuration has a row for it.
     Thing,
     DaemonSet,
+    Pod,
 }
 
 /// A controller, by its uid.
