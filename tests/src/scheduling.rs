@@ -104,6 +104,11 @@ impl<'w> Arena<'w> {
 
     /// Creates a pod that goes to the node.
     pub async fn pod(&self, wish: &Wish<'_>) -> DynamicObject {
+        self.namespace.create(&self.wanted(wish).await).await
+    }
+
+    /// Returns a pod that would go to the node, to be created by another user.
+    pub async fn wanted(&self, wish: &Wish<'_>) -> Value {
         let Wish { name, cpu, queue, class, priority, ref more } = *wish;
         let labels = if queue.is_empty() { json!({}) } else { json!({"kai.scheduler/queue": queue}) };
         let class = if class.is_empty() { self.priority(priority).await } else { class.to_owned() };
@@ -118,7 +123,7 @@ impl<'w> Arena<'w> {
         });
         let mut pod = bare_pod(self.namespace.name(), name, &labels, &spec);
         merge(&mut pod, more);
-        self.namespace.create(&pod).await
+        pod
     }
 
     /// A class of this priority without annotations.

@@ -232,18 +232,29 @@ impl Snapshot {
                 }),
                 None => Ok(Some(owners::in_files(&self.documents, namespace, &owner))),
             };
-            let answer = match met {
-                Ok(Some((has_ended, metadata))) => {
-                    self.index.apply_owner(0, &metadata);
-                    self.owners.note(&metadata);
-                    found(&metadata, has_ended)
+            match met {
+                Ok(met) => {
+                    let met = met.as_ref().map(|(has_ended, metadata)| (metadata, *has_ended));
+                    self.learn(&owner, met);
                 }
-                Ok(None) => OwnerLookup::Absent,
-                Err(error) if is_forbidden(&error) => OwnerLookup::Forbidden,
+                Err(error) if is_forbidden(&error) => self.owners.learn(&owner, OwnerLookup::Forbidden),
                 Err(error) => return Err(explain(error)),
-            };
-            self.owners.learn(&owner, answer);
+            }
         }
+    }
+
+    /// Records an owner that was read by itself, with what it says for its pods, and whether it has ended. None: there is no
+    /// such owner.
+    pub fn learn(&mut self, owner: &OwnerReference, met: Option<(&ObjectMeta, bool)>) {
+        if let Some((metadata, _)) = met {
+            self.selected.take(metadata.uid.as_deref(), metadata.labels.as_ref());
+            self.index.apply_owner(0, metadata);
+            self.owners.note(metadata);
+        }
+        self.owners.learn(
+            owner,
+            met.map_or(OwnerLookup::Absent, |(metadata, has_ended)| found(metadata, has_ended)),
+        );
     }
 }
 

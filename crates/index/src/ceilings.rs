@@ -1,6 +1,7 @@
 //! The keeper's view of the cluster: the times at which ceilings are reached, and by which workloads must be ready.
 
 mod answers;
+mod drivers;
 mod extensions;
 mod history;
 mod limits;
@@ -11,6 +12,7 @@ mod standing;
 mod tally;
 mod terminating;
 mod work;
+mod workload;
 
 use std::collections::HashSet;
 
@@ -31,6 +33,7 @@ pub use answers::{Counts, MissingEvidence};
 pub use marks::StaleMarks;
 pub use standing::{Seen, Standing};
 pub use tally::Tally;
+pub use workload::PodWorkload;
 
 use crate::{
     Uid,
@@ -95,6 +98,7 @@ impl Reader for Ceilings {
     }
 }
 
+use drivers::drive;
 use extensions::{going_run, joined};
 use missing::MissingQueues;
 pub use terminating::Overlong;
@@ -172,6 +176,9 @@ impl CeilingIndex {
         let readiness = |deadlines: &Deadlines| Some(deadlines.get(uid)?.readiness.get());
         let was_new = readiness(deadlines) == Some(Readiness::NotYet);
         let is_kept = deadlines.apply(uid, pod, &mut objects.interner);
+        if is_kept {
+            drive(objects, deadlines, uid, pod.controller());
+        }
         let is_ready_now = was_new && readiness(deadlines) == Some(Readiness::Ready);
         if is_kept && objects.gangs.workload(objects.gangs.memberships(uid)).is_none() {
             self.schedule([uid]);

@@ -20,7 +20,8 @@ mod uid;
 mod usage;
 
 pub use ceilings::{
-    CeilingIndex, Ceilings, Counts, MissingEvidence, Overlong, Seen, Settings, StaleMarks, Standing, Tally,
+    CeilingIndex, Ceilings, Counts, MissingEvidence, Overlong, PodWorkload, Seen, Settings, StaleMarks,
+    Standing, Tally,
 };
 pub use cluster::{ClusterModel, Reader};
 pub use deadlines::{BatchCoverage, DueBatch, DueKey, DuePod, DueWork, Outcome, RetryAfter, Task, TaskSet};
@@ -31,7 +32,7 @@ pub use placement::{
     Guarding, KeptPod, NodeVerdict, Pending, PendingPod, PlacementIndex, Placements, PreemptionRequest,
     Rejection, Sought, Taken,
 };
-pub use podgroups::{GroupKey, GroupWorkload, Stamped, Stamping};
+pub use podgroups::{Crew, GroupKey, GroupWorkload, PartId, Stamped, Stamping};
 pub use queues::{Queues, ReadQueue};
 pub use uid::Uid;
 pub use usage::{RunPlace, SeenRun, StreamClock, UsageLedger};

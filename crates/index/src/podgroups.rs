@@ -32,7 +32,7 @@ use members::Member;
 pub use members::{Membership, memberships};
 use stamps::{AT_ONCE, StampSchedule};
 pub use stamps::{Stamped, Stamping};
-pub use workloads::{GangId, GroupWorkload, OfGroups};
+pub use workloads::{Crew, GangId, GroupCrews, GroupWorkload, OfGroups, PartId};
 
 /// The number of a group's pods that are compared with a new one. Most groups have fewer subgroups.
 const FEW: usize = 8;

@@ -14,7 +14,7 @@ use tenure_types::{
 };
 
 pub use counts::{Counts, Headcount};
-pub use crews::Crews;
+pub use crews::{CrewMember, Crews, Part};
 use tree::SubgroupTree;
 
 /// The subgroup of pods that name none.
@@ -112,11 +112,23 @@ impl Shape {
         Headcount::new(self, &live, running)
     }
 
-    /// Sorts the pods of an elastic workload by controller. Where the pods of a controller alone meet the minimums, they
-    /// count alone: so pods of another controller that join the workload make none of them dispensable. Takes, for each
-    /// pod, its controller, the number of its subgroup, and true if it runs.
-    pub fn crews<C: Ord + Copy>(&self, pods: impl Iterator<Item = (C, usize, bool)>) -> Crews<C> {
+    /// Sorts the live pods of an elastic workload by [seniority](Crews).
+    pub fn crews<C: Ord + Copy, S: Ord + Copy>(
+        &self,
+        pods: impl Iterator<Item = CrewMember<C, S>>,
+    ) -> Crews<C, S> {
         Crews::new(self, pods)
+    }
+
+    /// Returns for each pod whether the minimums take it: of pods that aren't needed together, the last ones are spared.
+    /// Takes the number of the subgroup of each pod. All pods together meet the minimums.
+    fn needed(&self, pods: impl DoubleEndedIterator<Item = usize> + Clone) -> Vec<bool> {
+        let mut left = self.counts(0, |_| 0);
+        pods.clone().for_each(|number| left.add(self, number));
+        let mut tight = vec![false; left.nodes.len()];
+        let mut needed: Vec<bool> = pods.rev().map(|number| !left.spare(self, number, &mut tight)).collect();
+        needed.reverse();
+        needed
     }
 
     /// Returns the start that pods show: the moment at which the scheduled pods met the minimums. None if they don't.

@@ -4,8 +4,6 @@
 //! [`Rules::alone`] is the filter, [`Rules::verdict`] and [`Rules::rulings`] are the validator, and the places of preemptor and
 //! victim say which of the two kinds it is.
 
-use std::ptr;
-
 use jiff::Timestamp;
 
 use crate::{
@@ -21,8 +19,7 @@ mod going;
 mod place;
 mod ruling;
 
-use going::going;
-pub use going::{Going, Left, LeftOf};
+pub use going::{Going, Goings, Left, LeftOf};
 pub use place::{Place, PreemptionKind};
 pub use ruling::{Rule, Ruling, Verdict};
 
@@ -56,6 +53,9 @@ impl<'a> Workload<'a> {
 pub struct Victim<'a> {
     /// The workload. Victims of one workload share the same reference.
     pub workload: &'a Workload<'a>,
+    /// The [part](crate::gang::Part) of an elastic workload that is counted apart when the victim goes. Victims of one part
+    /// share the same reference. None: all pods of the workload are counted.
+    pub part: Option<&'a Workload<'a>>,
     /// Its own place in the tree of queues, whose floor holds. Pods of one workload may name different queues.
     pub place: Place<'a>,
     /// The number of its subgroup there.
@@ -68,6 +68,18 @@ pub struct Victim<'a> {
     pub class: ClassState,
     /// The time at which it was scheduled.
     pub scheduled_at: Option<Timestamp>,
+}
+
+impl<'a> Victim<'a> {
+    /// The pods that must stay enough when the victim goes: the workload, and a part of it.
+    pub fn counted(&self) -> impl Iterator<Item = &'a Workload<'a>> + use<'a> {
+        [Some(self.workload), self.part].into_iter().flatten()
+    }
+
+    /// The pods with which the victim stands: its part, or the whole workload.
+    pub fn unit(&self) -> &'a Workload<'a> {
+        self.part.unwrap_or(self.workload)
+    }
 }
 
 /// A pod that wants room.
@@ -114,18 +126,13 @@ impl<'t> Rules<'t> {
         preemptor: &Preemptor<'_>,
         victims: impl Iterator<Item = Victim<'v>> + Clone,
     ) -> impl Iterator<Item = Ruling<'t>> {
-        let running = victims.clone().filter(|victim| victim.progress == Progress::Running);
-        let going = going(running.map(|victim| (victim.workload, victim.subgroup, 1)));
-        let nothing = Going::default();
-        victims.map(move |victim| {
-            let going = || going.get(&ptr::from_ref(victim.workload));
-            let going = victim.workload.is_elastic().then(going).flatten().unwrap_or(&nothing);
-            self.rule(preemptor, &victim, going)
-        })
+        let mut going = Goings::default();
+        victims.clone().for_each(|victim| going.add(&victim));
+        victims.map(move |victim| self.rule(preemptor, &victim, &going))
     }
 
-    /// True if the preemptor may have a victim, where these pods of its workload go as well.
-    pub fn may_take(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &Going) -> bool {
+    /// True if the preemptor may have a victim, where these pods go as well.
+    pub fn may_take(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &Goings) -> bool {
         self.rule(preemptor, victim, going).rule.is_none()
     }
 
@@ -139,7 +146,7 @@ impl<'t> Rules<'t> {
 
     /// The decision about a victim if no other pod of its workload goes.
     pub fn alone(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>) -> Ruling<'t> {
-        self.rule(preemptor, victim, &Going::default())
+        self.rule(preemptor, victim, &Goings::default())
     }
 
     /// The same for an unknown preemptor: against the possible preemptor with the weakest claim. Its priority is just above
@@ -165,13 +172,13 @@ impl<'t> Rules<'t> {
             toleration::PreemptorClaim { priority: priority.saturating_add(1), never_preempts: false };
         let within = self.floor(PreemptionKind::Preempt, None, &victim.place, victim.pool);
         let across = victim.place.name.map(|_| reclaim);
-        let mut going = Going::default();
-        going.add(victim.workload, victim.subgroup, u32::from(victim.progress == Progress::Running));
+        let mut going = Goings::default();
+        going.add(victim);
         [(PreemptionKind::Preempt, within), (PreemptionKind::Reclaim, across)]
             .map(|(kind, floor)| self.ruling(kind, floor, claim, victim, &going))
     }
 
-    fn rule(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &Going) -> Ruling<'t> {
+    fn rule(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &Goings) -> Ruling<'t> {
         let kind = victim.place.kind(&preemptor.place);
         let floor = self.floor(kind, preemptor.place.queue, &victim.place, victim.pool);
         self.ruling(kind, floor, preemptor.claim, victim, going)
@@ -183,7 +190,7 @@ impl<'t> Rules<'t> {
         floor: Option<Floor<'t>>,
         claim: toleration::PreemptorClaim,
         victim: &Victim<'_>,
-        going: &Going,
+        going: &Goings,
     ) -> Ruling<'t> {
         let workload = victim.workload;
         let toleration = toleration::judge(victim.class, victim.scheduled_at, &claim, self.now);
@@ -194,7 +201,7 @@ impl<'t> Rules<'t> {
             floor,
             start: workload.start,
             floor_until: floor.and_then(|floor| protected_until(workload.start, &floor, self.now)),
-            left: going.left(workload, victim.subgroup),
+            left: going.left(victim),
             toleration,
             progress: victim.progress,
         };

@@ -7,6 +7,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{
+    evidence::Evidence,
     projection::{Pod, PodCondition},
     runai::v3alpha1::{CountFrom, RequeuingTimestamp, WaitForPodsReady},
 };
@@ -28,9 +29,35 @@ pub enum Readiness {
 }
 
 impl Readiness {
-    /// Reads the readiness that a pod shows. A kubelet sets the condition `Ready` before its init containers have
-    /// ended, which is when it sets `Initialized`: a `Ready` that has changed later was true in between.
+    /// Reads the readiness that a pod shows, by its conditions or by [evidence](Evidence::was_ready).
     pub fn of(pod: &Pod) -> Self {
+        Self::NotYet.after(pod)
+    }
+
+    /// Reads the readiness of a pod that was seen before. One that was ready is never again a pod that has not been: when
+    /// its node reboots, its init containers end another time, after its `Ready` was lost.
+    #[must_use]
+    pub fn after(self, pod: &Pod) -> Self {
+        let created = || pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let is_noted = self == Self::NotYet && Evidence::of(&pod.metadata).was_ready;
+        match (if is_noted { Self::Ready } else { self }, Self::shown(pod)) {
+            (Self::Lost(at), Self::NotYet) => Self::Lost(at),
+            (Self::Ready, Self::NotYet) => {
+                let lost = condition(pod, "Ready").and_then(since).or_else(created);
+                lost.map_or(Self::NotYet, Self::Lost)
+            }
+            (_, shown) => shown,
+        }
+    }
+
+    /// True if the pod was ready, and doesn't show that any more.
+    pub fn is_forgotten(self, pod: &Pod) -> bool {
+        self != Self::NotYet && Self::of(pod) == Self::NotYet
+    }
+
+    /// Reads the readiness that the conditions of a pod show. A kubelet sets the condition `Ready` before its init
+    /// containers have ended, which is when it sets `Initialized`: a `Ready` that has changed later was true in between.
+    fn shown(pod: &Pod) -> Self {
         let Some(ready) = condition(pod, "Ready") else { return Self::NotYet };
         if ready.status == "True" {
             return Self::Ready;
@@ -39,21 +66,6 @@ impl Readiness {
         match since(ready).zip(initialized) {
             Some((lost, initialized)) if lost > initialized => Self::Lost(lost),
             _ => Self::NotYet,
-        }
-    }
-
-    /// Reads the readiness of a pod that was seen before. One that was ready is never again a pod that has not been: when
-    /// its node reboots, its init containers end another time, after its `Ready` was lost.
-    #[must_use]
-    pub fn after(self, pod: &Pod) -> Self {
-        let created = || pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        match (self, Self::of(pod)) {
-            (Self::Lost(at), Self::NotYet) => Self::Lost(at),
-            (Self::Ready, Self::NotYet) => {
-                let lost = condition(pod, "Ready").and_then(since).or_else(created);
-                lost.map_or(Self::NotYet, Self::Lost)
-            }
-            (_, shown) => shown,
         }
     }
 }

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 
 use crate::{
     gang::Progress,
-    preemption::{Going, Preemptor, Rule, Rules, Victim, Workload},
+    preemption::{Goings, Preemptor, Rule, Rules, Victim, Workload},
 };
 
 pub use budgets::Budget;
@@ -204,40 +204,33 @@ impl Search<'_, '_> {
         let mut rigid: HashMap<*const Workload<'_>, Rigid> = HashMap::new();
         for (place, (pod, _)) in free {
             let rank = (pod.priority, Reverse(pod.victim.scheduled_at));
-            let workload = pod.victim.workload;
+            let unit = pod.victim.unit();
             let mut with = None;
-            if workload.pods.is_rigid() {
+            if unit.pods.is_rigid() {
                 let new = Rigid { first: place, pods: 0, rank };
-                let all = rigid.entry(ptr::from_ref(workload)).or_insert(new);
+                let all = rigid.entry(ptr::from_ref(unit)).or_insert(new);
                 (all.pods, all.rank) = (all.pods.saturating_add(1), all.rank.max(rank));
                 with = Some(all.first);
             }
             sorted.push(Takeable { place, pod, with, rank });
         }
         sorted.retain_mut(|of| {
-            let workload = of.pod.victim.workload;
-            let Some(all) = rigid.get(&ptr::from_ref(workload)) else { return true };
+            let unit = of.pod.victim.unit();
+            let Some(all) = rigid.get(&ptr::from_ref(unit)) else { return true };
             of.rank = all.rank;
-            all.pods == workload.pods.running().total() || offered.contains(&of.place)
+            all.pods == unit.pods.running().total() || offered.contains(&of.place)
         });
         sorted.sort_by_key(|of| (of.rank, of.with));
-        let mut going: HashMap<*const Workload<'_>, Going> = HashMap::new();
+        let mut going = Goings::default();
         // members may name different queues: those that no floor protects go first, and leave the others enough
         for are_free in [true, false] {
             sorted.retain(|of| {
-                let Victim { workload, subgroup, .. } = of.pod.victim;
-                let is_free = || self.rules.is_free(self.preemptor, &of.pod.victim);
-                if !workload.is_elastic() || is_free() != are_free {
+                let victim = &of.pod.victim;
+                let is_free = || self.rules.is_free(self.preemptor, victim);
+                if !victim.unit().is_elastic() || is_free() != are_free {
                     return true;
                 }
-                let so_far = going.entry(ptr::from_ref(workload)).or_default();
-                let mut with_it = so_far.clone();
-                with_it.add(workload, subgroup, 1);
-                let may = self.rules.may_take(self.preemptor, &of.pod.victim, &with_it);
-                if may {
-                    *so_far = with_it;
-                }
-                may
+                going.add_if(victim, |going| self.rules.may_take(self.preemptor, victim, going))
             });
         }
         sorted

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys;
 
-/// The value of annotation [`keys::EVIDENCE_ANNOTATION`], as JSON: what ends the run of a bound pod earlier than the other
-/// objects of the cluster say.
+/// The value of annotation [`keys::EVIDENCE_ANNOTATION`], as JSON: what the other objects of the cluster don't say any more
+/// about the run of a bound pod.
 ///
-/// A reader takes it for a claim that can only end a run earlier. So a user gains nothing by writing one. The API server
-/// lets no user change that of a bound pod.
+/// A reader takes queues and ceilings for claims that can only end a run earlier, and [`was_ready`](Self::was_ready) for no
+/// more than a container that was ready for a moment. So a user gains nothing by writing one. The API server lets no user
+/// change that of a bound pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evidence {
@@ -22,6 +23,9 @@ pub struct Evidence {
     /// noted none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<String>,
+    /// True if the pod was ready, where its conditions don't show that any more: its node was restarted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_ready: bool,
 }
 
 impl Evidence {

@@ -493,8 +493,8 @@ async fn user(world: &World, namespace: &str, verbs: &str, resources: &str) -> P
         world.cluster.kubectl(&arguments).await.unwrap().success().unwrap();
     };
     kubectl(&["create", "serviceaccount", "user"]).await;
-    kubectl(&["create", "role", "user", &format!("--verb={verbs}"), &format!("--resource={resources}")])
-        .await;
+    let (verbs, resources) = (format!("--verb={verbs}"), format!("--resource={resources}"));
+    kubectl(&["create", "role", "user", &verbs, &resources]).await;
     let account = format!("--serviceaccount={namespace}:user");
     kubectl(&["create", "rolebinding", "user", "--role=user", &account]).await;
     world.cluster.service_account_kubeconfig(namespace, "user").await.unwrap()
@@ -521,6 +521,45 @@ async fn who_may_not_see_everything_sees_the_rest_and_is_told() {
     let everywhere = Said::of(tenure(&world.cluster, &kubeconfig, &["list", "-A"]).await).await;
     assert_eq!(everywhere.code, Some(1));
     assert!(everywhere.stderr.contains("Error from server (Forbidden): pods is forbidden"), "{everywhere:?}");
+}
+
+/// A user who may list pods and queues, and only get each owner.
+#[tokio::test]
+async fn the_own_ceiling_of_an_owner_that_may_be_got_and_not_listed_counts_in_a_list() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let name = namespace.name();
+    world.apply(&runai_queue("cli-own", "", "1d")).await;
+    let mut object = workload("Deployment", name, "test", &in_runai_queue("cli-own"), &NOTHING);
+    object["metadata"]["annotations"] = json!({"tenure.dev/max-duration": "2h"});
+    namespace.create(&object).await;
+    namespace.await_running(2).await;
+    let kubeconfig = user(world, name, "get,list", "pods").await;
+    let kubectl = async |arguments: &[&str]| {
+        world.cluster.kubectl(arguments).await.unwrap().success().unwrap();
+    };
+    let account = format!("--serviceaccount={name}:user");
+    let (owners, queues) = (format!("{name}-owners"), format!("{name}-queues"));
+    for (role, verb, resources) in [
+        (&owners, "--verb=get", "--resource=replicasets.apps,deployments.apps"),
+        (&queues, "--verb=list", "--resource=queues.scheduling.run.ai"),
+    ] {
+        kubectl(&["create", "clusterrole", role, verb, resources]).await;
+        kubectl(&["create", "clusterrolebinding", role, &format!("--clusterrole={role}"), &account]).await;
+    }
+    let list = ["list", "-n", name, "-o", "json"];
+    let hours = |from: &Value, to: &Value| time(to).duration_since(time(from)).as_hours();
+    let rows = eventually("the rights to count", DEADLINE, async || {
+        let said = Said::of(tenure(&world.cluster, &kubeconfig, &list).await).await;
+        let rows: Vec<Value> = serde_json::from_str(&said.stdout).unwrap_or_default();
+        let may_see = rows
+            .first()
+            .is_some_and(|row| row["workload"] == "deployment/test" && row["expiresAt"].is_string());
+        anyhow::ensure!(may_see && !said.stderr.contains("queues.scheduling.run.ai"), "{said:?}");
+        Ok(Some(rows))
+    });
+    let rows = rows.await.unwrap();
+    assert_eq!(hours(&rows[0]["startedAt"], &rows[0]["expiresAt"]), 2, "{rows:?}");
 }
 
 #[tokio::test]

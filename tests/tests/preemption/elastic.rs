@@ -100,6 +100,37 @@ async fn a_pod_that_joins_a_neighbours_gang_takes_no_floor_from_it() {
     assert_eq!(arena.namespace.field(&job, "status.active").await, json!(2));
 }
 
+/// The same, where the gang's pods have no controller.
+#[tokio::test]
+async fn a_pod_that_joins_a_gang_of_pods_without_a_controller_takes_no_floor_from_it() {
+    let world = world().await;
+    let arena = Arena::new(world, 3).await;
+    let queue = arena.queue("team", json!({"preemptMinRuntime": "1h", "reclaimMinRuntime": "1h"})).await;
+    let group = json!({
+        "apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
+        "metadata": {"name": "gang", "namespace": arena.namespace.name()}, "spec": {"minMember": 2, "queue": queue},
+    });
+    arena.namespace.create(&group).await;
+    let joins = || json!({"metadata": {"annotations": {"pod-group-name": "gang"}}});
+    let mut gang = Vec::new();
+    for name in ["member-0", "member-1"] {
+        gang.push(arena.placed(&Wish { more: joins(), ..wish(name, &queue, 100) }).await);
+    }
+    let tenant = Tenant::of(world, arena.namespace.name()).await;
+    // more important than the gang: the scheduler would rather have that pod stay
+    let stranger = arena.wanted(&Wish { more: joins(), ..wish("stranger", &queue, 150) }).await;
+    let stranger = tenant.create(&stranger).await;
+    arena.await_placed(&stranger).await;
+
+    arena.placed(&wish("first", &queue, 200)).await;
+    arena.await_preempted(&stranger).await;
+    let second = arena.pod(&wish("second", &queue, 200)).await;
+    arena.await_refused(&second).await;
+    for member in &gang {
+        arena.assert_untouched(member).await;
+    }
+}
+
 #[tokio::test]
 async fn a_preemptor_that_needs_more_than_is_above_the_minimum_gets_nothing() {
     let arena = Arena::new(world().await, 4).await;

@@ -105,16 +105,24 @@ fn answer(
     let claim = PreemptorClaim { priority: priority(aggressor), never_preempts: policy == Some("Never") };
     let preemptor = Preemptor { place: place(snapshot, aggressor), claim };
     let pods: Vec<&Pod> = victims.iter().map(|victim| snapshot.pod(victim)).collect::<Result<_>>()?;
-    let mut gangs = HashMap::new();
+    let (mut gangs, mut parts) = (HashMap::new(), HashMap::new());
     for pod in &pods {
         snapshot.warn_of_missing_group(pod);
-        gangs.entry(snapshot.gang_key(pod)).or_insert_with(|| snapshot.gang(pod));
+        let (key, mut gang) = (snapshot.gang_key(pod), snapshot.gang(pod));
+        let part = gang.part.take().map(|(id, part)| (key.clone(), id, part));
+        parts.extend(part.map(|(key, id, part)| ((key, id), part)));
+        gangs.entry(key).or_insert(gang);
     }
     // of one workload, all have the very same
     let gang = |pod| Some((pod, gangs.get(&snapshot.gang_key(pod))?));
     let pods: Vec<(&Pod, &NamedWorkload<'_>)> = pods.into_iter().filter_map(gang).collect();
+    let part = |pod| {
+        let (id, _) = snapshot.index.workload(pod).part?;
+        parts.get(&(snapshot.gang_key(pod), id))
+    };
     let judged = pods.iter().map(|&(pod, gang)| Victim {
         workload: &gang.workload,
+        part: part(pod),
         place: place(snapshot, pod),
         subgroup: gang.workload.shape.subgroup(pod),
         progress: progress(pod),
@@ -141,7 +149,7 @@ fn answer(
 }
 
 fn place<'s>(snapshot: &'s Snapshot, pod: &'s Pod) -> Place<'s> {
-    snapshot.index.workload(pod).0.place
+    snapshot.index.workload(pod).whole.place
 }
 
 fn because(

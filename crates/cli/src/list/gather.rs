@@ -17,7 +17,7 @@ use super::{row::Row, view::View};
 use crate::{
     cluster::{AT_ONCE, ClusterReader, ResourceKind, ResourceKinds, explain, is_forbidden},
     print::{warn, with_causes},
-    snapshot::{NotListed, Snapshot, found},
+    snapshot::{NotListed, Snapshot},
 };
 
 /// The number of owners that are read one by one before the climbs go on with the answers.
@@ -148,24 +148,22 @@ impl Gatherer {
             });
             let looks: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
             for (owner, look) in looks {
-                let answer = match look {
-                    None => OwnerLookup::Forbidden,
-                    Some(Ok(None)) => OwnerLookup::Absent,
-                    Some(Ok(Some(met))) => {
-                        let ObjectMeta { uid, labels, .. } = &met.metadata;
-                        view.snapshot.selected.take(uid.as_deref(), labels.as_ref());
-                        found(&met.metadata, OwnerObject(&met.value).is_finished())
+                match look {
+                    Some(Ok(met)) => {
+                        let met = met.as_ref();
+                        let met = met.map(|of| (&of.metadata, OwnerObject(&of.value).is_finished()));
+                        view.snapshot.learn(&owner, met);
                     }
+                    None => view.snapshot.owners.learn(&owner, OwnerLookup::Forbidden),
                     Some(Err(error)) => {
                         if is_forbidden(&error) {
                             forbidden.insert((owner.api_version.clone(), owner.kind.clone()));
                         }
                         let error = with_causes(&explain(error));
                         self.warn(format!("can't get owners of kind {}: {error}", owner.kind));
-                        OwnerLookup::Forbidden
+                        view.snapshot.owners.learn(&owner, OwnerLookup::Forbidden);
                     }
-                };
-                view.snapshot.owners.learn(&owner, answer);
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
 use kube::ResourceExt;
-use tenure_index::GroupWorkload;
+use tenure_index::{GroupWorkload, PartId, PodWorkload};
 use tenure_policy::{
     expiry::{self, SYSTEM_CRITICAL_PRIORITY},
     pause,
@@ -125,7 +125,16 @@ pub struct NamedWorkload<'s> {
     /// `PodGroup ns/name`, or `pod ns/name`.
     pub name: String,
     pub workload: Workload<'s>,
+    /// The part of it that is counted apart when the pod goes.
+    pub part: Option<(PartId, Workload<'s>)>,
     pub start_from: &'static str,
+}
+
+impl NamedWorkload<'_> {
+    /// True if the pod may go, and the workload runs on.
+    pub fn is_elastic(&self) -> bool {
+        self.part.as_ref().map_or(&self.workload, |(_, part)| part).is_elastic()
+    }
 }
 
 impl Snapshot {
@@ -147,7 +156,8 @@ impl Snapshot {
     }
 
     pub fn gang<'s>(&'s self, pod: &'s Pod) -> NamedWorkload<'s> {
-        let ((workload, _), gang) = (self.index.workload(pod), self.index.gang(pod));
+        let PodWorkload { whole: workload, part, subgroup: _ } = self.index.workload(pod);
+        let gang = self.index.gang(pod);
         let (_, (namespace, name)) = self.gang_key(pod);
         let what = if gang.is_some() { "PodGroup" } else { "pod" };
         NamedWorkload {
@@ -159,6 +169,7 @@ impl Snapshot {
                 _ => "PodScheduled of its pods",
             },
             workload,
+            part,
         }
     }
 }

@@ -5,21 +5,12 @@ use std::collections::HashSet;
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tenure_policy::{
-    expiry::Family,
-    floor::Floors,
-    gang::{Progress, Shape, progress},
-    judge::RunState,
-    preemption::{Place, Workload},
-    queue::Nearest,
-    ready::PodsReady,
-};
-use tenure_types::{evidence::Evidence, extension::Extension, podgroup::PodGroupKind, projection};
+use tenure_policy::{expiry::Family, floor::Floors, judge::RunState, queue::Nearest, ready::PodsReady};
+use tenure_types::{evidence::Evidence, extension::Extension, projection};
 
 use super::{CeilingIndex, Ceilings, Overlong, Seen, Standing, Tally, limits, tally::tally};
 use crate::{
-    GroupWorkload, RunPlace, Stamped, Stamping, Uid, deadlines::ManagedPod, grants::Grants, own::Ineffective,
-    paused::Paused, podgroups::memberships,
+    RunPlace, Stamped, Stamping, Uid, deadlines::ManagedPod, grants::Grants, own::Ineffective, paused::Paused,
 };
 
 /// Numbers of pods and paused owners.
@@ -171,7 +162,7 @@ impl CeilingIndex {
         let seen = self.seen(pod);
         let standing = seen.as_ref().and_then(|seen| seen.standing(self));
         let below = |owner| seen.as_ref()?.standing_below(&mut self.objects, owner);
-        let end_below = owner.and_then(below).and_then(|of| Some(of.expires?.0));
+        let end_below = owner.and_then(below).and_then(|of| Some(of.own_end()?.0));
         let granted_end = granted.zip(seen.as_ref()).and_then(|(granted, seen)| self.end_with(seen, granted));
         let root = owner.map(|owner| Uid::of(owner.uid.as_deref().unwrap_or_default()));
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
@@ -191,6 +182,10 @@ impl CeilingIndex {
             end_below,
             granted_end,
             first_end,
+            goes_with: of.and_then(|of| of.goes_with.as_ref()).and_then(|of| {
+                let is_over = of.own_end.is_some_and(|(end, _)| end < now);
+                (!is_over).then(|| of.owner.to_string())
+            }),
             awaits_queue: of.is_some_and(|of| missing.has_one_of(&self.objects, of, now)),
             outlives: known.is_some_and(ManagedPod::outlives),
             may_be_extended: of_runai.is_some_and(|limits| !limits.extensions.is_none()),
@@ -212,26 +207,6 @@ impl CeilingIndex {
             }
         }
         objects.interner.own.take(most, now)
-    }
-
-    /// The workload of a pod for the rules of preemption, as of the last call of [`gangs`](Self::gangs), and its subgroup.
-    pub fn workload<'p>(&'p self, pod: &'p projection::Pod) -> (Workload<'p>, usize) {
-        let gangs = &self.objects.gangs;
-        let memberships = memberships(pod, |text| text.into());
-        let own = || self.objects.interner.kueue_queues.queue_of(Family::Runai, pod);
-        let of_group = gangs.queue(&memberships, PodGroupKind::Runai).map(|(queue, _)| queue.as_str());
-        let place = Place::find(self.tree(), of_group.or_else(own));
-        if let Some((group, of)) = gangs.workload(&memberships) {
-            let all = group.count();
-            let GroupWorkload { start, shape, .. } = group;
-            let crew = group.crews(&all).and_then(|crews| crews.count(shape, of.controller));
-            let pods = crew.unwrap_or(all);
-            return (Workload { place, start, shape, pods }, group.number(of));
-        }
-        let runs = progress(pod) == Progress::Running;
-        let start = pod.scheduled_at().map(|at| at.0).filter(|_| runs);
-        let shape = Shape::alone();
-        (Workload { place, start, shape, pods: shape.count(std::iter::once(pod)) }, 0)
     }
 
     /// The counts of the queues of the run.ai family, as of `now`.
@@ -281,14 +256,14 @@ impl CeilingIndex {
         let known = std::mem::replace(&mut self.objects.grants, Grants::listed(extensions));
         let standing = seen.standing(self);
         self.objects.grants = known;
-        Some(standing?.expires?.0)
+        Some(standing?.own_end()?.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use tenure_types::{paused::ExceededCeiling, runai::v3alpha1::QueueSpec};
+    use tenure_types::{paused::ExceededCeiling, podgroup::PodGroupKind, runai::v3alpha1::QueueSpec};
 
     use super::*;
     use crate::{Bearer, NoEffect, Settings};
@@ -410,28 +385,5 @@ mod tests {
         });
         let bearers: Vec<_> = notes.iter().map(|(bearer, name, _)| (*bearer, name.as_str())).collect();
         assert_eq!(bearers, [(Bearer::Owner(0), "d")]);
-    }
-
-    #[test]
-    fn the_workload_of_a_pod_is_its_group_if_there_is_one() {
-        let mut index = CeilingIndex::new(Settings::default());
-        index.apply_queue("q", &serde_json::from_value::<QueueSpec>(json!({})).unwrap());
-        let group =
-            json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"queue": "q", "minMember": 1}});
-        index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
-        let in_group = ["a", "b"].map(|name| pod(name, &json!({"annotations": {"pod-group-name": "g"}})));
-        for pod in &in_group {
-            index.apply_member(pod);
-        }
-        _ = index.gangs();
-        let (workload, subgroup) = index.workload(&in_group[0]);
-        assert_eq!((workload.place.name, workload.place.queue), (Some("q"), index.tree().find("q")));
-        assert_eq!((workload.is_elastic(), workload.start.is_some(), subgroup), (true, true, 0));
-        let alone = pod("c", &json!({"annotations": {"pod-group-name": "gone"}}));
-        let (workload, _) = index.workload(&alone);
-        assert_eq!((workload.place.name, workload.place.queue), (Some("own"), None));
-        assert_eq!((workload.is_elastic(), workload.start), (false, alone.scheduled_at().map(|at| at.0)));
-        let going = pod("d", &json!({"deletionTimestamp": "2026-01-01T00:01:00Z"}));
-        assert_eq!(index.workload(&going).0.start, None, "what goes runs no more");
     }
 }

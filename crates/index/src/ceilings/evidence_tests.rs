@@ -46,7 +46,7 @@ fn missing(index: &mut CeilingIndex) -> Option<Evidence> {
 
 /// Evidence of a queue.
 fn named(queue: &str) -> Evidence {
-    Evidence { queues: [("scheduling.run.ai".into(), queue.into())].into(), max_duration: None }
+    Evidence { queues: [("scheduling.run.ai".into(), queue.into())].into(), ..Evidence::default() }
 }
 
 /// Annotations of the pod with this evidence.
@@ -161,4 +161,64 @@ fn a_name_that_no_queue_has_is_not_written_on_pods() {
     index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
     index.apply_pod(&pod(&json!({})));
     assert_eq!(missing(&mut index), None);
+}
+
+/// A pod of a queue in which pods must be ready within 30 s, and may be unready at any time afterwards, with these times of
+/// conditions `Ready` (and whether it is) and `Initialized`.
+fn unready(ready: (bool, i64), initialized: i64, annotations: &Value) -> projection::Pod {
+    let condition = |type_: &str, status: bool, at_: i64| {
+        let status = if status { "True" } else { "False" };
+        json!({"type": type_, "status": status, "lastTransitionTime": at(at_)})
+    };
+    let mut pod = pod(&json!({"labels": {"kai.scheduler/queue": "waits"}, "annotations": annotations}));
+    let conditions = json!([
+        condition("PodScheduled", true, 0),
+        condition("Initialized", true, initialized),
+        condition("Ready", ready.0, ready.1),
+    ]);
+    pod.status.conditions = serde_json::from_value(conditions).unwrap();
+    pod
+}
+
+fn with_timeout() -> CeilingIndex {
+    let mut index = CeilingIndex::new(Settings::default());
+    let spec = json!({"waitForPodsReady": {"timeout": "30s"}});
+    index.apply_queue("waits", &serde_json::from_value::<QueueSpec>(spec).unwrap());
+    index
+}
+
+#[test]
+fn a_pod_that_was_ready_before_its_node_was_restarted_is_so_for_the_next_keeper_too() {
+    let mut index = with_timeout();
+    let is_unready = |index: &mut CeilingIndex| index.counts(at(1_000), at(1_000)).unready > 0;
+    index.apply_pod(&unready((true, 5), 2, &json!({})));
+    index.apply_pod(&unready((false, 100), 2, &json!({})));
+    assert_eq!((missing(&mut index), is_unready(&mut index)), (None, false), "its conditions show it");
+    // its init containers have ended another time
+    let restarted = |annotations: &Value| unready((false, 100), 103, annotations);
+    index.apply_pod(&restarted(&json!({})));
+    let evidence = missing(&mut index).expect("its conditions don't show it any more");
+    assert_eq!(
+        (evidence.clone(), is_unready(&mut index)),
+        (Evidence { was_ready: true, ..Evidence::default() }, false)
+    );
+    let annotation = json!({"tenure.dev/evidence": serde_json::to_string(&evidence).unwrap()});
+    index.apply_pod(&restarted(&annotation));
+    assert_eq!(missing(&mut index), None, "it is noted");
+    for (annotations, expected) in [(annotation, false), (json!({}), true)] {
+        let mut next = with_timeout();
+        next.apply_pod(&restarted(&annotations));
+        assert_eq!((is_unready(&mut next), missing(&mut next)), (expected, None), "{annotations}");
+    }
+}
+
+#[test]
+fn evidence_that_a_pod_was_ready_gives_it_no_time_beyond_that_of_a_recovery() {
+    let mut index = with_timeout();
+    let spec = json!({"waitForPodsReady": {"timeout": "300s", "recoveryTimeout": "20s"}});
+    index.apply_queue("waits", &serde_json::from_value::<QueueSpec>(spec).unwrap());
+    let forged = json!({"tenure.dev/evidence": r#"{"wasReady": true}"#});
+    index.apply_pod(&unready((false, 1), 2, &forged));
+    let unready = |index: &mut CeilingIndex, second| index.counts(at(second), at(second)).unready;
+    assert_eq!((unready(&mut index, 20), unready(&mut index, 22)), (0, 1), "it ends earlier");
 }

@@ -1,7 +1,7 @@
 //! The limits of a pod, by its queues, `PodGroup`s and owners.
 
 use arcstr::ArcStr;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     expiry::{self, Clocks, Family, PerFamily},
     gang::Shape,
@@ -11,7 +11,7 @@ use tenure_policy::{
 };
 use tenure_types::runai::v3alpha1::CountFrom;
 
-use super::Standing;
+use super::{Standing, standing::GoesWith};
 use crate::{
     Uid,
     cluster::Objects,
@@ -35,10 +35,13 @@ pub fn deadlines(
         objects.interner.own.doubt(uid);
     }
     let ready_until = ready_until(objects, pods_ready, pod, &standing);
+    let must_be_ready = rules(objects, pods_ready, &standing).is_some();
     let ceiling = standing.expires.map(|(at, family)| {
         let queue = standing.queue(family).cloned();
         let limits = queue.as_deref().and_then(|queue| objects.limits(family, queue));
         let notice = limits.and_then(|limits| limits.nearest.notice).unwrap_or(notice);
+        // its owner is paused: no one is told
+        let notice = if standing.goes_with.is_some() { NoticePoints::default() } else { notice };
         let since = standing.clocks.since(family);
         Ceiling { at, since, family, queue, notice }
     });
@@ -53,7 +56,7 @@ pub fn deadlines(
         objects.owners.own_ceiling(pod.controller) == Some(own)
             || objects.gangs.with_own(objects.gangs.memberships(uid), own).is_some()
     });
-    let run = BoundRun { queues, own, own_is_noted };
+    let run = BoundRun { queues, own, own_is_noted, must_be_ready };
     PodDeadlines { ceiling, ready_until, lacks_queue, run }
 }
 
@@ -101,8 +104,7 @@ pub fn ready_until(
     standing: &Standing,
 ) -> Option<ReadyUntil> {
     let (family, queue) = standing.first_queue()?;
-    let limits = objects.limits(family, queue);
-    let rules = PodsReady::applying(limits.and_then(|limits| limits.nearest.pods_ready), pods_ready)?;
+    let rules = rules(objects, pods_ready, standing)?;
     if rules.count_from == CountFrom::Scheduled {
         pod.started?;
     }
@@ -110,8 +112,16 @@ pub fn ready_until(
     let lacking = if standing.is_grouped { standing.lacking } else { alone() };
     let (at, cause) = rules.deadline(lacking?)?;
     // pods may name any queue: counters have only queues that exist
-    let queue = if limits.is_some() { queue.clone() } else { ArcStr::new() };
+    let is_known = objects.limits(family, queue).is_some();
+    let queue = if is_known { queue.clone() } else { ArcStr::new() };
     Some(ReadyUntil { at, cause, family, queue })
+}
+
+/// The rules for a workload that doesn't get ready.
+fn rules(objects: &mut Objects, pods_ready: Option<PodsReady>, standing: &Standing) -> Option<PodsReady> {
+    let (family, queue) = standing.first_queue()?;
+    let nearest = objects.limits(family, queue).and_then(|limits| limits.nearest.pods_ready);
+    PodsReady::applying(nearest, pods_ready)
 }
 
 /// The queue of a pod: that which its label or its group names, unless one that was fixed when the pod was bound, or that it has
@@ -189,9 +199,26 @@ pub fn standing_below(
     let granted = extension(objects, (uid, pod), queues[Family::Runai].as_deref(), clocks);
     ceilings[Family::Runai] = ceilings[Family::Runai].map(|ceiling| ceiling.saturating_add(granted));
     let expires = expiry::deadline(clocks, ceilings);
+    let family = Family::ALL.into_iter().find(|family| queues[*family].is_some());
+    let with_owner = goes_with(objects, uid, pod).zip(family);
+    let with_owner = with_owner.filter(|((at, _), _)| expires.is_none_or(|(end, _)| *at < end));
     let is_extended = matches!(expires, Some((_, Family::Runai)));
+    let (expires, goes_with) = match with_owner {
+        Some(((at, owner), family)) => (Some((at, family)), Some(GoesWith { owner, own_end: expires })),
+        None => (expires, None),
+    };
     let extension = if is_extended { granted } else { SignedDuration::ZERO };
-    Standing { clocks, start, is_grouped, queues, by_default, own, extension, expires, lacking }
+    Standing { clocks, start, is_grouped, queues, by_default, own, extension, expires, goes_with, lacking }
+}
+
+/// The end of a pod that another pod controls, below a paused owner, and the name of that owner. No controller may be left that
+/// stops it: the other pod goes at the pause. A pod that was made after the pause belongs to another run.
+fn goes_with(objects: &Objects, uid: Uid, pod: &ManagedPod) -> Option<(Timestamp, Box<str>)> {
+    let Objects { owners, paused, .. } = objects;
+    let of = paused.topmost_of(owners.above_driver(uid), owners)?;
+    let is_older = pod.created <= of.at.as_millisecond();
+    let at = of.at.checked_add(expiry::AFTER_PAUSE).unwrap_or(Timestamp::MAX);
+    (is_older && pod.namespace == of.namespace).then(|| (at, of.name.clone()))
 }
 
 /// Returns the granted time beyond the ceiling of a pod's run, as far as its queues allow.

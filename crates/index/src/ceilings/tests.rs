@@ -697,6 +697,6 @@ fn a_pod_in_a_queue_of_kueues_has_the_ceiling_of_the_queue_that_it_stands_for() 
     index.apply_pod(&of_kueue);
     assert_eq!(index.next_expiry(), Some(at(65)));
     assert_eq!(index.standing(&of_kueue).unwrap().queues[Family::Runai].as_deref(), Some("leaf"));
-    let (workload, _) = index.workload(&of_kueue);
+    let workload = index.workload(&of_kueue).whole;
     assert_eq!(workload.place.name, Some("leaf"));
 }

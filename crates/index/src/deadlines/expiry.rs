@@ -7,9 +7,10 @@ use tenure_policy::{
     notice::NoticePoints,
     ready::Cause,
 };
+use tenure_types::projection::Pod;
 
 use super::order::{Lane, Slot, Step};
-use crate::times::{Milliseconds, NEVER, milliseconds, milliseconds_up, time};
+use crate::times::{Milliseconds, NEVER, PodReadiness, milliseconds, milliseconds_up, time};
 
 /// The time at which a pod's ceiling is reached, the queue that sets it, and the notices before it.
 #[derive(Clone, Debug)]
@@ -34,6 +35,28 @@ pub struct Expiry {
     earliest: i64,
     /// The time of that change, if it has moved the end.
     graced_since: Option<Milliseconds>,
+}
+
+/// The evidence that a pod was ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadyNote {
+    /// The pod has none, and needs none: its conditions show it, or it has not been ready.
+    None,
+    /// It was ready, and nothing else says so.
+    Lacking,
+    /// It is on the pod.
+    Noted,
+}
+
+impl ReadyNote {
+    /// `readiness` is that of the pod as it was seen so far, and `is_noted` true if the pod has the evidence.
+    pub fn of(pod: &Pod, readiness: PodReadiness, is_noted: bool) -> Self {
+        match readiness.get() {
+            _ if is_noted => Self::Noted,
+            readiness if readiness.is_forgotten(pod) => Self::Lacking,
+            _ => Self::None,
+        }
+    }
 }
 
 impl Default for Expiry {

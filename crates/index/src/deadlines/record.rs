@@ -12,7 +12,7 @@ use tenure_types::{evidence::Evidence, projection};
 
 use super::{
     due::{DueKey, DuePod, Task},
-    expiry::{Expiry, Unready},
+    expiry::{Expiry, ReadyNote, Unready},
     notice::Notice,
     order::Step,
 };
@@ -39,6 +39,8 @@ pub struct ManagedPod {
     pub created: i64,
     pub started: Option<Milliseconds>,
     pub readiness: PodReadiness,
+    /// The evidence that it was ready.
+    ready_note: ReadyNote,
     /// The family whose ceiling counts, or did.
     pub family: Family,
     pub expiry: Expiry,
@@ -79,6 +81,8 @@ pub struct BoundRun {
     pub own: Option<SignedDuration>,
     /// True if another object notes that ceiling.
     pub own_is_noted: bool,
+    /// True if its workload has to be ready: then it counts whether the pod was.
+    pub must_be_ready: bool,
 }
 
 impl ManagedPod {
@@ -94,6 +98,7 @@ impl ManagedPod {
             created: pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond(),
             started: known.and_then(|known| known.started),
             readiness: PodReadiness::of(pod, known.map(|known| known.readiness)),
+            ready_note: ReadyNote::None,
             family: Family::Runai,
             expiry: Expiry::default(),
             notice: None,
@@ -118,7 +123,8 @@ impl ManagedPod {
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.claims_exemption = claimed(pod).is_some();
         self.marks = Marks::of(&pod.metadata);
-        let Evidence { queues, max_duration } = Evidence::of(&pod.metadata);
+        let Evidence { queues, max_duration, was_ready } = Evidence::of(&pod.metadata);
+        self.ready_note = ReadyNote::of(pod, self.readiness, was_ready);
         self.own = in_milliseconds(own.read(Bearer::Pod, &pod.metadata));
         let noted = RunLimits {
             queues: PerFamily::new(|family| shared(queues.get(family.row().group).map(String::as_str))),
@@ -137,7 +143,7 @@ impl ManagedPod {
 
     /// Fixes the queues of a bound pod and its own ceiling, as they are now. Returns true if the pod lacks evidence of them.
     pub fn fix(&mut self, run: BoundRun) -> bool {
-        let BoundRun { queues: mut now, own, own_is_noted } = run;
+        let BoundRun { queues: mut now, own, own_is_noted, must_be_ready } = run;
         if self.started.is_none() {
             return false;
         }
@@ -150,7 +156,8 @@ impl ManagedPod {
         let own = in_milliseconds(own);
         let lacks = |family: Family| queues[family].is_some() && queues[family] != noted.queues[family];
         let lacks_own = own.is_some() && !own_is_noted && own != self.own && own != noted.own;
-        let lacks_evidence = lacks_own || Family::ALL.into_iter().any(lacks);
+        let lacks_ready = must_be_ready && self.ready_note == ReadyNote::Lacking;
+        let lacks_evidence = lacks_own || lacks_ready || Family::ALL.into_iter().any(lacks);
         let known = RunLimits { queues, own };
         if known != RunLimits::default() || noted != RunLimits::default() {
             self.fixed = Some(Box::new(FixedRun { known, noted }));
@@ -175,6 +182,7 @@ impl ManagedPod {
         Evidence {
             queues: Family::ALL.into_iter().filter_map(queue).collect(),
             max_duration: self.fixed_own().map(in_time_span).map(for_people),
+            was_ready: self.ready_note != ReadyNote::None,
         }
     }
 

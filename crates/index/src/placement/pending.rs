@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tenure_policy::{
     gang::Progress,
-    preemption::{Going, Preemptor, Rules, Workload},
+    preemption::{Going, Goings, Preemptor, Rules, Workload},
 };
 
 use super::{
@@ -22,7 +22,7 @@ pub struct Pending<'q, 'i> {
     rules: Rules<'q>,
     preemptor: Preemptor<'q>,
     workloads: WorkloadCache<'q, 'i>,
-    /// The grants by group.
+    /// The grants by group, and by part of a group that is counted apart.
     grants: HashMap<usize, Vec<Grant<'i>>>,
 }
 
@@ -86,11 +86,13 @@ impl PlacementIndex {
                 if nominated.is_some_and(|nominated| nominated != node) {
                     continue;
                 }
-                let Some(InGroup { group, subgroup }) = workloads.here(*uid, pod).group() else { continue };
-                let grant = of_groups.entry(group).or_default();
-                if grant.uids.insert(*uid) {
-                    for part in [None, Some(subgroup)] {
-                        grant.parts.entry(part).or_default().add(node);
+                let Some(of) = workloads.here(*uid, pod).group() else { continue };
+                for counted in of.counted() {
+                    let grant = of_groups.entry(counted).or_default();
+                    if grant.uids.insert(*uid) {
+                        for part in [None, Some(of.subgroup)] {
+                            grant.parts.entry(part).or_default().add(node);
+                        }
                     }
                 }
             }
@@ -115,19 +117,21 @@ impl Pending<'_, '_> {
         };
         let shared: Vec<(InGroup, Here<'_, '_>)> = victims.iter().filter_map(shared).collect();
         let pool = index.pool(rules.floors, node);
-        let victims = shared.iter().filter_map(|(of, here)| Some((of.group, here.victim(workloads, pool)?)));
-        let mut all: HashMap<usize, Going> = HashMap::new();
-        for (group, victim) in victims.clone() {
-            let granted = || {
-                let grants = grants.get(&group).into_iter().flatten();
-                let here = shared.iter().filter(|(of, _)| of.group == group);
-                going(grants, node, &here.map(|(of, here)| (of.subgroup, here.uid)), victim.workload)
-            };
-            let pods = u32::from(victim.progress == Progress::Running);
-            all.entry(group).or_insert_with(granted).add(victim.workload, victim.subgroup, pods);
+        let victims = shared.iter().filter_map(|(of, here)| Some((*of, here.victim(workloads, pool)?)));
+        let (mut all, mut known) = (Goings::default(), HashSet::new());
+        for (of, victim) in victims.clone() {
+            for (number, counted) in of.counted().zip(victim.counted()) {
+                if known.insert(number) {
+                    let grants = grants.get(&number).into_iter().flatten();
+                    let here = shared.iter().filter(|(of, _)| of.counted().any(|of| of == number));
+                    let here = here.map(|(of, here)| (of.subgroup, here.uid));
+                    *all.of(counted) = going(grants, node, &here, counted);
+                }
+            }
+            all.add(&victim);
         }
         let mut victims = victims;
-        victims.all(|(group, of)| all.get(&group).is_none_or(|going| rules.may_take(preemptor, &of, going)))
+        victims.all(|(_, victim)| rules.may_take(preemptor, &victim, &all))
     }
 }
 

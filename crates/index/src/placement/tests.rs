@@ -272,11 +272,47 @@ fn the_queue_of_the_preemptors_group_counts() {
 
 #[test]
 fn an_elastic_gang_is_left_its_minimum() {
-    let in_group = |name: &str| pod(name, 60, &json!({"metadata": {"annotations": {"pod-group-name": "g"}}}));
+    let job = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true}]);
+    let metadata = json!({"annotations": {"pod-group-name": "g"}, "ownerReferences": job});
+    let in_group = |name: &str| pod(name, 60, &json!({"metadata": metadata}));
     let mut world = World::new(&["a", "b", "c"].map(in_group));
     world.group(&json!({"queue": "q", "minMember": 2}));
     assert_eq!(world.asked(&["a"]), keep_of_group(&["a"]));
     assert!(is_protected(&world.asked(&["a", "b"]), Rule::MinAvailable));
+}
+
+#[test]
+fn a_pod_that_joins_a_gang_of_pods_without_a_controller_takes_no_floor_from_it() {
+    let in_group =
+        |name: &str, age: i64| pod(name, age, &json!({"metadata": {"annotations": {"pod-group-name": "g"}}}));
+    let mut world = World::new(&[in_group("a", 90), in_group("b", 80)]);
+    world.group(&json!({"queue": "q", "minMember": 2}));
+    let is_kept = |world: &World, name| is_protected(&world.asked(&[name]), Rule::PreemptMinRuntime);
+    assert!(is_kept(&world, "a") && is_kept(&world, "b"));
+    for joined in ["c", "d", "e"] {
+        world.apply(&in_group(joined, 60));
+    }
+    let goes = |world: &World, names: &[&'static str]| world.asked(names) == keep_of_group(names);
+    assert!(is_kept(&world, "a") && is_kept(&world, "b"), "they are all that it takes");
+    assert!(goes(&world, &["c", "d", "e"]), "and those that joined are not");
+    world.index.delete_pod(Uid::of("b"));
+    assert!(is_kept(&world, "a"), "the place of a pod without a controller goes to the next one");
+    assert_eq!(["c", "d", "e"].into_iter().filter(|name| is_kept(&world, name)).count(), 1);
+}
+
+#[test]
+fn members_that_no_floor_protects_take_none_of_the_others_along() {
+    // the first of the gang is in a queue without a floor, and may go at any time
+    let in_group = |name: &str, age, queue: &str| {
+        let metadata =
+            json!({"annotations": {"pod-group-name": "g"}, "labels": {"kai.scheduler/queue": queue}});
+        pod(name, age, &json!({"metadata": metadata}))
+    };
+    let mut world = World::new(&[in_group("a", 90, "other"), in_group("b", 80, "q"), in_group("c", 70, "q")]);
+    world.group(&json!({"minMember": 2}));
+    assert_eq!(world.asked(&["c"]), keep_of_group(&["c"]), "two are left");
+    assert_eq!(world.asked(&["a"]), keep_of_group(&["a"]), "no floor protects it");
+    assert!(is_protected(&world.asked(&["a", "c"]), Rule::MinAvailable), "one would be left");
 }
 
 #[test]
@@ -390,7 +426,9 @@ fn of_many_controllers_of_a_gang_only_the_pods_of_those_are_counted_that_are_ask
 #[test]
 fn workers_without_a_minimum_of_their_own_are_part_of_the_gangs() {
     let annotations = |task: &str| json!({"scheduling.k8s.io/group-name": "g", "volcano.sh/task-spec": task});
-    let of = |name: &str, task| pod(name, 60, &json!({"metadata": {"annotations": annotations(task)}}));
+    let job = json!([{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "j", "controller": true}]);
+    let metadata = |task: &str| json!({"annotations": annotations(task), "ownerReferences": job});
+    let of = |name: &str, task| pod(name, 60, &json!({"metadata": metadata(task)}));
     let pods = [of("master", "master"), of("a", "worker"), of("b", "worker"), of("c", "worker")];
     let mut world = World::new(&pods);
     let group = |minimum: u32| {

@@ -1,11 +1,11 @@
 //! The workloads of pods. Many pods of a question have the same one: each workload is looked up once.
 
-use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault, num::NonZeroU64};
+use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault};
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
-    gang::{Crews, Progress},
+    gang::{Part, Progress},
     pod_group::group_counts,
     preemption::{Place, Victim, Workload},
     toleration::ClassState,
@@ -16,7 +16,7 @@ use tenure_types::podgroup::PodGroupKind;
 use super::{PlacementIndex, PodRecord, Taken};
 use crate::{
     Uid,
-    podgroups::{GangId, GroupQueue, GroupWorkload, Membership},
+    podgroups::{Crew, GangId, GroupCrews, GroupQueue, GroupWorkload, Membership, PartId},
     times::Milliseconds,
     uid::UidHasher,
 };
@@ -30,10 +30,10 @@ pub struct WorkloadCache<'q, 'i> {
     tree: &'q QueueTree,
     groups: Vec<Workload<'i>>,
     of_groups: ByAddress<GangId, usize>,
-    /// The pods of groups by their controller.
-    crews: ByAddress<GangId, Option<Crews<Option<NonZeroU64>>>>,
-    /// The workloads of pods that count apart from others of their group, by their controller. None: they don't.
-    of_crews: ByAddress<(GangId, Option<NonZeroU64>), Option<usize>>,
+    /// The pods of elastic groups by seniority, by the number of the group.
+    crews: ByAddress<usize, GroupCrews>,
+    /// The numbers of their parts that are counted apart.
+    parts: ByAddress<(usize, PartId), usize>,
     /// Pods share them.
     of_memberships: ByAddress<*const Membership, Named<'i>>,
     /// The queues of running pods that name none, by their group.
@@ -42,18 +42,26 @@ pub struct WorkloadCache<'q, 'i> {
     places: ByAddress<*const u8, Place<'i>>,
 }
 
-/// The number of a group among those that were met, and of a subgroup there.
+/// The number of a group among the workloads that were met, of the part of it that is counted apart, and of a subgroup.
 #[derive(Clone, Copy)]
 pub struct InGroup {
     pub group: usize,
+    pub part: Option<usize>,
     pub subgroup: usize,
+}
+
+impl InGroup {
+    /// The numbers of the workloads in which the pod is counted: as [`Victim::counted`] has them.
+    pub fn counted(self) -> impl Iterator<Item = usize> {
+        [Some(self.group), self.part].into_iter().flatten()
+    }
 }
 
 /// The group that pods name.
 #[derive(Clone, Copy, Default)]
 struct Named<'i> {
-    /// None if there is no such group.
-    in_group: Option<InGroup>,
+    /// The group, its number, and that of the subgroup. None if there is no such group.
+    of: Option<(GroupWorkload<'i>, usize, usize)>,
     queue: Option<GroupQueue<&'i ArcStr>>,
 }
 
@@ -96,13 +104,16 @@ impl<'i> Here<'_, 'i> {
         workloads: &'w WorkloadCache<'_, 'i>,
         pool: Option<&'w str>,
     ) -> Option<Victim<'w>> {
-        let (workload, subgroup) = match &self.of {
-            Of::Group(InGroup { group, subgroup }) => (workloads.groups.get(*group)?, *subgroup),
-            Of::Itself(workload) => (workload, 0),
+        let (workload, part, subgroup) = match &self.of {
+            Of::Group(InGroup { group, part, subgroup }) => {
+                let part = part.and_then(|part| workloads.groups.get(part));
+                (workloads.groups.get(*group)?, part, *subgroup)
+            }
+            Of::Itself(workload) => (workload, None, 0),
         };
         let PodRecord { progress, scheduled, .. } = *self.pod;
         let Self { place, class, .. } = *self;
-        Some(Victim { workload, place, subgroup, progress, pool, class, scheduled_at: scheduled })
+        Some(Victim { workload, part, place, subgroup, progress, pool, class, scheduled_at: scheduled })
     }
 }
 
@@ -114,7 +125,7 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
             groups: Vec::new(),
             of_groups: HashMap::default(),
             crews: HashMap::default(),
-            of_crews: HashMap::default(),
+            parts: HashMap::default(),
             of_memberships: HashMap::default(),
             lent: HashMap::default(),
             classes: HashMap::default(),
@@ -125,7 +136,11 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
     /// Finds the workload of a pod.
     pub fn here<'o>(&mut self, uid: Uid, pod: &'i PodRecord) -> Here<'o, 'i> {
         let class = self.class(pod);
-        let Named { in_group, queue } = self.named(pod);
+        let Named { of, queue } = self.named(pod);
+        let in_group = of.map(|(of, group, subgroup)| {
+            let part = self.part(group, of, Crew::of(uid, pod.memberships()));
+            InGroup { group, part, subgroup }
+        });
         let queue = pod.queue_with(queue).or_else(|| self.lent(pod));
         let place = self.place(queue);
         let itself = || Of::Itself(Workload::alone(place, pod.scheduled));
@@ -148,13 +163,12 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         }
         let gangs = &self.index.objects.gangs;
         let queue = gangs.queue(memberships, PodGroupKind::Runai);
-        let in_group = gangs.workload(memberships).map(|(group, of)| {
+        let of = gangs.workload(memberships).map(|(group, of)| {
             let place = queue.map(|(name, _)| name.as_str());
             let all = self.of_groups.get(&group.id()).copied().unwrap_or_else(|| self.add(place, group));
-            let crew = self.crew(all, group, of.controller);
-            InGroup { group: crew.unwrap_or(all), subgroup: group.number(of) }
+            (group, all, group.number(of))
         });
-        let named = Named { in_group, queue };
+        let named = Named { of, queue };
         self.of_memberships.insert(memberships.as_ptr(), named);
         named
     }
@@ -178,27 +192,28 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         all
     }
 
-    /// The number of the workload of a controller's pods, if they count apart from others of their group.
-    fn crew(
-        &mut self,
-        all: usize,
-        group: GroupWorkload<'i>,
-        controller: Option<NonZeroU64>,
-    ) -> Option<usize> {
-        let id = (group.id(), controller);
-        if let Some(known) = self.of_crews.get(&id) {
-            return *known;
-        }
+    /// The number of the part of a group that is counted apart when pods of a crew go. None: the whole is counted.
+    fn part(&mut self, all: usize, group: GroupWorkload<'i>, crew: Crew) -> Option<usize> {
         let Workload { place, start, shape, ref pods } = *self.groups.get(all)?;
-        let crews = self.crews.entry(group.id()).or_insert_with(|| group.crews(pods));
-        let pods = crews.as_ref().and_then(|crews| crews.count(shape, controller));
-        let crew = pods.map(|pods| {
-            let number = self.groups.len();
-            self.groups.push(Workload { place, start, shape, pods });
-            number
-        });
-        self.of_crews.insert(id, crew);
-        crew
+        if !pods.is_elastic() {
+            return None;
+        }
+        if let Some(known) = self.parts.get(&(all, PartId::Crew(crew))) {
+            return Some(*known);
+        }
+        let crews = self.crews.entry(all).or_insert_with(|| group.crews());
+        let (id, pods) = match crews.part(shape, crew) {
+            Part::Whole => return None,
+            Part::Crew(pods) => (PartId::Crew(crew), pods),
+            Part::Core => match self.parts.get(&(all, PartId::Core)) {
+                Some(known) => return Some(*known),
+                None => (PartId::Core, crews.core(shape)),
+            },
+        };
+        let number = self.groups.len();
+        self.groups.push(Workload { place, start, shape, pods });
+        self.parts.insert((all, id), number);
+        Some(number)
     }
 
     #[cfg(test)]

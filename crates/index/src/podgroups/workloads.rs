@@ -6,7 +6,7 @@ use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     expiry::PerFamily,
-    gang::{Crews, Headcount, Shape},
+    gang::{CrewMember, Crews, Headcount, Part, Shape},
     ready::NotReady,
 };
 use tenure_types::podgroup::PodGroupKind;
@@ -57,6 +57,42 @@ pub struct OfGroups {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GangId(*const Gang);
 
+/// The pods of a group with which a pod stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Crew {
+    /// Those of its controller, by half of that one's uid.
+    Controller(NonZeroU64),
+    /// Itself: it has no controller.
+    Pod(Uid),
+}
+
+/// A part of a group's pods that is counted apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PartId {
+    /// The core.
+    Core,
+    /// The pods of a crew, with what it needs of the core.
+    Crew(Crew),
+}
+
+/// The seniority of a pod in its group: pods that run come first, and then those that were scheduled first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seniority {
+    waits: bool,
+    scheduled: Timestamp,
+    created: Timestamp,
+    uid: Uid,
+}
+
+/// The pods of a group by crew and seniority.
+pub type GroupCrews = Crews<Crew, Seniority>;
+
+impl Crew {
+    pub(crate) fn of(uid: Uid, memberships: &[Membership]) -> Self {
+        memberships.first().and_then(|of| of.controller).map_or(Self::Pod(uid), Self::Controller)
+    }
+}
+
 impl GroupWorkload<'_> {
     pub(crate) const fn id(&self) -> GangId {
         GangId(ptr::from_ref(self.gang))
@@ -69,21 +105,43 @@ impl GroupWorkload<'_> {
             let of_none = |total| shape.counts(total, |_| 0);
             return Headcount::new(shape, &of_none(live), of_none(self.gang.active));
         }
-        shape.tally(self.tallied().map(|(_, number, runs)| (number, runs)))
+        shape.tally(self.tallied())
     }
 
-    /// If it is elastic, sorts its pods by controller: those of one may [count alone](Shape::crews).
-    pub(crate) fn crews(&self, all: &Headcount) -> Option<Crews<Option<NonZeroU64>>> {
-        all.is_elastic().then(|| self.shape.crews(self.tallied()))
+    /// Sorts its pods by seniority.
+    pub(crate) fn crews(&self) -> GroupCrews {
+        let members = self.members.iter().filter_map(|uid| Some((*uid, self.gangs.members.get(uid)?)));
+        self.shape.crews(members.map(|(uid, member)| {
+            let crew = Crew::of(uid, &member.of);
+            CrewMember {
+                crew,
+                is_controlled: matches!(crew, Crew::Controller(_)),
+                seniority: Seniority {
+                    waits: !member.is_active(),
+                    scheduled: member.scheduled().unwrap_or(Timestamp::MAX),
+                    created: member.created(),
+                    uid,
+                },
+                subgroup: member.number(self.shape),
+                runs: member.is_active(),
+            }
+        }))
     }
 
-    /// Returns for each pod its controller, the number of its subgroup, and true if it runs.
-    fn tallied(&self) -> impl Iterator<Item = (Option<NonZeroU64>, usize, bool)> {
+    /// Returns the part of its pods that is counted when a pod of this crew goes. None: all are.
+    pub(crate) fn part(&self, all: &Headcount, crew: Crew) -> Option<(PartId, Headcount)> {
+        let mut crews = all.is_elastic().then(|| self.crews())?;
+        match crews.part(self.shape, crew) {
+            Part::Whole => None,
+            Part::Core => Some((PartId::Core, crews.core(self.shape))),
+            Part::Crew(pods) => Some((PartId::Crew(crew), pods)),
+        }
+    }
+
+    /// Returns for each pod the number of its subgroup, and true if it runs.
+    fn tallied(&self) -> impl Iterator<Item = (usize, bool)> {
         let members = self.members.iter().filter_map(|uid| self.gangs.members.get(uid));
-        members.map(|member| {
-            let controller = member.of.first().and_then(|of| of.controller);
-            (controller, member.number(self.shape), member.is_active())
-        })
+        members.map(|member| (member.number(self.shape), member.is_active()))
     }
 
     /// The number of the subgroup of a member.

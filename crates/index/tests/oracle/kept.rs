@@ -279,6 +279,32 @@ fn the_overall_minimum_counts_for_floors_beside_those_of_subgroups() {
     agrees(&[floor(), Event::Group(group), member(1), member(3), member(5), ask(6)]);
 }
 
+/// The second has no time of scheduling, and so comes after the first.
+#[test]
+fn a_pod_that_joins_another_without_a_controller_takes_no_floor_from_it() {
+    let kind = PodGroupKind::Native;
+    let groups = [None, None, None, None, Some(0)];
+    agrees(&[
+        floor(),
+        Event::Pod(PodObj { groups, ..placed(1, 2, Some(1), None) }),
+        Event::Group(GroupObj { kind, ..GroupObj::default() }),
+        Event::Pod(PodObj { uid: 5, bound: true, groups, ..PodObj::default() }),
+        ask(3),
+    ]);
+}
+
+/// Of a gang of two without a controller, the pod that came last may go with none of the others; one of them no floor protects.
+#[test]
+fn a_member_that_no_floor_protects_takes_no_pod_that_came_later_along() {
+    let mut events = vec![floor(), Event::Group(GroupObj { min: Some(2), ..GroupObj::default() })];
+    events.extend(
+        [(1, 1, None), (3, 2, Some(1)), (5, 3, Some(1))]
+            .map(|(uid, second, queue)| Event::Pod(placed(uid, second, queue.or(Some(2)), Some(0)))),
+    );
+    events.extend([1, 2, 4, 5, 6, 7].map(ask));
+    agrees(&events);
+}
+
 #[test]
 fn a_rigid_gang_is_no_substitute_in_pieces() {
     agrees(&[

@@ -96,6 +96,7 @@ impl<'a> Scene<'a> {
         let victims = order.into_iter().flat_map(|workload| (0..PODS).map(move |pod| (workload, pod)));
         let victims = victims.map(|((number, workload), pod)| Victim {
             workload,
+            part: None,
             place: workload.place,
             subgroup: pod % workload.shape.leaves().max(1),
             progress: Progress::Running,

@@ -48,6 +48,37 @@ impl Counts {
         }
     }
 
+    /// Counts one pod less if the rest still meets the minimums; returns true if so. Pods are spared one after the other:
+    /// a subgroup or parent in `tight` can't lose any more, and is marked so that no other pod looks above it.
+    pub(super) fn spare(&mut self, shape: &Shape, number: usize, tight: &mut [bool]) -> bool {
+        if self.total <= shape.minimum {
+            return false;
+        }
+        // a pod of no subgroup counts towards the total alone
+        let (mut spares, mut steps) = (true, 0_usize);
+        for (number, node) in shape.way_up(number) {
+            spares = !tight.get(number).is_some_and(|tight| *tight);
+            if !spares {
+                break;
+            }
+            steps = steps.saturating_add(1);
+            // below its minimum it is one less for its parent
+            spares = self.nodes.get(number).is_some_and(|count| *count != node.minimum);
+            if spares {
+                break;
+            }
+        }
+        for (number, _) in shape.way_up(number).take(steps) {
+            match (self.nodes.get_mut(number), tight.get_mut(number)) {
+                (Some(count), _) if spares => *count = count.saturating_sub(1),
+                (_, Some(tight)) => *tight = true,
+                _ => {}
+            }
+        }
+        self.total = self.total.saturating_sub(u32::from(spares));
+        spares
+    }
+
     /// True if the pods meet the workload's minimums.
     pub fn are_enough(&self, shape: &Shape) -> bool {
         let root = || shape.tree.as_ref().and_then(|tree| tree.nodes.last()).zip(self.nodes.last());

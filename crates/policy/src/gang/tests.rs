@@ -175,24 +175,55 @@ fn an_elastic_volcano_job_starts_with_its_minimum_and_not_with_that_of_its_tasks
     assert!(shape.is_elastic(3, |_| 0) && !shape.is_elastic(2, |_| 0));
 }
 
-#[test]
-fn pods_of_another_controller_make_none_of_an_elastic_workload_dispensable() {
-    let crews = |shape: &Shape, pods: &[(char, usize, bool)]| {
-        let crews = shape.crews(pods.iter().copied());
-        let crews = ['a', 'b', 'c'].into_iter().filter_map(|of| Some((of, crews.count(shape, of)?)));
-        crews.map(|(of, pods)| (of, pods.is_elastic(), pods.running().total())).collect::<Vec<_>>()
+/// The parts that count for the pods of these crews, as letters: in capitals those of a controller. Each pod is a crew, the
+/// time of its scheduling, and its subgroup; the time 9 stands for a pod that waits.
+fn parts(shape: &Shape, pods: &[(char, u32, usize)]) -> String {
+    let member = |&(crew, at, subgroup): &(char, u32, usize)| {
+        let seniority = (at, crew);
+        CrewMember { crew, is_controlled: crew.is_uppercase(), seniority, subgroup, runs: at < 9 }
     };
-    let of = |controller, pods| std::iter::repeat_n((controller, 0, true), pods);
+    let mut crews = shape.crews(pods.iter().map(member));
+    let mut all: Vec<char> = pods.iter().map(|(crew, ..)| *crew).collect();
+    all.sort_unstable();
+    all.dedup();
+    let parts = all.into_iter().map(|crew| match crews.part(shape, crew) {
+        Part::Whole => format!("{crew} whole"),
+        Part::Core => format!("{crew} core {}", crews.core(shape).running().total()),
+        Part::Crew(pods) => format!("{crew} {}", if pods.is_elastic() { "elastic" } else { "rigid" }),
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn a_pod_of_another_controller_makes_none_of_an_elastic_workload_dispensable() {
     let pair = shape(2, &[]);
-    let joined: Vec<_> = of('a', 2).chain(of('b', 1)).collect();
-    assert_eq!(crews(&pair, &joined), [('a', false, 2)], "one alone isn't what it takes");
-    let joined: Vec<_> = of('b', 3).chain(of('a', 2)).collect();
-    assert_eq!(crews(&pair, &joined), [('a', false, 2), ('b', true, 3)]);
-    let halves: Vec<_> = of('a', 2).chain(of('b', 2)).collect();
-    assert_eq!(crews(&shape(3, &[]), &halves), [], "they need each other");
-    let waits = [('a', 0, true), ('a', 0, false), ('b', 0, true)];
-    assert_eq!(crews(&pair, &waits), [('a', false, 1)], "what waits is there, and doesn't run");
+    assert_eq!(parts(&pair, &[('A', 1, 0), ('A', 2, 0), ('b', 3, 0)]), "A rigid, b whole");
+    assert_eq!(parts(&pair, &[('A', 2, 0), ('A', 3, 0), ('b', 1, 0)]), "A rigid, b core 2", "also before it");
+    assert_eq!(parts(&pair, &[('A', 1, 0), ('A', 1, 0), ('B', 2, 0), ('B', 2, 0)]), "A rigid, B rigid");
+    assert_eq!(parts(&pair, &[('A', 1, 0), ('A', 9, 0), ('b', 2, 0)]), "A rigid, b whole", "one waits");
+    let three = [('A', 1, 0), ('A', 1, 0), ('A', 2, 0), ('b', 3, 0)];
+    assert_eq!(parts(&pair, &three), "A elastic, b whole");
+    assert_eq!(parts(&pair, &three[..3]), "A whole", "its pods are all that there are");
     // a master and a worker; another worker is no master
-    let roles = [('a', 0, true), ('a', 1, true), ('b', 1, true), ('b', 1, true)];
-    assert_eq!(crews(&shape(0, &[1, 1]), &roles), [('a', false, 2)]);
+    let roles = [('A', 2, 0), ('A', 2, 1), ('B', 1, 1), ('B', 1, 1)];
+    assert_eq!(parts(&shape(0, &[1, 1]), &roles), "A rigid, B elastic");
+}
+
+#[test]
+fn of_pods_without_a_controller_those_that_were_scheduled_first_stay() {
+    let pair = shape(2, &[]);
+    assert_eq!(parts(&pair, &[('c', 3, 0), ('a', 2, 0), ('b', 1, 0)]), "a core 2, b core 2, c whole");
+    assert_eq!(parts(&pair, &[('a', 9, 0), ('b', 1, 0), ('c', 3, 0)]), "a whole, b core 2, c core 2");
+    assert_eq!(parts(&shape(1, &[]), &[('a', 1, 0), ('b', 2, 0)]), "a core 1, b whole");
+    assert_eq!(parts(&shape(0, &[]), &[('a', 1, 0), ('b', 2, 0)]), "a whole, b whole", "it takes none");
+}
+
+#[test]
+fn a_place_that_becomes_free_goes_to_the_next_pod_of_the_same_controller() {
+    // two controllers that need each other; of the first, a pod that was replaced after the other's came
+    let three = shape(3, &[]);
+    let pods = [('A', 1, 0), ('A', 5, 0), ('B', 2, 0), ('B', 3, 0), ('B', 4, 0)];
+    assert_eq!(parts(&three, &pods), "A core 3, B rigid", "B meets the minimums alone");
+    let pods = [('A', 1, 0), ('A', 5, 0), ('B', 2, 0), ('B', 3, 0), ('c', 4, 0)];
+    assert_eq!(parts(&three, &pods), "A core 3, B elastic, c whole", "any pod of B may go, but not all");
 }

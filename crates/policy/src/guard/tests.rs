@@ -43,6 +43,7 @@ impl World {
     fn known<'a>(&'a self, workload: &'a Workload<'a>, now: i64) -> GuardedPod<'a> {
         let victim = Victim {
             workload,
+            part: None,
             place: workload.place,
             subgroup: 0,
             progress: Progress::Running,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ptr};
 
-use super::Workload;
+use super::{Progress, Victim, Workload};
 
 /// Pods of one workload that are to go together. Of a workload that isn't elastic, none are counted.
 #[derive(Clone, Debug, Default)]
@@ -97,13 +97,48 @@ impl Going {
     }
 }
 
-/// Adds up the pods of each workload.
-pub(super) fn going<'w, 'a: 'w>(
-    pods: impl Iterator<Item = (&'w Workload<'a>, usize, u32)>,
-) -> BTreeMap<*const Workload<'a>, Going> {
-    let mut all: BTreeMap<_, Going> = BTreeMap::new();
-    for (workload, subgroup, pods) in pods.filter(|(workload, ..)| workload.is_elastic()) {
-        all.entry(ptr::from_ref(workload)).or_default().add(workload, subgroup, pods);
+/// The pods that are to go together, of each workload and of each part that is counted apart.
+#[derive(Clone, Debug, Default)]
+pub struct Goings(BTreeMap<*const (), Going>);
+
+impl Goings {
+    /// Adds a victim, if it runs, to those of its workload and of its part.
+    pub fn add(&mut self, victim: &Victim<'_>) {
+        if victim.progress == Progress::Running {
+            for counted in victim.counted().filter(|counted| counted.is_elastic()) {
+                self.of(counted).add(counted, victim.subgroup, 1);
+            }
+        }
     }
-    all
+
+    /// The pods of a workload or part, to add others that go.
+    pub fn of(&mut self, counted: &Workload<'_>) -> &mut Going {
+        self.0.entry(ptr::from_ref(counted).cast::<()>()).or_default()
+    }
+
+    /// Adds a victim if the rest is enough with it, as `may_go` says; returns true if so.
+    pub fn add_if(&mut self, victim: &Victim<'_>, may_go: impl FnOnce(&Self) -> bool) -> bool {
+        let own = victim.counted().map(|counted| ptr::from_ref(counted).cast::<()>());
+        let mut with_it = Self(own.filter_map(|key| Some((key, self.0.get(&key)?.clone()))).collect());
+        with_it.add(victim);
+        let may_go = may_go(&with_it);
+        if may_go {
+            self.0.extend(with_it.0);
+        }
+        may_go
+    }
+
+    /// Returns the rest of a victim's part, or that of its workload where only this is too small. None if the part isn't
+    /// elastic.
+    pub(super) fn left(&self, victim: &Victim<'_>) -> Option<Left> {
+        let nothing = Going::default();
+        let left = |counted: &Workload<'_>| {
+            let going = self.0.get(&ptr::from_ref(counted).cast::<()>()).unwrap_or(&nothing);
+            going.left(counted, victim.subgroup)
+        };
+        let own = left(victim.part.unwrap_or(victim.workload))?;
+        let whole = || left(victim.workload).filter(|whole| !whole.is_enough());
+        let is_apart = own.is_enough() && victim.part.is_some();
+        Some(is_apart.then(whole).flatten().unwrap_or(own))
+    }
 }

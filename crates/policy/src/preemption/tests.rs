@@ -1,3 +1,5 @@
+use std::ptr;
+
 use serde_json::json;
 use tenure_types::{ExtendedDuration, podgroup::PodGroupKind};
 
@@ -94,6 +96,7 @@ pub fn of_subgroups(minimum: u32, subgroups: &[Subgroup]) -> Workload<'static> {
 fn victim<'a>(workload: &'a Workload<'a>, subgroup: usize) -> Victim<'a> {
     Victim {
         workload,
+        part: None,
         place: workload.place,
         subgroup,
         progress: Progress::Running,

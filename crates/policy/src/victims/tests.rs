@@ -114,6 +114,7 @@ impl World {
 fn candidate<'a>(pod: &Pod, workload: &'a Workload<'a>, requests: &'a Requests) -> Candidate<'a> {
     let victim = Victim {
         workload,
+        part: None,
         place: workload.place,
         subgroup: 0,
         progress: Progress::Running,

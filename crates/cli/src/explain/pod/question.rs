@@ -64,7 +64,7 @@ impl Question<'_> {
             tensorstack_queue: run.and_then(|run| Some(run.standing.queue(Family::Tensorstack)?.to_string())),
             started_at: gang.workload.start,
             started_at_from: gang.start_from,
-            elastic: gang.workload.is_elastic(),
+            elastic: gang.is_elastic(),
             protected: if is_gone { Vec::new() } else { self.protections(&gang, &path) },
             preemption_toleration,
             priority_class_trouble: trouble,

@@ -236,3 +236,13 @@ fn the_queue_of_the_group_of_who_waits_counts() {
     world.group(&json!({"queue": "q"}));
     assert_eq!(world.deleted(&victim).reason, Reason::Nominated);
 }
+
+#[test]
+fn of_a_gang_of_pods_without_a_controller_the_guard_keeps_those_that_came_first() {
+    let in_group =
+        |name: &str, age: i64| pod(name, age, &json!({"metadata": {"annotations": {"pod-group-name": "g"}}}));
+    let mut world = World::new(&[in_group("joined", 60), in_group("first", 90), in_group("second", 80)]);
+    world.group(&json!({"queue": "q", "minMember": 2}));
+    let reasons = ["first", "second", "joined"].map(|name| world.evicted(name).reason);
+    assert_eq!(reasons, [Reason::Protected, Reason::Protected, Reason::Unprotected]);
+}

@@ -307,8 +307,12 @@ impl Naive {
             Family::Tensorstack => limits.0,
             Family::Runai => limits.1,
         });
+        let family = if runai.is_some() { Family::Runai } else { Family::Tensorstack };
+        let goes_with = self.goes_with(pod).filter(|at| expires.is_none_or(|(end, _)| *at < end));
+        let expires = goes_with.map(|at| (at, family)).or(expires);
         let configured = self.config.notice.map(|micros| micros * 1_000);
         let notice = decides.and_then(|limits| limits.notice).unwrap_or(configured);
+        let notice = if goes_with.is_some() { [0; 3] } else { notice };
         let seen = || self.records.get(&pod.uid).map_or_else(|| readiness(pod), |record| record.readiness);
         let lacking = gang.map_or_else(|| lacking_alone(pod, seen()), |gang| gang.lacking);
         let is_grouped = gang.is_some();
@@ -346,17 +350,29 @@ impl Naive {
             let lacks = |queue: Option<u8>, noted| queue.is_some() && queue != noted;
             let bearers = [noted(pod.own), noted(pod.evidence.own), self.own_of_root(pod.controller)];
             let lacks_own = own.is_some() && !bearers.contains(&own);
+            let lacks_ready = record.readiness != Readiness::NotYet && readiness(pod) == Readiness::NotYet;
             let is_missing = lacks(runai, pod.evidence.runai)
                 || lacks(tensorstack, pod.evidence.tensorstack)
-                || (lacks_own && !self.group_notes(pod, own));
+                || (lacks_own && !self.group_notes(pod, own))
+                || (lacks_ready && self.must_be_ready(pod));
             let evidence = EvidenceObj {
                 runai: runai.or(pod.evidence.runai),
                 tensorstack: tensorstack.or(pod.evidence.tensorstack),
                 own: own.into_iter().chain(noted(pod.evidence.own)).min().map(|own| own / 1_000),
+                was_ready: lacks_ready || pod.evidence.was_ready,
             };
             (pod.scheduled.is_some() && is_missing).then_some((*uid, evidence))
         };
         self.records.iter().filter_map(missing).collect()
+    }
+
+    /// The queue of a pod has rules for workloads that don't get ready.
+    fn must_be_ready(&self, pod: &PodObj) -> bool {
+        let rules = |of: &Standing| match (of.runai, of.tensorstack) {
+            (Some(queue), _) => self.wait(Family::Runai, queue),
+            (None, queue) => self.wait(Family::Tensorstack, queue?),
+        };
+        self.standing(pod).as_ref().and_then(rules).is_some()
     }
 
     fn group_notes(&self, pod: &PodObj, own: Option<Nanos>) -> bool {

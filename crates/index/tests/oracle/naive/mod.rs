@@ -22,7 +22,8 @@ pub use tally::Tally;
 use crate::{
     event::Event,
     world::{
-        ConfigObj, ExtensionObj, GroupKey, GroupObj, MILLI, Nanos, OwnerObj, PodObj, RunaiObj, TensorstackObj,
+        ConfigObj, ExtensionObj, GroupKey, GroupObj, MILLI, Nanos, OwnerKind, OwnerObj, PodObj, RunaiObj,
+        TensorstackObj,
     },
 };
 
@@ -45,6 +46,8 @@ pub struct Naive {
     /// The readiness that each live member of a group has shown.
     seen_members: BTreeMap<u32, Readiness>,
     returns: BTreeMap<u32, owners::Called>,
+    /// For each pod that a pod controls, that one and its controller.
+    drivers: BTreeMap<u32, (u32, (OwnerKind, u32))>,
     /// The time of the last question who comes back.
     asked: Option<Nanos>,
     /// The active members of each group when a relist began, and which run that was.
@@ -147,10 +150,16 @@ impl Naive {
             }
             None => _ = self.seen_members.remove(&uid),
         }
-        let before = match pod {
+        let before = match pod.clone() {
             Some(pod) => self.pods.insert(uid, pod),
-            None => self.pods.remove(&uid),
+            None => {
+                self.drivers.remove(&uid);
+                self.pods.remove(&uid)
+            }
         };
+        if let Some(pod) = pod.filter(|_| self.records.contains_key(&uid)) {
+            self.drive(&pod);
+        }
         self.follow_runs(uid, before.as_ref());
     }
 
@@ -163,8 +172,13 @@ impl Naive {
     }
 }
 
-/// The readiness that a pod shows.
+/// The readiness that a pod shows, by its conditions or by the evidence on it.
 pub fn readiness(pod: &PodObj) -> Readiness {
+    after(Readiness::NotYet, pod)
+}
+
+/// The readiness that the conditions of a pod show.
+fn shown(pod: &PodObj) -> Readiness {
     match (pod.ready, pod.initialized) {
         (Some((true, _)), _) => Readiness::Ready,
         (Some((false, lost)), Some(initialized)) if lost > initialized => {
@@ -176,7 +190,8 @@ pub fn readiness(pod: &PodObj) -> Readiness {
 
 /// The readiness of a pod that was seen before: one that was ready is never again one that has not been.
 fn after(before: Readiness, pod: &PodObj) -> Readiness {
-    match (before, readiness(pod)) {
+    let is_noted = before == Readiness::NotYet && pod.evidence.was_ready;
+    match (if is_noted { Readiness::Ready } else { before }, shown(pod)) {
         (Readiness::NotYet, shown) | (_, shown @ (Readiness::Ready | Readiness::Lost(_))) => shown,
         (Readiness::Lost(at), Readiness::NotYet) => Readiness::Lost(at),
         (Readiness::Ready, Readiness::NotYet) => {

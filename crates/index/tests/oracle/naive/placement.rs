@@ -78,13 +78,54 @@ impl Naive {
         Some(until).filter(|until| self.now < *until)
     }
 
-    /// The pods that count for a workload with this one: those of its controller, if the group is elastic and they have all
-    /// that it takes; else all of the group.
+    /// The pods of a workload that stand with this one: those of its controller, or itself if it has none.
+    fn siblings<'p>(pods: &[&'p PodObj], pod: &PodObj) -> Vec<&'p PodObj> {
+        let is_one = |other: &&&PodObj| match pod.controller {
+            Some(_) => other.controller == pod.controller,
+            None => other.uid == pod.uid,
+        };
+        pods.iter().filter(is_one).copied().collect()
+    }
+
+    /// The first pods of an elastic group that are all that it takes: those of the controllers whose first pod was
+    /// scheduled first, less each that can be spared, from the last one on.
+    fn core(&self, key: GroupKey) -> Vec<&PodObj> {
+        let all = self.members(key);
+        let seniority = |pod: &PodObj| {
+            let scheduled = pod.scheduled().filter(|_| pod.is_active()).unwrap_or(Nanos::MAX);
+            (!pod.is_active(), scheduled, pod.created, wire::uid(pod.uid))
+        };
+        let of_first = |pod: &PodObj| Self::siblings(&all, pod).into_iter().map(seniority).min();
+        let mut core = all.clone();
+        core.sort_by_key(|pod| (of_first(pod), seniority(pod)));
+        for place in (0..core.len()).rev() {
+            let mut without = core.clone();
+            without.remove(place);
+            if self.has_all(key, &without) {
+                core = without;
+            }
+        }
+        core
+    }
+
+    /// The pods of a group that must stay enough when this one goes. In an elastic group these are the pods of its
+    /// controller, if they are all that it takes; else, if any of them is of the core, they and the core.
     fn crew(&self, key: GroupKey, pod: &PodObj) -> Vec<&PodObj> {
         let all = self.members(key);
-        let is_sibling = |other: &&&PodObj| other.controller == pod.controller;
-        let siblings: Vec<_> = all.iter().filter(is_sibling).copied().collect();
-        if self.can_spare_one(key, &all) && self.has_all(key, &siblings) { siblings } else { all }
+        let siblings = Self::siblings(&all, pod);
+        if !self.can_spare_one(key, &all) {
+            return all;
+        }
+        if pod.controller.is_some() && self.has_all(key, &siblings) {
+            return siblings;
+        }
+        let core = self.core(key);
+        let uids = |pods: &[&PodObj]| pods.iter().map(|pod| pod.uid).collect::<Vec<_>>();
+        let (of_core, of_siblings) = (uids(&core), uids(&siblings));
+        if !of_siblings.iter().any(|uid| of_core.contains(uid)) {
+            return all;
+        }
+        all.into_iter().filter(|pod| of_core.contains(&pod.uid) || of_siblings.contains(&pod.uid)).collect()
     }
 
     /// Each minimum of a group: how many of these are live and running that count for it, and how many of `victims` do.
@@ -98,19 +139,27 @@ impl Naive {
             let of_it = pods.iter().filter(|pod| pod.is_member(key) && pod.is_active());
             of_it.filter(|pod| of.is_none_or(|of| groups::subgroup(key.0, pod) == of)).count()
         };
-        // a pod counts for one workload, though it may name groups of several kinds, and for one crew
-        let is_of = |pod: &PodObj| {
-            let uids = |pods: &[&PodObj]| pods.iter().map(|pod| pod.uid).collect::<Vec<_>>();
-            self.workload(pod) == Some(key) && uids(&self.crew(key, pod)) == uids(crew)
-        };
-        let of_it: Vec<_> = victims.iter().copied().filter(|pod| is_of(pod)).collect();
         let minimums = groups::minimums(&self.groups[&key]).into_iter();
         minimums
             .map(|(of, minimum)| {
-                let going = count(of, &of_it);
+                let going = count(of, victims);
                 (minimum as usize, count(of, crew), going, going > 0)
             })
             .collect()
+    }
+
+    /// True if a pod may go together with these others, within its floor: a pod counts for one workload, though it may
+    /// name groups of several kinds.
+    fn is_spare(&self, key: GroupKey, pod: &PodObj, victims: &[&PodObj]) -> bool {
+        let of_it: Vec<&PodObj> =
+            victims.iter().copied().filter(|pod| self.workload(pod) == Some(key)).collect();
+        let (all, crew) = (self.members(key), self.crew(key, pod));
+        let own = if crew.len() == all.len() { of_it.clone() } else { Self::siblings(&of_it, pod) };
+        let are_enough = |crew: &[&PodObj], going: &[&PodObj]| {
+            let mut all = self.minimums_of(key, crew, going).into_iter();
+            all.all(|(minimum, running, going, counts)| !counts || running - going >= minimum)
+        };
+        self.can_spare_one(key, &crew) && are_enough(&crew, &own) && are_enough(&all, &of_it)
     }
 
     fn has_all(&self, key: GroupKey, pods: &[&PodObj]) -> bool {
@@ -133,12 +182,7 @@ impl Naive {
             return false;
         }
         victims.iter().any(|pod| {
-            let crew = self.workload(pod).map(|key| (key, self.crew(key, pod)));
-            let elastic = crew.filter(|(key, crew)| self.can_spare_one(*key, crew));
-            let spares = elastic.is_some_and(|(key, crew)| {
-                let mut all = self.minimums_of(key, &crew, victims).into_iter();
-                all.all(|(minimum, running, going, counts)| !counts || running - going >= minimum)
-            });
+            let spares = self.workload(pod).is_some_and(|key| self.is_spare(key, pod, victims));
             !spares && self.floor_until(ask, pod).is_some()
         })
     }

@@ -178,3 +178,23 @@ fn victims_of_a_workload_that_has_its_minimums_leave_them() {
         }
     }
 }
+
+#[test]
+fn the_core_is_what_is_left_when_the_last_pods_are_spared_one_by_one() {
+    for group in groups() {
+        let shape = group.shape();
+        for pods in all_pods().filter(|pods| group.is_met(pods)) {
+            // in an order that mixes the subgroups
+            let order: Vec<usize> = (0..2)
+                .flat_map(|round| [2, 0, 3, 1].into_iter().filter(move |leaf| pods[*leaf] > round))
+                .collect();
+            let (mut left, mut expected) = (pods, Vec::new());
+            for leaf in order.iter().rev() {
+                let less = less_one(left, *leaf).filter(|less| group.is_met(less));
+                expected.insert(0, less.is_none());
+                left = less.unwrap_or(left);
+            }
+            assert_eq!(shape.needed(order.iter().copied()), expected, "{shape:?} {order:?}");
+        }
+    }
+}

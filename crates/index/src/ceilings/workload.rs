@@ -1,0 +1,90 @@
+//! The workloads of pods, for the rules of preemption.
+
+use tenure_policy::{
+    expiry::Family,
+    gang::{Progress, Shape, progress},
+    preemption::{Place, Workload},
+};
+use tenure_types::{podgroup::PodGroupKind, projection};
+
+use super::CeilingIndex;
+use crate::{Crew, GroupWorkload, PartId, Uid, podgroups::memberships};
+
+/// A pod's workload for the rules of preemption.
+#[derive(Clone, Debug)]
+pub struct PodWorkload<'p> {
+    /// All pods of its group, or itself.
+    pub whole: Workload<'p>,
+    /// The part of an elastic group that is counted apart when the pod goes.
+    pub part: Option<(PartId, Workload<'p>)>,
+    /// The number of the pod's subgroup.
+    pub subgroup: usize,
+}
+
+impl CeilingIndex {
+    /// The workload of a pod for the rules of preemption, as of the last call of [`gangs`](Self::gangs).
+    pub fn workload<'p>(&'p self, pod: &'p projection::Pod) -> PodWorkload<'p> {
+        let gangs = &self.objects.gangs;
+        let memberships = memberships(pod, |text| text.into());
+        let own = || self.objects.interner.kueue_queues.queue_of(Family::Runai, pod);
+        let of_group = gangs.queue(&memberships, PodGroupKind::Runai).map(|(queue, _)| queue.as_str());
+        let place = Place::find(self.tree(), of_group.or_else(own));
+        if let Some((group, of)) = gangs.workload(&memberships) {
+            let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
+            let GroupWorkload { start, shape, .. } = group;
+            let pods = group.count();
+            let part = group.part(&pods, Crew::of(uid, &memberships));
+            let part = part.map(|(id, pods)| (id, Workload { place, start, shape, pods }));
+            let whole = Workload { place, start, shape, pods };
+            return PodWorkload { whole, part, subgroup: group.number(of) };
+        }
+        let runs = progress(pod) == Progress::Running;
+        let start = pod.scheduled_at().map(|at| at.0).filter(|_| runs);
+        let shape = Shape::alone();
+        let whole = Workload { place, start, shape, pods: shape.count(std::iter::once(pod)) };
+        PodWorkload { whole, part: None, subgroup: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tenure_types::runai::v3alpha1::QueueSpec;
+
+    use super::*;
+    use crate::Settings;
+
+    fn pod(name: &str, more: &Value) -> projection::Pod {
+        let mut metadata = json!({
+            "name": name, "namespace": "ns", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"kai.scheduler/queue": "own"},
+        });
+        metadata.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let condition =
+            json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"});
+        serde_json::from_value(json!({"metadata": metadata, "status": {"conditions": [condition]}})).unwrap()
+    }
+
+    #[test]
+    fn the_workload_of_a_pod_is_its_group_if_there_is_one() {
+        let mut index = CeilingIndex::new(Settings::default());
+        index.apply_queue("q", &serde_json::from_value::<QueueSpec>(json!({})).unwrap());
+        let group =
+            json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"queue": "q", "minMember": 1}});
+        index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
+        let in_group = ["a", "b"].map(|name| pod(name, &json!({"annotations": {"pod-group-name": "g"}})));
+        for pod in &in_group {
+            index.apply_member(pod);
+        }
+        _ = index.gangs();
+        let PodWorkload { whole: workload, subgroup, .. } = index.workload(&in_group[0]);
+        assert_eq!((workload.place.name, workload.place.queue), (Some("q"), index.tree().find("q")));
+        assert_eq!((workload.is_elastic(), workload.start.is_some(), subgroup), (true, true, 0));
+        let alone = pod("c", &json!({"annotations": {"pod-group-name": "gone"}}));
+        let workload = index.workload(&alone).whole;
+        assert_eq!((workload.place.name, workload.place.queue), (Some("own"), None));
+        assert_eq!((workload.is_elastic(), workload.start), (false, alone.scheduled_at().map(|at| at.0)));
+        let going = pod("d", &json!({"deletionTimestamp": "2026-01-01T00:01:00Z"}));
+        assert_eq!(index.workload(&going).whole.start, None, "what goes runs no more");
+    }
+}
