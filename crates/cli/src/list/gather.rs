@@ -9,7 +9,6 @@ use std::{
 use anyhow::Result;
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{climb::OwnerLookup, config::Config, expiry::Family, pause::OwnerObject};
 use tenure_types::{extension, selector::Selector};
 
