@@ -187,7 +187,7 @@ async fn below_a_ray_job_that_has_ended_each_cluster_that_goes_on_is_paused() {
     let listed = plugin_prints(world, namespace.name(), &["list", "-o", "json"]).await;
     let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
     let listed: Vec<_> = listed.iter().map(|row| row["workload"].as_str().unwrap()).collect();
-    assert_eq!(listed, ["raycluster/one", "raycluster/two"]);
+    assert_eq!(listed, ["raycluster.ray.io/one", "raycluster.ray.io/two"]);
     let explained = plugin_prints(world, namespace.name(), &["explain", "pod", "one"]).await;
     let then = format!("RayCluster {}/one is paused", namespace.name());
     assert!(explained.contains(&then), "{explained}");

@@ -65,13 +65,21 @@ impl Specimen {
         let (object, known) = if kind.kind == "Workload" {
             Self::run_by_kueue(namespace, &kind, &name).await
         } else {
-            let spec = object(&kind.api_version, &kind.kind, place, &name, &json!({}));
-            let created = namespace.create(&spec).await;
+            let created = namespace.create(&Self::plain(&kind, place, &name)).await;
             (created.clone(), created)
         };
         let pod = distinct(bare_pod(place, &name, &labels, &Value::Null), &name);
         let pod = Some(namespace.create(&owned(pod, &[controller(&known)])).await);
         Self { kind, object, known, pod }
+    }
+
+    /// An object with the maps around the pausing field: a resume takes the field away, and leaves them.
+    fn plain(kind: &PausableKind, namespace: &str, name: &str) -> Value {
+        let (_, below) = kind.field.split_once('.').unwrap();
+        let around = below.rsplit_once('.').map_or("", |(around, _)| around);
+        let keys = around.split('.').filter(|key| !key.is_empty());
+        let spec = keys.rev().fold(json!({}), |inner, key| json!({key: inner}));
+        object(&kind.api_version, &kind.kind, namespace, name, &spec)
     }
 
     /// A job that Kueue runs, after its Workload.

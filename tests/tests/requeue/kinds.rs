@@ -1,6 +1,6 @@
 //! Workloads of several kinds: a Deployment, a pod without an owner, and a gang.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
@@ -89,12 +89,6 @@ pub async fn lose(namespace: &Namespace, pod: &str) -> Timestamp {
     set_conditions(namespace, pod, &[("Ready", "False"), ("ContainersReady", "False")]).await
 }
 
-/// Waits until this time, by the clock of this machine, which the API server has as well.
-async fn await_time(at: Timestamp) {
-    let passed = async || Ok((Timestamp::now() > at).then_some(()));
-    eventually("time to pass", DEADLINE, passed).await.unwrap();
-}
-
 async fn names_of(namespace: &Namespace, prefix: &str) -> Vec<String> {
     namespace.pod_names().await.into_iter().filter(|name| name.starts_with(prefix)).collect()
 }
@@ -163,33 +157,4 @@ async fn a_workload_that_was_ready_stays_when_its_nodes_reboot_and_its_init_cont
     await_eviction(&namespace, &never, 1).await;
     assert_eq!(annotation(&namespace, &rebooted, PAUSED).await, None);
     assert_eq!(names_of(&namespace, "rebooted").await, pods);
-}
-
-#[tokio::test]
-async fn a_gang_of_which_a_pod_has_succeeded_has_its_whole_recovery_for_each_gap() {
-    const RECOVERY: SignedDuration = SignedDuration::from_secs(5);
-    let mut spec = waiting_long();
-    spec["waitForPodsReady"]["recoveryTimeout"] = json!("5s");
-    let namespace = place(world().await, &spec).await;
-    let group = json!({"minMember": 3, "queue": namespace.name()});
-    let (api_version, kind) = ("scheduling.run.ai/v2alpha2", "PodGroup");
-    namespace.create(&fixtures::object(api_version, kind, namespace.name(), "gang", &group)).await;
-    let mut gang = job_of(&namespace, "gang", &ready(namespace.name()));
-    (gang["spec"]["parallelism"], gang["spec"]["completions"]) = (json!(3), json!(3));
-    gang["spec"]["template"]["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
-    let gang = namespace.create(&gang).await;
-    await_ready(&namespace, &gang, 3).await;
-
-    let members = names_of(&namespace, "gang").await;
-    let done = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": members[0]}});
-    let done = namespace.find(&serde_json::from_value(done).unwrap()).await;
-    lose(&namespace, &members[0]).await;
-    namespace.patch_status(&done, &json!({"phase": "Succeeded"})).await;
-    let first = lose(&namespace, &members[1]).await;
-    set_conditions(&namespace, &members[1], &[("Ready", "True"), ("ContainersReady", "True")]).await;
-    await_time(first + RECOVERY + SignedDuration::from_secs(2)).await;
-    assert_eq!(annotation(&namespace, &gang, PAUSED).await, None, "its other pods are ready");
-    let second = lose(&namespace, &members[1]).await;
-    let (record, _) = await_eviction(&namespace, &gang, 1).await;
-    assert!(time(&record["at"]) >= second + RECOVERY, "{record}, though it was unready since {second}");
 }
