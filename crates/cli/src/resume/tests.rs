@@ -161,7 +161,10 @@ mod activate {
             suspended("PodsReadyTimeout", &[("active", "false"), STATE]),
         ] {
             let activation = judged(&Activate, "job", &found).unwrap();
-            let annotations = json!({"tenure.dev/paused": null, "tenure.dev/active": null, "tenure.dev/requeue-state": null});
+            let note = json!({"uid": "u", "fields": {"spec.suspend": []}}).to_string();
+            let annotations = json!({
+                "tenure.dev/paused": null, "tenure.dev/active": null, "tenure.dev/requeue-state": null, "tenure.dev/hand-back": note,
+            });
             let metadata = json!({"uid": "u", "resourceVersion": "7", "annotations": annotations});
             assert_eq!(activation.patch, json!({"metadata": metadata, "spec": {"suspend": false}}));
             let now = json!({"spec": {"suspend": false}});
