@@ -9,6 +9,7 @@ mod delete;
 mod failure;
 mod gather;
 mod kept;
+mod pause_events;
 mod told;
 
 use std::sync::Arc;

@@ -2,11 +2,11 @@
 
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
-use tenure_index::{DueBatch, Task, Uid};
+use tenure_index::{DueBatch, Task};
 use tenure_policy::{
     judge::PodDeletion,
     naming::{PausedObject, of_pod, reference},
-    pause::{self, OwnerObject, PausedRun, ResumeCondition},
+    pause::{self, OwnerObject, PausedRun},
     reason::EventReason,
 };
 use tenure_types::{
@@ -15,54 +15,7 @@ use tenure_types::{
     projection::{Pod, WholeObject},
 };
 
-use super::{Pauser, Work};
-use crate::{
-    events::{DELETING, EventCause, EventRecord},
-    handles::Handles,
-};
-
-impl Pauser {
-    /// Completes the events of a pause.
-    pub(super) async fn tell_paused(
-        &self,
-        work: &Work<'_>,
-        record: &PausedRecord,
-        known: &PausedObject,
-        until: &ResumeCondition,
-        events: &mut Vec<EventRecord>,
-    ) {
-        if !self.handles.dry_run && !matches!(until, ResumeCondition::Requeued(_)) {
-            let cron_job = work.found().and_then(|found| pause::cron_job_of(&known.object, &found.metadata));
-            if let Some(cron_job) = cron_job {
-                events.extend(self.tell_cron_job(work, &cron_job, known, record.at).await);
-            }
-        }
-        self.handles.cluster.outbox.telling(known, record.at);
-        for event in &mut *events {
-            event.cause = Some(work.cause());
-        }
-        if self.handles.dry_run {
-            of_dry_run(events, Some(work.batch.first.deadline));
-        }
-    }
-
-    /// Returns the event on the `CronJob` of a Job that was paused.
-    async fn tell_cron_job(
-        &self,
-        work: &Work<'_>,
-        cron_job: &OwnerReference,
-        known: &PausedObject,
-        at: Timestamp,
-    ) -> Option<EventRecord> {
-        let Handles { cluster, objects, .. } = &*self.handles;
-        let (namespace, job) = (&work.batch.first.namespace, known.object.uid.as_deref()?);
-        let found = objects.live(namespace, cron_job).await.ok()??;
-        let (uid, job) = (Uid::of(&cron_job.uid), Uid::of(job));
-        let source = cluster.source_of_jobs()?;
-        let beside = cluster.with(|index| index.paused_beside(namespace, uid, job, source));
-        of_cron_job((cron_job, &found), known, at, beside, work.case.config.paused_history_limit)
-    }
-}
+use crate::events::{DELETING, EventCause, EventRecord};
 
 /// Returns the events of an act, as the journal of its object has it.
 pub fn events_of(act: &JournalAct, known: &PausedObject) -> Vec<EventRecord> {
