@@ -1,6 +1,6 @@
 {{- /*
 The right to "use" an object, for policies of the API server. An account or a user has it in the namespace of the request. The account
-of a pod counts whoever asks; the user counts too, but for service accounts of other namespaces: controllers and operators may do
+of a pod counts for each user who asks; the user counts too, but for service accounts of other namespaces: controllers and operators may do
 everything, and do what a tenant asks of them.
 */}}
 
