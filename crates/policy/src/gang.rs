@@ -14,7 +14,7 @@ use tenure_types::{
 };
 
 pub use counts::{Counts, Headcount};
-pub use crews::{CrewMember, Crews, Part};
+pub use crews::{CountedPods, CrewMember, Crews};
 use tree::SubgroupTree;
 
 /// The subgroup of pods that name none.

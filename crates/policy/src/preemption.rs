@@ -53,7 +53,7 @@ impl<'a> Workload<'a> {
 pub struct Victim<'a> {
     /// The workload. Victims of one workload share the same reference.
     pub workload: &'a Workload<'a>,
-    /// The [part](crate::gang::Part) of an elastic workload that is counted apart when the victim goes. Victims of one part
+    /// The [part](crate::gang::CountedPods) of an elastic workload that is counted apart when the victim goes. Victims of one part
     /// share the same reference. None: all pods of the workload are counted.
     pub part: Option<&'a Workload<'a>>,
     /// Its own place in the tree of queues, whose floor holds. Pods of one workload may name different queues.

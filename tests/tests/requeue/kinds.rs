@@ -89,6 +89,28 @@ pub async fn lose(namespace: &Namespace, pod: &str) -> Timestamp {
     set_conditions(namespace, pod, &[("Ready", "False"), ("ContainersReady", "False")]).await
 }
 
+/// A keeper that starts later would take the pod for one that has never been ready, and pause its Job.
+#[tokio::test]
+async fn that_a_pod_was_ready_is_noted_on_it_once_its_node_was_restarted() {
+    let world = world().await;
+    let namespace = place(world, &waiting_long()).await;
+    let job = namespace.create(&job_of(&namespace, "patient", &ready(namespace.name()))).await;
+    await_ready(&namespace, &job, 2).await;
+    let name = names_of(&namespace, "patient").await.remove(0);
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}});
+    let pod = namespace.find(&serde_json::from_value(pod).unwrap()).await;
+    lose(&namespace, &name).await;
+    // its init containers have ended another time
+    set_conditions(&namespace, &name, &[("Initialized", "True")]).await;
+    let noted = async || {
+        let evidence = annotation(&namespace, &pod, "tenure.dev/evidence").await;
+        Ok(evidence.filter(|evidence| *evidence == json!({"wasReady": true})).map(drop))
+    };
+    eventually("the evidence", DEADLINE, noted).await.unwrap();
+    audit::assert_changes(&world.cluster, namespace.name(), &[format!("patch pods/{name}")]).await;
+    assert_eq!(annotation(&namespace, &job, PAUSED).await, None);
+}
+
 async fn names_of(namespace: &Namespace, prefix: &str) -> Vec<String> {
     namespace.pod_names().await.into_iter().filter(|name| name.starts_with(prefix)).collect()
 }

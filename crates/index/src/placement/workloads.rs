@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault};
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
-    gang::{Part, Progress},
+    gang::{CountedPods, Progress},
     pod_group::group_counts,
     preemption::{Place, Victim, Workload},
     toleration::ClassState,
@@ -203,9 +203,9 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         }
         let crews = self.crews.entry(all).or_insert_with(|| group.crews());
         let (id, pods) = match crews.part(shape, crew) {
-            Part::Whole => return None,
-            Part::Crew(pods) => (PartId::Crew(crew), pods),
-            Part::Core => match self.parts.get(&(all, PartId::Core)) {
+            CountedPods::Whole => return None,
+            CountedPods::Crew(pods) => (PartId::Crew(crew), pods),
+            CountedPods::Core => match self.parts.get(&(all, PartId::Core)) {
                 Some(known) => return Some(*known),
                 None => (PartId::Core, crews.core(shape)),
             },

@@ -6,7 +6,7 @@ use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     expiry::PerFamily,
-    gang::{CrewMember, Crews, Headcount, Part, Shape},
+    gang::{CountedPods, CrewMember, Crews, Headcount, Shape},
     ready::NotReady,
 };
 use tenure_types::podgroup::PodGroupKind;
@@ -132,9 +132,9 @@ impl GroupWorkload<'_> {
     pub(crate) fn part(&self, all: &Headcount, crew: Crew) -> Option<(PartId, Headcount)> {
         let mut crews = all.is_elastic().then(|| self.crews())?;
         match crews.part(self.shape, crew) {
-            Part::Whole => None,
-            Part::Core => Some((PartId::Core, crews.core(self.shape))),
-            Part::Crew(pods) => Some((PartId::Crew(crew), pods)),
+            CountedPods::Whole => None,
+            CountedPods::Core => Some((PartId::Core, crews.core(self.shape))),
+            CountedPods::Crew(pods) => Some((PartId::Crew(crew), pods)),
         }
     }
 

@@ -39,7 +39,7 @@ pub struct Crews<C, S> {
 
 /// The pods of an elastic workload that are counted when one of them is to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum CountedPods {
     /// All pods: those of its crew are not of the core.
     Whole,
     /// The core: it has all pods of the crew.
@@ -59,27 +59,29 @@ impl<C: Ord + Copy, S: Ord + Copy> Crews<C, S> {
     ///
     /// A controller's pods that meet the minimums by themselves are counted alone. Else they are counted with the core of
     /// the others, so that those of the core stay as many as they are. Any pod may go that is not of the core.
-    pub fn part(&mut self, shape: &Shape, crew: C) -> Part {
+    pub fn part(&mut self, shape: &Shape, crew: C) -> CountedPods {
         let from = self.pods.partition_point(|of| of.crew < crew);
         let to = self.pods.partition_point(|of| of.crew <= crew);
         let all = self.pods.len();
-        let Some(own) = self.pods.get(from..to).filter(|own| own.len() < all) else { return Part::Whole };
+        let Some(own) = self.pods.get(from..to).filter(|own| own.len() < all) else {
+            return CountedPods::Whole;
+        };
         if own.len() >= self.least && own.first().is_some_and(|of| of.is_controlled) {
             let alone = tally(shape, own.iter());
             if alone.are_enough() {
-                return Part::Crew(alone);
+                return CountedPods::Crew(alone);
             }
         }
         let is_core = self.core.get_or_insert_with(|| core(shape, &self.pods));
         let places = is_core.get(from..to).unwrap_or_default().iter().filter(|is_core| **is_core).count();
         if places == 0 {
-            return Part::Whole;
+            return CountedPods::Whole;
         }
         if places == to.saturating_sub(from) {
-            return Part::Core;
+            return CountedPods::Core;
         }
         let counted = self.pods.iter().zip(is_core).filter(|(of, is_core)| **is_core || of.crew == crew);
-        Part::Crew(tally(shape, counted.map(|(of, _)| of)))
+        CountedPods::Crew(tally(shape, counted.map(|(of, _)| of)))
     }
 
     /// Counts the pods of the core.

@@ -187,9 +187,9 @@ fn parts(shape: &Shape, pods: &[(char, u32, usize)]) -> String {
     all.sort_unstable();
     all.dedup();
     let parts = all.into_iter().map(|crew| match crews.part(shape, crew) {
-        Part::Whole => format!("{crew} whole"),
-        Part::Core => format!("{crew} core {}", crews.core(shape).running().total()),
-        Part::Crew(pods) => format!("{crew} {}", if pods.is_elastic() { "elastic" } else { "rigid" }),
+        CountedPods::Whole => format!("{crew} whole"),
+        CountedPods::Core => format!("{crew} core {}", crews.core(shape).running().total()),
+        CountedPods::Crew(pods) => format!("{crew} {}", if pods.is_elastic() { "elastic" } else { "rigid" }),
     });
     parts.collect::<Vec<_>>().join(", ")
 }
