@@ -1002,7 +1002,11 @@ the values of an older chart has no crds.serveV2.
 {{-   if and (eq $asked "false") $stores }}
 {{-     fail "crds.serveV2 must not be false yet: status.storedVersions of CRD queues.scheduling.run.ai has v2, and only the webhook converts what is stored in it. First write all queues as v3alpha1: docs/queue-versions.md, \"From KAI's CRD to Tenure's\"" }}
 {{-   end }}
-{{-   $needed := or $reads $stores (has "v2" $found.served) }}
+{{-   $serves := has "v2" $found.served }}
+{{-   if and (eq $asked "false") $serves (not (include "tenure.installsCRD" (list . "runai"))) }}
+{{-     fail "crds.serveV2 must not be false yet: CRD queues.scheduling.run.ai serves v2, and Helm doesn't install it. First replace it with that of the chart: docs/queue-versions.md, \"Applied with kubectl\"" }}
+{{-   end }}
+{{-   $needed := or $reads $stores $serves }}
 {{-   if or (eq $asked "true") (and $needed (ne $asked "false")) }}true{{ end }}
 {{- end }}
 {{- end }}

@@ -138,11 +138,11 @@ async fn the_files_serve_v3alpha1_alone_and_one_command_of_the_page_serves_v2_to
     let cluster = Cluster::start("versions-applied-files").await.unwrap();
     let files = [SERVER_SIDE, &["-f", FILES]].concat();
     cluster.kubectl(&files).await.unwrap().success().unwrap();
-    let rendered = async || {
+    let render = async |values: &str| {
         let template = ["template", "tenure", CHART, "--namespace", RELEASE_NAMESPACE, "--dry-run=server"];
-        cluster.helm(&[&template[..], &["--set", NOT_BY_HELM]].concat()).await.unwrap().success().unwrap()
+        cluster.helm(&[&template[..], &["--set", values]].concat()).await.unwrap()
     };
-    let alone = rendered().await;
+    let alone = render(NOT_BY_HELM).await.success().unwrap();
     for of_v2 in ["/convert", "--converted-definitions", "runai-queues-v2", "apiextensions.k8s.io"] {
         assert!(!alone.contains(of_v2), "{of_v2}");
     }
@@ -152,6 +152,8 @@ async fn the_files_serve_v3alpha1_alone_and_one_command_of_the_page_serves_v2_to
     tenure.start_webhook(&cluster).await.unwrap();
     assert_both_versions_are_served(&cluster).await;
 
+    let refused = render(&format!("{NOT_BY_HELM},crds.serveV2=false")).await;
+    assert!(refused.stderr.contains("crds.serveV2 must not be false yet"), "{}", refused.stderr);
     // where the webhook has written its CA, the files don't take v2 away by mistake
     let refused = cluster.kubectl(&[&files[..], &["--force-conflicts"]].concat()).await.unwrap();
     assert!(refused.stderr.contains("when strategy is not set to Webhook"), "{}", refused.stderr);
@@ -159,7 +161,7 @@ async fn the_files_serve_v3alpha1_alone_and_one_command_of_the_page_serves_v2_to
     let (_, stop) = page.split_once("- **To stop**, run `").unwrap();
     run(&cluster, stop.split('`').next().unwrap()).await;
     assert_eq!(seen(&cluster, V3, "kept").await.0, json!({"maxDuration": "1h"}));
-    assert!(!rendered().await.contains("--converted-definitions"));
+    assert!(!render(NOT_BY_HELM).await.success().unwrap().contains("--converted-definitions"));
 }
 
 /// Queues are stored as v3alpha1, and the first list of them waits for its own converter.
