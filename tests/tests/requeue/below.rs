@@ -55,16 +55,20 @@ impl Scene {
         ]
     }
 
-    /// Calls the plugin, and returns its output.
     async fn plugin(&self, world: &World, arguments: &[&str]) -> String {
-        let plugin = spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap();
-        let mut command = Command::new(plugin);
-        command.args(arguments).args(["-n", self.namespace.name()]);
-        command.env("KUBECONFIG", world.cluster.kubeconfig()).env("HOME", env::temp_dir());
-        let output = spawn_blocking(move || command.output()).await.unwrap().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        plugin(world, &self.namespace, arguments).await
     }
+}
+
+/// Calls the plugin for a namespace, and returns its output.
+pub async fn plugin(world: &World, namespace: &Namespace, arguments: &[&str]) -> String {
+    let plugin = spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap();
+    let mut command = Command::new(plugin);
+    command.args(arguments).args(["-n", namespace.name()]);
+    command.env("KUBECONFIG", world.cluster.kubeconfig()).env("HOME", env::temp_dir());
+    let output = spawn_blocking(move || command.output()).await.unwrap().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[tokio::test]

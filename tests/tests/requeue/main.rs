@@ -15,6 +15,7 @@ mod refusals;
 mod scene;
 mod stories;
 mod strikes;
+mod ways;
 
 use std::fs;
 
@@ -27,6 +28,7 @@ const CONFIG: &str =
 
 /// Of `PodGroup`s, and of owners that people bring along.
 const DEFINITIONS: &[&str] = &[
+    "batch.volcano.sh",
     "scheduling.run.ai",
     "batch.tensorstack.dev",
     "kubeflow.org",
