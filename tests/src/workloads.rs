@@ -15,6 +15,7 @@ use kube::{
     discovery::{Scope, pinned_kind},
 };
 use serde_json::{Value, json};
+use tenure_policy::owners::TIME;
 use tenure_testbed::{Output, eventually};
 
 use crate::{DEADLINE, World};
@@ -406,6 +407,8 @@ impl Namespace {
     pub async fn pause_of(&self, object: &DynamicObject, field: &str, value: &Value) -> Option<Value> {
         let record = self.get(object).await?.annotations().get("tenure.dev/paused")?.clone();
         let record: Value = serde_json::from_str(&record).expect("the record is JSON");
-        (self.field(object, field).await == *value && record["field"] == field).then_some(record)
+        // of a pause that sets a time, the record says which
+        let set = if *value == TIME { &record["value"] } else { value };
+        (self.field(object, field).await == *set && record["field"] == field).then_some(record)
     }
 }

@@ -576,6 +576,22 @@ async fn a_ray_job_is_suspended_and_neither_its_cluster_nor_its_submitter() {
 }
 
 #[tokio::test]
+async fn a_ray_service_is_suspended_and_not_its_cluster() {
+    let kinds = [("ray.io/v1", "RayService"), ("ray.io/v1", "RayCluster")];
+    assert_only_the_topmost_is_paused("ray-service", &kinds, 0, SUSPEND).await;
+}
+
+#[tokio::test]
+async fn an_argo_workflow_is_suspended_and_the_pods_that_it_lets_go_on_are_deleted_soon() {
+    let (world, namespace) = scene("workflow").await;
+    let workflow = namespace.chain(&[("argoproj.io/v1alpha1", "Workflow")]).await.remove(0);
+    namespace.pod_of(&workflow, "step", "workflow").await;
+    namespace.await_pause_of(&workflow, SUSPEND, &json!(true)).await;
+    namespace.await_pods(&[]).await;
+    assert_changes(world, &namespace, &["delete pods/step", "patch workflows/workflow"]).await;
+}
+
+#[tokio::test]
 async fn a_pod_below_kinds_of_which_none_can_be_paused_is_deleted_and_made_again() {
     let (world, namespace) = scene("openshift").await;
     let config = namespace.chain(&[("apps.openshift.io/v1", "DeploymentConfig")]).await.remove(0);

@@ -21,7 +21,7 @@ const OWN: &str = "tenure.dev/max-duration";
 /// A cluster whose webhook answers; no keeper runs.
 async fn answering(name: &str) -> World {
     let world = Box::pin(World::installed(name, ON)).await.unwrap();
-    let kinds = ["jobset.x-k8s.io", "scheduling.run.ai"].map(definitions).concat();
+    let kinds = ["argoproj.io", "jobset.x-k8s.io", "ray.io", "scheduling.run.ai"].map(definitions).concat();
     fixtures::install(&world, kinds).await;
     world.tenure.start_webhook(&world.cluster).await.unwrap();
     world
@@ -128,6 +128,40 @@ async fn kubectl_shows_a_warning_with_the_number_of_the_queue_and_how_to_ask_for
     let told = tried(&tenant, &server).await;
     let own = "Warning: metadata.annotations[tenure.dev/max-duration]: \"1d\" is too long: Queue warns ends a run after 1h: set at most 1h; ";
     assert!(told.stderr.contains(own) && told.status.success(), "{}", told.stderr);
+}
+
+#[tokio::test]
+async fn each_way_to_ask_for_a_time_is_answered() {
+    let tenant = Tenant::new(world().await).await;
+    tenant.as_admin().apply(&hour("ways", &json!({}))).await;
+    let template = job(&tenant, "unused", "ways", 0)["spec"]["template"].clone();
+    let labelled = json!({"kueue.x-k8s.io/max-exec-time-seconds": "7200"});
+    let of_kueue = "labels[kueue.x-k8s.io/max-exec-time-seconds]";
+    let mut by_label = job(&tenant, "by-label", "ways", 3600);
+    by_label["metadata"]["labels"] = labelled.clone();
+    let mut by_pods = job(&tenant, "by-pods", "ways", 3600);
+    by_pods["spec"]["template"]["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = json!("7200");
+    let spec = json!({"schedule": "0 1 * * *", "jobTemplate": {"metadata": {"labels": labelled}, "spec": {"template": template}}});
+    let nightly = fixtures::object("batch/v1", "CronJob", tenant.name(), "nightly", &spec);
+    await_answer(&tenant, &by_label, &format!("metadata.{of_kueue}: 7200 is too long: Queue ways ends"))
+        .await;
+    let deadline = "spec.activeDeadlineSeconds".to_owned();
+    let asking = |version: &str, kind: &str, mut spec: Value| {
+        spec["activeDeadlineSeconds"] = json!(7200);
+        (fixtures::object(version, kind, tenant.name(), "asking", &spec), deadline.clone())
+    };
+    let replicated = json!({"replicatedJobs": [{"name": "a", "template": {"spec": {"template": template}}}]});
+    for (object, field) in [
+        (by_pods, format!("spec.template.metadata.{of_kueue}")),
+        (nightly, format!("spec.jobTemplate.metadata.{of_kueue}")),
+        asking("jobset.x-k8s.io/v1alpha2", "JobSet", replicated),
+        asking("ray.io/v1", "RayJob", json!({"rayClusterSpec": {"headGroupSpec": {"template": template}}})),
+        asking("argoproj.io/v1alpha1", "Workflow", json!({"podMetadata": template["metadata"]})),
+    ] {
+        let output = tried(&tenant, &object).await;
+        let expected = format!("{field}: 7200 is too long: Queue ways ends a run after 1h: set at most 3600");
+        assert!(output.stderr.contains(&expected), "{expected}: {}", output.stderr);
+    }
 }
 
 #[tokio::test]

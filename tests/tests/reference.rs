@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tenure_policy::{
-    owners::{EndedWhen, KINDS, PausableKinds},
+    owners::{EndedWhen, KINDS, PausableKinds, PauseCommand, is_shown},
     pause::held_fields,
     reason::EventReason,
 };
@@ -139,7 +139,8 @@ fn every_label_and_annotation_is_on_its_page() {
 
 const BEFORE_THE_KINDS: &str = "\
 # The kinds that are paused. Written by `make docs` from crates/policy/src/owners/kinds.rs. Do not edit.
-# kinds: each with its resource. fields: all that a pause or its resume writes, in the order in which they are tried.
+# kinds: each with its resource. fields: all that a pause or its resume writes, in the order in which they are tried. actions: the
+# Commands of Volcano that pause and resume.
 ";
 
 /// The table of kinds in `docs/owners.md` stands between these lines.
@@ -157,11 +158,14 @@ fn the_page_of_owners_has_every_kind_that_is_paused() {
 }
 
 fn row_of_kinds(row: &PausableKinds) -> String {
-    let PausableKinds { group, versions: _, kinds, pauses, ended, shape: _ } = row;
+    let PausableKinds { group, versions: _, kinds, pauses, ended, shape: _, obeys: _ } = row;
     let texts = |texts: &[&str]| texts.iter().map(|of| format!("`{of}`")).collect::<Vec<_>>().join(" or ");
     let pauses = pauses.iter().map(|(field, value)| {
+        if let Some(PauseCommand { pause, resume }) = value.command() {
+            return format!("Command `{pause}`, back by `{resume}`: `{field}: {}`", plain(&value.json()));
+        }
         let value = value.json();
-        format!("`{field}: {}`", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        format!("`{field}: {}`", plain(&value))
     });
     let ended = match ended {
         EndedWhen::Never => "never".into(),
@@ -172,26 +176,37 @@ fn row_of_kinds(row: &PausableKinds) -> String {
     format!("| `{group}` | {} | {pauses} | {ended} |\n", kinds.join(", "))
 }
 
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 type FieldsOfKinds<'k> = BTreeMap<&'k str, Vec<&'k str>>;
 
 #[test]
 fn the_chart_has_every_kind_that_is_paused() {
-    let mut groups: BTreeMap<&str, (BTreeSet<&str>, FieldsOfKinds<'_>)> = BTreeMap::new();
+    let mut groups: BTreeMap<&str, (BTreeSet<&str>, FieldsOfKinds<'_>, Vec<String>)> = BTreeMap::new();
     for row in KINDS {
-        let (versions, kinds) = groups.entry(row.group).or_default();
+        let (versions, kinds, actions) = groups.entry(row.group).or_default();
         versions.extend(row.versions);
         for kind in row.kinds {
-            let fields = row.pauses.iter().map(|(field, _)| *field).chain(held_fields(row.group, kind));
-            kinds.entry(kind).or_default().extend(fields);
+            let written = row.pauses.iter().filter(|(field, _)| !is_shown(field)).map(|(field, _)| *field);
+            kinds.entry(kind).or_default().extend(written.chain(held_fields(row.group, kind)));
+            for PauseCommand { pause, resume } in row.pauses.iter().filter_map(|(_, of)| of.command()) {
+                actions.push(format!("    {kind}: [{pause}, {resume}]\n"));
+            }
         }
     }
-    let entries = groups.into_iter().map(|(group, (versions, kinds))| {
+    let entries = groups.into_iter().map(|(group, (versions, kinds, actions))| {
         let versions = Vec::from_iter(versions).join(", ");
         let resource = |kind: &&str| format!("    {kind}: {}\n", PausableKinds::resource(kind));
         let resources: String = kinds.keys().map(resource).collect();
         let fields = kinds.iter().map(|(kind, fields)| format!("    {kind}: [{}]\n", fields.join(", ")));
         let fields: String = fields.collect();
-        format!("- group: {group:?}\n  versions: [{versions}]\n  kinds:\n{resources}  fields:\n{fields}")
+        let actions =
+            if actions.is_empty() { String::new() } else { format!("  actions:\n{}", actions.concat()) };
+        format!(
+            "- group: {group:?}\n  versions: [{versions}]\n  kinds:\n{resources}  fields:\n{fields}{actions}"
+        )
     });
     let entries: String = entries.collect();
     assert_written("charts/tenure/files/owners.yaml", &format!("{BEFORE_THE_KINDS}{entries}"));

@@ -166,6 +166,12 @@ automountServiceAccountToken: false
 {{-   if .decidesActivation }}
 {{-     $_ := set $row "decidesActivation" true }}
 {{-   end }}
+{{-   if ne (hasPrefix "status." .path) (not (empty .command)) }}
+{{-     fail (printf "keeper.owners: path %s of kind %s must be within status with a command, and can't be there without one" .path .kind) }}
+{{-   end }}
+{{-   with .command }}
+{{-     $_ := set $row "command" . }}
+{{-   end }}
 {{-   with .onReversal }}
 {{-     $_ := set $row "onReversal" . }}
 {{-   end }}

@@ -11,7 +11,10 @@ use std::{io, time::Duration};
 
 use anyhow::{Error, Result, anyhow, bail, ensure};
 use clap::Args;
-use kube::api::{Patch, PatchParams};
+use kube::{
+    api::{Patch, PatchParams, PostParams},
+    core::Request,
+};
 use serde_json::Value;
 use tenure_policy::{
     kueue::{self, Lookup},
@@ -206,6 +209,7 @@ impl<C: Command> Changer<C> {
             let metadata = &found.metadata;
             let (found, table, clock) = (OwnerObject(&found.value), &self.table, self.cluster.clock);
             let change = judge(ChangeSubject { object, found, metadata, table, clock, verb: C::VERB })?;
+            self.send(object, change.before.as_ref()).await?;
             let mut written = api.patch(object.name, &how, &Patch::Merge(&change.patch)).await;
             for patch in &change.otherwise {
                 if written.as_ref().is_err_and(is_unknown_field) {
@@ -214,6 +218,7 @@ impl<C: Command> Changer<C> {
             }
             match written {
                 Ok(now) => {
+                    self.send(object, change.after.as_ref()).await?;
                     self.hand_back(object, &api, now.value.clone()).await;
                     return Ok((change, now.value));
                 }
@@ -222,6 +227,22 @@ impl<C: Command> Changer<C> {
             }
         }
         bail!("{object} changes all the time: {TRIES} tries have failed")
+    }
+
+    /// Sends a Command of Volcano, if there is one. The same one may be there already.
+    async fn send(&self, object: ObjectName<'_>, command: Option<&Value>) -> Result<()> {
+        let Some(command) = command else { return Ok(()) };
+        let how = PostParams { dry_run: self.dry_run, field_manager: Some(FIELD_MANAGER.into()) };
+        let request = Request::new(pause::commands_path(object.namespace));
+        let request = request.create(&how, command.to_string().into_bytes())?;
+        match self.cluster.client.request_text(request).await {
+            Err(error) if is_forbidden(&error) => {
+                let (error, verb, place) = (explain(error), C::VERB, object.place(IN_NAMESPACE));
+                bail!("{error}\nTo {verb} {object} takes the right to create commands.bus.volcano.sh{place}")
+            }
+            Err(error) if !is_stale(&error) => Err(explain(error)),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -40,7 +40,7 @@ impl Command for Deactivate {
         let ChangeSubject { object, found, .. } = subject;
         if let Some(rule) = subject.paused_by() {
             if subject.record_text().is_none() {
-                let (field, value) = (&rule.field, shown(&rule.value));
+                let (field, value) = (&rule.field, shown(found.at(&rule.field)));
                 bail!(
                     "{object} is paused already, and not by Tenure: its {field} is {value}. There is nothing that could come back"
                 );
@@ -79,18 +79,19 @@ fn pauses(subject: ChangeSubject<'_>) -> Option<ObjectChange> {
         PausedRecord { queue_group: record.queue_group.filter(|_| !queue.is_empty()), ..record }
     };
     let by: Vec<_> = subject.rules().into_iter().map(|rule| (rule.clone(), record(rule))).collect();
-    let mut patches =
-        by.iter().map(|(rule, record)| pause::patch(found, rule, record, &ResumeCondition::Activated));
+    let mut patches = by.iter().map(|(_, record)| pause::patch(found, record, &ResumeCondition::Activated));
     let (first, otherwise) = (patches.next()?, patches.collect());
+    let command = by.iter().find_map(|(rule, _)| rule.command.as_ref());
+    let after = command.map(|command| pause::command(found, &command.pause));
     let name = object.to_string();
     let told = move |now: &Value| {
-        let took = by.iter().find(|(rule, record)| pause::took(OwnerObject(now), rule, record));
-        let (rule, _) = took.with_context(|| {
+        let took = by.iter().find(|(_, record)| pause::took(OwnerObject(now), record));
+        let (_, record) = took.with_context(|| {
             format!("{name}: the API server took the write, but didn't keep what pauses it")
         })?;
-        Ok(format!("deactivated ({}: {})", rule.field, shown(&rule.value)))
+        Ok(format!("deactivated ({}: {})", record.field, shown(&record.value)))
     };
-    Some(ObjectChange { otherwise, ..ObjectChange::new(first, told, Some(note(object))) })
+    Some(ObjectChange { otherwise, after, ..ObjectChange::new(first, told, Some(note(object))) })
 }
 
 fn note(object: ObjectName<'_>) -> String {

@@ -184,8 +184,9 @@ async fn pause(
         }
     }
     let rule = snapshot.table.rules(&of).find(|rule| OwnerObject(object).is_paused(rule));
-    Ok(rule.map(|PauseRule { field, value, .. }| {
-        Err(format!("its {field} is {}, which something else than Tenure has set", shown(value)))
+    Ok(rule.map(|PauseRule { field, .. }| {
+        let value = shown(OwnerObject(object).at(field));
+        Err(format!("its {field} is {value}, which something else than Tenure has set"))
     }))
 }
 

@@ -81,15 +81,20 @@ impl Done {
     /// Returns the pods of the batch that the act serves.
     pub fn served(&self) -> BatchCoverage {
         match &self.act {
-            Act::Pause(..) | Act::DeleteOwner(_) | Act::PausedBefore if self.is_below_ended => {
+            Act::Pause(..) | Act::Command(..) | Act::DeleteOwner(_) | Act::PausedBefore
+                if self.is_below_ended =>
+            {
                 BatchCoverage::First
             }
             Act::Leave(_, coverage) | Act::PutOff(_, coverage) => *coverage,
             Act::Announce(notice) => notice.coverage,
             Act::DeletePod(_) | Act::Exempt | Act::Forbidden(_) => BatchCoverage::First,
-            Act::Pause(..) | Act::DeleteOwner(_) | Act::TooEarly | Act::Extended | Act::PausedBefore => {
-                BatchCoverage::All
-            }
+            Act::Pause(..)
+            | Act::Command(..)
+            | Act::DeleteOwner(_)
+            | Act::TooEarly
+            | Act::Extended
+            | Act::PausedBefore => BatchCoverage::All,
         }
     }
 }
@@ -109,6 +114,7 @@ impl Pauser {
                     conflicts.wait().await;
                     (work.case.answers.object, work.case.answers.is_still_there) = (None, None);
                 }
+                Err(Failure::NoField { owner, .. }) if work.case.answers.leave_out(&owner) => {}
                 Err(failure) if failure.is_gone() => {
                     return Ok(nothing("its owner is gone", BatchCoverage::All));
                 }
@@ -139,6 +145,10 @@ impl Pauser {
         }
         match self.judge_again(work, &act) {
             Act::Pause(owner, pause) => self.pause(work, &owner, &pause).await,
+            Act::Command(owner, action) => {
+                self.command(work, &owner, &action).await?;
+                Ok(Done::silent(Act::PausedBefore))
+            }
             Act::DeletePod(deletion) => self.delete_pod(work, &deletion).await,
             Act::DeleteOwner(deletion) => self.delete_owner(work, &deletion).await,
             Act::Announce(notice) => self.announce(work, &notice).await,
@@ -207,11 +217,19 @@ impl Pauser {
                 Err(WriteError { source, .. }) => {
                     return Err(Failure::Pause { owner: owner.clone(), source });
                 }
-                Ok(returned) if !pause::took(OwnerObject(&returned), rule, &record) => {
+                Ok(returned) if !pause::took(OwnerObject(&returned), &record) => {
                     return Err(Failure::Dropped { owner: owner.clone(), field: rule.field.clone() });
                 }
                 Ok(_) => {
                     ending.succeeded();
+                    if let Some(command) = &rule.command {
+                        self.await_turn().await;
+                        // the next try sends it again
+                        if let Err(failure) = self.command(work, owner, &command.pause).await {
+                            let (owner, error) = (describe(owner), with_causes(&failure));
+                            warn!(owner, error, "Failed to send the Command of a pause");
+                        }
+                    }
                     self.pause_slices(work, owner, rule, &act).await;
                     let mut events = events_of(&noted, &known);
                     self.tell_paused(work, &record, &known, &act.plan.until, &mut events).await;
@@ -223,10 +241,18 @@ impl Pauser {
         Err(Failure::NoField { owner: owner.clone(), fields: fields.join(", ") })
     }
 
+    /// Sends a Command to the controller of an owner, as that was read.
+    async fn command(&self, work: &Work<'_>, owner: &OwnerReference, action: &str) -> Result<(), Failure> {
+        let Some(found) = work.found().filter(|_| !self.handles.dry_run) else { return Ok(()) };
+        let command = pause::command(OwnerObject(&found.value), action);
+        let sent = self.handles.objects.command(&work.batch.first.namespace, &command).await;
+        sent.map_err(|source| Failure::Pause { owner: owner.clone(), source })
+    }
+
     fn pause_of(&self, found: &WholeObject, rule: &PauseRule, due: &DuePod, act: &Pause) -> PauseWrite {
         let object = OwnerObject(&found.value);
         let record = pause::record(object, rule, (due.family, &due.queue), act.clone());
-        let patch = pause::patch(object, rule, &record, &act.plan.until);
+        let patch = pause::patch(object, &record, &act.plan.until);
         let state = OwnerObject(&applied(&found.value, &patch)).requeue_state();
         let noted = JournalAct::Paused { record: record.clone(), state };
         let patch = pause::with_act(patch, &found.metadata, Some(noted.clone()), self.handles.now());

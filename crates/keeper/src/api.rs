@@ -9,13 +9,16 @@ use http::Request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
     core::{ApiResource, request},
     discovery::{ApiCapabilities, ApiGroup, Scope},
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tenure_policy::{kueue::Lookup, pause::KEEPER_MANAGER};
+use tenure_policy::{
+    kueue::Lookup,
+    pause::{KEEPER_MANAGER, commands_path},
+};
 use tenure_service::{
     call::{ApiError, call, persist},
     pages::PageSize,
@@ -187,6 +190,18 @@ impl ObjectClient {
             metadata.uid.as_deref() == Some(&owner.uid) && metadata.deletion_timestamp.is_none()
         };
         Ok(if_found(self.get(namespace, owner).await)?.filter(is_live))
+    }
+
+    /// Creates a Command of Volcano. One of the same name is there until it is carried out, and does the same.
+    pub async fn command(&self, namespace: &str, command: &Value) -> Result<(), ApiError> {
+        let how = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+        let request = request::Request::new(commands_path(namespace));
+        let request =
+            request.create(&how, command.to_string().into_bytes()).map_err(kube::Error::BuildRequest)?;
+        match call(async { self.client.request_text(request).await }).await {
+            Err(ApiError::Stale(_)) => Ok(()),
+            sent => sent.map(drop),
+        }
     }
 
     /// Applies a merge patch, and returns the changed object. A field that the served schema doesn't have is an error,

@@ -174,7 +174,7 @@ impl ExpiryController {
             }
             Act::Announce(notice) => self.record_notice(group, &notice.object, notice.end),
             Act::Extended => self.left_alone(group, "its run was granted more time"),
-            Act::PausedBefore => self.left_alone(group, "its owner is paused"),
+            Act::PausedBefore | Act::Command(..) => self.left_alone(group, "its owner is paused"),
             Act::Exempt => self.left_alone(group, "its controller exempts it"),
             Act::TooEarly => self.put_off(group, "the API server's clock was set back"),
             Act::PutOff(why, _) => self.put_off(group, why),

@@ -284,8 +284,8 @@ mod tests {
 
     #[test]
     fn a_kind_of_another_group_is_another_kind() {
-        let volcano = owner("batch.volcano.sh/v1alpha1", "Job");
-        assert_eq!(climb(&[&volcano], top), Action::DeletePod);
+        let namesake = owner("batch.example.com/v1", "Job");
+        assert_eq!(climb(&[&namesake], top), Action::DeletePod);
     }
 
     #[test]

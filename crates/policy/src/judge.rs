@@ -102,6 +102,9 @@ fn end_by_owner(
     if object.is_finished() {
         return Ok(delete_pod(case, state, Alone::Finished(describe(&owner)), None));
     }
+    if let Some(action) = pause::awaited(object, &owner, table, state.since) {
+        return Ok(Act::Command(owner, action));
+    }
     // since the pod was read, a user may have paused and resumed its owner: only a pod that is there after its owner
     // was read belongs to the run that this version of the owner has
     if !case.is_still_there()? {

@@ -3,6 +3,7 @@
 mod kinds;
 mod shape;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,7 +11,7 @@ use tenure_types::runai::v3alpha1::OnReversal;
 
 use crate::{field::FieldError, kueue, naming::group_of};
 
-pub use kinds::{EndedWhen, KINDS, PausableKinds, PausingValue};
+pub use kinds::{EndedWhen, KINDS, Obedience, PausableKinds, PausingValue};
 pub use shape::{KeyPath, OwnerShape, is_cron_job};
 
 /// The way to pause one kind: a field and the value that pauses.
@@ -22,11 +23,13 @@ pub struct PauseRule {
     pub group: String,
     /// Kind within the group.
     pub kind: String,
-    /// Path of the field with dots: `spec.replicas`.
+    /// Path of the field or the annotation, with dots: `spec.replicas`.
     #[serde(rename = "path")]
     pub field: String,
-    /// The value that pauses.
+    /// The value that pauses; [`TIME`] for the time of the pause.
     pub value: Value,
+    /// The Command that pauses. None: the pause writes the value. Otherwise a controller does, and the path is one of the status.
+    pub command: Option<PauseCommand>,
     /// True if Kueue obeys this field: it doesn't start an object of the kind again, and gives its quota back.
     #[serde(default)]
     pub decides_activation: bool,
@@ -35,6 +38,31 @@ pub struct PauseRule {
     /// The action at the ceiling.
     #[serde(default)]
     pub on_expiry: OnExpiry,
+}
+
+/// The actions of a `Command` of Volcano that pause an object, and resume it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct PauseCommand {
+    /// `AbortJob`.
+    pub pause: String,
+    /// `ResumeJob`.
+    pub resume: String,
+}
+
+/// True for the path of a field that a controller writes, and no pause.
+pub fn is_shown(path: &str) -> bool {
+    path.starts_with("status.")
+}
+
+/// The value that stands for the time of the pause. Any value there then pauses.
+pub const TIME: &str = "$(time)";
+
+/// The path of an annotation begins with this. What follows is one key, which may have dots.
+const ANNOTATIONS: &str = "metadata.annotations.";
+
+/// Returns the keys of a path such as `spec.replicas`.
+pub fn keys_of(path: &str) -> impl Iterator<Item = &str> {
+    path.splitn(if path.starts_with(ANNOTATIONS) { 3 } else { usize::MAX }, '.')
 }
 
 /// The action on an owner at the ceiling of its workload.
@@ -50,29 +78,28 @@ pub enum OnExpiry {
 impl PauseRule {
     /// Checks a rule of the configuration. Errors use the configuration's names of the fields.
     pub fn check(&self) -> Result<(), FieldError> {
-        let Self { group, kind, field, value, decides_activation: _, on_reversal: _, on_expiry } = self;
+        let Self { group, kind, field, value, command, decides_activation: _, on_reversal: _, on_expiry } =
+            self;
         if !group.is_empty() && !is_subdomain(group) {
             let detail = "must be an API group such as batch.example.com; empty for the core group";
             return Err(FieldError::invalid("group", group.as_str(), detail));
         }
-        if !kind.starts_with(|c: char| c.is_ascii_uppercase())
-            || !kind.chars().all(|c| c.is_ascii_alphanumeric())
-        {
+        if !is_camel_case(kind) {
             return Err(FieldError::invalid("kind", kind.as_str(), "must be a kind such as Rollout"));
         }
         if kind == "DaemonSet" || (group.is_empty() && matches!(kind.as_str(), "Pod" | "Node")) {
             let detail = "must not be DaemonSet, Pod or Node: pods of these are exempt, or end by themselves";
             return Err(FieldError::invalid("kind", kind.as_str(), detail));
         }
-        let is_key = |key: &str| {
-            !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
-        };
-        if !field.starts_with("spec.") || !field.split('.').all(is_key) {
-            let detail = "must be a path within spec, with dots, such as spec.suspend";
-            return Err(FieldError::invalid("path", field.as_str(), detail));
+        match command {
+            Some(command) => command.check(field)?,
+            None => check_path(field)?,
         }
         if !(value.is_boolean() || value.is_number() || value.is_string()) {
             return Err(FieldError::invalid("value", value.clone(), "must be a boolean, a number or a text"));
+        }
+        if field.starts_with(ANNOTATIONS) && !value.is_string() {
+            return Err(FieldError::invalid("value", value.clone(), "must be a text, as annotations are"));
         }
         if *on_expiry == OnExpiry::Delete && self.is_for(kueue::GROUP, kueue::WORKLOAD) {
             let detail = "must be Pause for a Workload of Kueue, which makes another one for the same job";
@@ -80,6 +107,51 @@ impl PauseRule {
         }
         Ok(())
     }
+}
+
+impl PauseCommand {
+    fn check(&self, path: &str) -> Result<(), FieldError> {
+        if !is_shown(path) || !path.split('.').all(is_key) {
+            let detail =
+                "must be a path within status, which shows that the command was obeyed: status.state.phase";
+            return Err(FieldError::invalid("path", path, detail));
+        }
+        for (field, action) in [("command.pause", &self.pause), ("command.resume", &self.resume)] {
+            if action.len() > 63 || !is_camel_case(action) {
+                return Err(FieldError::invalid(
+                    field,
+                    action.as_str(),
+                    "must be an action such as AbortJob",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_camel_case(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(|c| c.is_ascii_alphanumeric())
+}
+
+fn is_key(key: &str) -> bool {
+    !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+}
+
+/// The prefix of Tenure's own annotations.
+const OWN_PREFIX: &str = "tenure.dev";
+
+/// Checks the path of what a pause sets: a field of the spec, or an annotation that isn't Tenure's.
+fn check_path(path: &str) -> Result<(), FieldError> {
+    let is_name = |name: &str| name.split('.').all(is_key);
+    let is_valid = match path.strip_prefix(ANNOTATIONS) {
+        Some(key) => {
+            let (prefix, name) = key.split_once('/').unwrap_or(("example.com", key));
+            is_subdomain(prefix) && prefix != OWN_PREFIX && is_name(name)
+        }
+        None => path.starts_with("spec.") && path.split('.').all(is_key),
+    };
+    let detail = "must be a path within spec, with dots, such as spec.suspend, or metadata.annotations. and the key of an annotation";
+    if is_valid { Ok(()) } else { Err(FieldError::invalid("path", path, detail)) }
 }
 
 /// True for a DNS subdomain, as API groups, the prefixes of label keys and the names of most objects are.
@@ -114,6 +186,7 @@ impl Default for OwnerTable {
                 kind: kind.into(),
                 field: (*field).into(),
                 value: value.json(),
+                command: value.command(),
                 // Kueue holds back the pods of these, and never sets their number
                 decides_activation: *value == PausingValue::Zero,
                 on_reversal: None,
@@ -150,6 +223,11 @@ impl OwnerTable {
         self.0.iter().filter(|rule| rule.is_for(group_of(&owner.api_version), &owner.kind))
     }
 
+    /// Returns the rule for an owner that sets a field, as the record of a pause names it.
+    pub fn rule(&self, owner: &OwnerReference, field: &str) -> Option<&PauseRule> {
+        self.rules(owner).find(|rule| rule.field == field)
+    }
+
     /// Returns the action when each pause of an owner is undone, from the first of its rules that sets one.
     pub fn on_reversal(&self, owner: &OwnerReference) -> Option<OnReversal> {
         self.rules(owner).find_map(|rule| rule.on_reversal)
@@ -182,6 +260,16 @@ impl OwnerTable {
 }
 
 impl PauseRule {
+    /// Returns the value that a pause at a time sets.
+    pub fn value_at(&self, time: Timestamp) -> Value {
+        if self.value == TIME { format!("{time:.0}").into() } else { self.value.clone() }
+    }
+
+    /// True if a value pauses, set by Tenure or by another writer.
+    pub fn pauses_with(&self, value: &Value) -> bool {
+        *value == self.value || (self.value == TIME && value.is_string())
+    }
+
     fn is_for(&self, group: &str, kind: &str) -> bool {
         self.kind == kind && self.group == group
     }
@@ -198,7 +286,16 @@ mod tests {
     fn rule(group: &str, kind: &str, field: &str, value: Value) -> PauseRule {
         let (group, kind, field) = (group.into(), kind.into(), field.into());
         let (on_reversal, on_expiry) = (None, OnExpiry::Pause);
-        PauseRule { group, kind, field, value, decides_activation: false, on_reversal, on_expiry }
+        PauseRule {
+            group,
+            kind,
+            field,
+            value,
+            command: None,
+            decides_activation: false,
+            on_reversal,
+            on_expiry,
+        }
     }
 
     fn owner(api_version: &str, kind: &str) -> OwnerReference {
@@ -243,8 +340,12 @@ mod tests {
             ("tensorstack.dev/v1beta1", "MLService", vec!["spec.runMode=\"paused\""]),
             ("tensorstack.dev/v1beta1", "Notebook", vec!["spec.runMode=\"paused\"", "spec.suspend=true"]),
             ("kueue.x-k8s.io/v1beta1", "Workload", vec!["spec.active=false"]),
-            ("kubeflow.org/v1", "Notebook", vec![]),
-            ("batch.volcano.sh/v1alpha1", "Job", vec![]),
+            (
+                "kubeflow.org/v1beta1",
+                "Notebook",
+                vec!["metadata.annotations.kubeflow-resource-stopped=\"$(time)\""],
+            ),
+            ("batch.volcano.sh/v1alpha1", "Job", vec!["status.state.phase=\"Aborted\""]),
             ("v1", "Pod", vec![]),
         ] {
             assert_eq!(pauses(&table, api_version, kind), expected, "{api_version} {kind}");
@@ -259,6 +360,61 @@ mod tests {
             assert_eq!(pauses(&table, "tensorstack.dev/v1beta1", kind), expected, "{kind}");
         }
         assert!(!table.knows(&owner("tensorboard.kubeflow.org/v1alpha1", "Tensorboard")));
+    }
+
+    #[test]
+    fn an_annotation_is_one_key_with_dots_or_without() {
+        let keys = |path| keys_of(path).collect::<Vec<_>>();
+        assert_eq!(keys("spec.runMode.pause.enabled"), ["spec", "runMode", "pause", "enabled"]);
+        assert_eq!(keys("metadata.annotations.a.io/b.c"), ["metadata", "annotations", "a.io/b.c"]);
+    }
+
+    #[test]
+    fn a_time_is_that_of_the_pause_and_any_time_pauses() {
+        let stopped = "metadata.annotations.kubeflow-resource-stopped";
+        let time = rule("kubeflow.org", "Notebook", stopped, json!(TIME));
+        let at = "2026-01-02T03:04:05.678Z".parse().unwrap();
+        assert_eq!(time.value_at(at), "2026-01-02T03:04:05Z");
+        assert!(time.pauses_with(&json!("2020-01-01T00:00:00Z")) && !time.pauses_with(&Value::Null));
+        let stop = rule("serving.kserve.io", "InferenceService", stopped, json!("true"));
+        assert_eq!(stop.value_at(at), "true");
+        assert!(stop.pauses_with(&json!("true")) && !stop.pauses_with(&json!("false")));
+    }
+
+    #[test]
+    fn a_rule_may_set_any_annotation_that_is_not_tenures_to_a_text() {
+        let of = |key: &str, value| {
+            rule("serving.kserve.io", "InferenceService", &format!("metadata.annotations.{key}"), value)
+        };
+        for key in ["kubeflow-resource-stopped", "serving.kserve.io/stop", "a.b/c.d_E"] {
+            assert_eq!(of(key, json!("true")).check(), Ok(()), "{key}");
+            assert_eq!(of(key, json!(TIME)).check(), Ok(()), "{key}");
+        }
+        for key in ["", "/", "a/", "/b", "a/b/c", "a b", "A.io/b", "tenure.dev/paused", "tenure.dev/x"] {
+            assert!(of(key, json!("true")).check().is_err_and(|error| error.field == "path"), "{key}");
+        }
+        for value in [json!(true), json!(0)] {
+            assert!(of("stop", value).check().is_err_and(|error| error.field == "value"));
+        }
+    }
+
+    #[test]
+    fn a_command_is_named_by_two_actions_and_shown_by_the_status() {
+        let of = |field: &str, pause: &str, resume: &str| PauseRule {
+            command: Some(PauseCommand { pause: pause.into(), resume: resume.into() }),
+            ..rule("batch.example.com", "Job", field, json!("Aborted"))
+        };
+        assert_eq!(of("status.state.phase", "AbortJob", "ResumeJob").check(), Ok(()));
+        for (field, pause, resume, expected) in [
+            ("spec.suspend", "AbortJob", "ResumeJob", "path"),
+            ("status.", "AbortJob", "ResumeJob", "path"),
+            ("status.phase", "abort", "ResumeJob", "command.pause"),
+            ("status.phase", "AbortJob", "Resume Job", "command.resume"),
+        ] {
+            assert_eq!(of(field, pause, resume).check().unwrap_err().field, expected);
+        }
+        let without = rule("batch.example.com", "Job", "status.phase", json!("Aborted"));
+        assert_eq!(without.check().unwrap_err().field, "path", "no pause writes a status");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The patch that pauses an owner, and the check that it took effect.
 
+mod command;
 mod hand_back;
 mod held;
 mod journal;
@@ -23,7 +24,12 @@ use tenure_types::{
 };
 
 pub use crate::naming::PausedObject;
-use crate::{expiry::Family, naming::group_of, owners::PauseRule};
+use crate::{
+    expiry::Family,
+    naming::group_of,
+    owners::{PauseRule, is_shown, keys_of},
+};
+pub use command::{awaited, command, commands_path};
 pub use hand_back::{HAND_BACK_MANAGER, KEEPER_MANAGER, PLUGIN_MANAGER, hand_back, is_owed};
 pub use held::{held_fields, release};
 pub use journal::{EVENT_REPAIR, MOST_ACTS, acts_on, has_journal, is_recent, with_act};
@@ -50,7 +56,7 @@ pub fn record(
     let Pause { plan: PausePlan { reason, at, until: _ }, ceiling, reversals, unannounced } = pause;
     let held = held::to_hold(object);
     let fields = held.iter().map(|held| held.field.as_str()).chain([rule.field.as_str()]);
-    let managers = hand_back::managers_before(object, fields);
+    let managers = hand_back::managers_before(object, fields.filter(|field| !is_shown(field)));
     PausedRecord {
         reason: reason.into(),
         at,
@@ -59,7 +65,7 @@ pub fn record(
         uid: object.at("metadata.uid").as_str().map(str::to_owned),
         ceiling,
         field: rule.field.clone(),
-        value: rule.value.clone(),
+        value: rule.value_at(at),
         previous_value: object.at(&rule.field).clone(),
         held,
         managers,
@@ -72,12 +78,7 @@ pub fn record(
 }
 
 /// Returns the merge patch that pauses, writes the record and the state of its return, and removes the announcement.
-pub fn patch(
-    owner: OwnerObject<'_>,
-    rule: &PauseRule,
-    record: &PausedRecord,
-    until: &ResumeCondition,
-) -> Value {
+pub fn patch(owner: OwnerObject<'_>, record: &PausedRecord, until: &ResumeCondition) -> Value {
     // a time of return from an earlier pause, or from any writer, would undo this one
     let state = match until {
         ResumeCondition::Requeued(state) => Some(json!(state).to_string().into()),
@@ -92,8 +93,14 @@ pub fn patch(
         (keys::ACTIVE_ANNOTATION, (*until == ResumeCondition::Activated).then(|| INACTIVE.into())),
     ];
     let held = record.held.iter().map(|held| (held.field.clone(), held.value.clone().into()));
-    let mut patch = held::set(nested(&rule.field, rule.value.clone()), held);
-    patch.insert("metadata".into(), preconditioned(owner, &map(annotations)));
+    let patch = held::set(written(&record.field, record.value.clone()), held);
+    with_annotations(patch, owner, &map(annotations))
+}
+
+/// Adds annotations, and the preconditions, to a patch that may set one already.
+fn with_annotations(mut patch: Map<String, Value>, owner: OwnerObject<'_>, annotations: &Value) -> Value {
+    let metadata = preconditioned(owner, annotations);
+    held::merge(&mut patch, Map::from_iter([("metadata".to_owned(), metadata)]));
     Value::Object(patch)
 }
 
@@ -109,7 +116,8 @@ pub fn resume(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
     if !is_ours(owner, record) {
         return forget(owner, record);
     }
-    set_back(owner, record, Some((record.field.clone(), record.previous_value.clone())))
+    let field = (record.field.clone(), record.previous_value.clone());
+    set_back(owner, record, Some(field).filter(|(field, _)| !is_shown(field)))
 }
 
 /// Returns the merge patch that removes the record, and leaves the field as a user or controller has set it since. Held
@@ -129,9 +137,7 @@ fn set_back(owner: OwnerObject<'_>, record: &PausedRecord, field: Option<(String
         (keys::REQUEUE_STATE_ANNOTATION, if starts_over { Some(Value::Null) } else { without_return(owner) }),
         (keys::HAND_BACK_ANNOTATION, hand_back::with(owner, record, &fields)),
     ];
-    let mut patch = held::set(Map::new(), fields);
-    patch.insert("metadata".into(), preconditioned(owner, &map(annotations)));
-    Value::Object(patch)
+    with_annotations(held::set(Map::new(), fields), owner, &map(annotations))
 }
 
 /// Returns the merge patch that keeps a paused workload paused, and its number of returns, until it is activated.
@@ -163,19 +169,23 @@ pub fn is_for_readiness(record: &PausedRecord) -> bool {
     record.reason == PODS_READY_TIMEOUT || record.reason == WORKLOAD_INACTIVE
 }
 
-/// True if the field holds the value that the pause has set. Otherwise Tenure must not undo it.
+/// True if the field holds the value that the pause has set. Otherwise Tenure must not undo it. A status may show a command later:
+/// to undo one that nothing has obeyed does no harm.
 pub fn is_ours(owner: OwnerObject<'_>, record: &PausedRecord) -> bool {
-    owner.at(&record.field) == &record.value || record.value.is_null()
+    is_shown(&record.field) || owner.at(&record.field) == &record.value || record.value.is_null()
 }
 
 /// True if another writer than Tenure has set the field since the record was written, as far as
 /// `metadata.managedFields` shows. When a person resumes a workload and pauses it again, that pause is the person's,
 /// though it looks like Tenure's.
 fn was_set_since(owner: OwnerObject<'_>, record: &PausedRecord) -> bool {
+    if is_shown(&record.field) {
+        return false;
+    }
     let entries = owner.0.pointer("/metadata/managedFields").and_then(Value::as_array);
     let fields = || entries.into_iter().flatten().filter_map(|entry| entry.get("fieldsV1"));
     let noted = ["metadata", "annotations", keys::PAUSED_ANNOTATION];
-    let field = || record.field.split('.');
+    let field = || keys_of(&record.field);
     // a field without children is managed as a whole, unless another manager has taken over a part of it
     let is_apart = fields().any(|fields| part(fields, field()) == Part::Itself);
     let mut by_who_noted = fields().filter(|fields| part(fields, noted) != Part::None).peekable();
@@ -249,19 +259,24 @@ fn preconditioned(owner: OwnerObject<'_>, annotations: &Value) -> Value {
     })
 }
 
+/// Returns the object in which a path leads to a value that a pause writes; empty for one that a controller writes.
+fn written(path: &str, value: Value) -> Map<String, Value> {
+    if is_shown(path) { Map::new() } else { nested(path, value) }
+}
+
 /// Returns the object in which a path leads to a value.
 pub fn nested(path: &str, value: Value) -> Map<String, Value> {
-    match path.split_once('.') {
-        Some((key, below)) => Map::from_iter([(key.to_owned(), nested(below, value).into())]),
-        None => Map::from_iter([(path.to_owned(), value)]),
-    }
+    let keys: Vec<_> = keys_of(path).collect();
+    let inner = keys.into_iter().rev().fold(value, |value, key| json!({key: value}));
+    if let Value::Object(outer) = inner { outer } else { Map::new() }
 }
 
 /// True if the object that the server returned shows the pause and its record. A structural schema prunes fields that
 /// it doesn't know, and the server still answers 200.
-pub fn took(returned: OwnerObject<'_>, rule: &PauseRule, record: &PausedRecord) -> bool {
+pub fn took(returned: OwnerObject<'_>, record: &PausedRecord) -> bool {
+    let is_set = is_shown(&record.field) || returned.at(&record.field) == &record.value;
     let is_held = record.held.iter().all(|held| returned.at(&held.field) == held.value.as_str());
-    returned.is_paused(rule) && is_held && returned.record().as_ref() == Some(record)
+    is_set && is_held && returned.record().as_ref() == Some(record)
 }
 
 #[cfg(test)]

@@ -81,6 +81,9 @@ pub const ACTIVE_ANNOTATION: &str = "tenure.dev/active";
 /// Label of a Kueue Workload: the uid of its job or pod.
 pub const KUEUE_JOB_UID_LABEL: &str = "kueue.x-k8s.io/job-uid";
 
+/// Label of an owner that Kueue runs, or of a pod template: the longest run, in seconds.
+pub const KUEUE_MAX_EXEC_TIME_LABEL: &str = "kueue.x-k8s.io/max-exec-time-seconds";
+
 /// Pod label: the group of plain pods that share one Kueue Workload. It is the name of that Workload.
 pub const KUEUE_POD_GROUP_LABEL: &str = "kueue.x-k8s.io/pod-group-name";
 

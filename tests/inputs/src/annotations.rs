@@ -105,10 +105,10 @@ fn follow(object: &Value) {
     let queue = (Family::Runai, "q");
     let pause = Pause::new(plan, reversals.clone());
     let record = pause::record(owner, rule, queue, pause);
-    let patch = pause::patch(owner, rule, &record, &plan.until);
+    let patch = pause::patch(owner, &record, &plan.until);
     let mut paused = object.clone();
     merge(&mut paused, &patch);
-    assert!(pause::took(OwnerObject(&paused), rule, &record), "{paused}");
+    assert!(pause::took(OwnerObject(&paused), &record), "{paused}");
     if let Some(record) = owner.record() {
         let object = ObjectReference { name: Some("j".into()), ..ObjectReference::default() };
         let known = PausedObject { object, workload: None };

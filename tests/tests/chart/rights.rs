@@ -31,6 +31,7 @@ const RIGHTS: &[(&str, &str, &[&str], &[&str])] = &[
     ("keeper", "tenure.dev", &["extensions/status"], &["patch"]),
     ("keeper", "", &["pods"], &["get", "list", "watch", "delete", "patch"]),
     ("keeper", "events.k8s.io", &["events"], &["create", "get"]),
+    ("keeper", "bus.volcano.sh", &["commands"], &["create"]),
     ("keeper", "serving.knative.dev", &["services", "configurations", "revisions"], BETWEEN),
     ("keeper", "apps", &["daemonsets"], ABOVE),
     ("keeper", "", &["nodes"], ABOVE),
@@ -38,7 +39,6 @@ const RIGHTS: &[(&str, &str, &[&str], &[&str])] = &[
     ("keeper", "batch.tensorstack.dev", &["beamjobs", "cronworkflowruns", "workflowruns"], ABOVE),
     ("keeper", "tensorstack.dev", &["autotuneexperiments", "explorers"], ABOVE),
     ("keeper", "argoproj.io", &["rollouts"], ABOVE),
-    ("keeper", "ray.io", &["rayservices"], ABOVE),
     ("keeper", "serving.kserve.io", &["inferenceservices"], ABOVE),
     ("keeper", "sparkoperator.k8s.io", &["scheduledsparkapplications"], ABOVE),
 ];

@@ -120,9 +120,7 @@ async fn assert_left_alone(kinds: &[(&str, &str)]) {
 #[tokio::test]
 async fn namesakes_in_other_groups_are_not_paused() {
     assert_left_alone(&[
-        (KUBEFLOW, "Notebook"),
         ("tensorboard.kubeflow.org/v1alpha1", "Tensorboard"),
-        ("batch.volcano.sh/v1alpha1", "Job"),
         ("apps.kruise.io/v1beta1", "StatefulSet"),
     ])
     .await;
@@ -138,7 +136,6 @@ async fn kinds_that_are_not_in_the_table_are_not_paused() {
         (T9K, "AutoTuneExperiment"),
         (T9K, "VirtualServer"),
         ("serving.knative.dev/v1", "Service"),
-        ("argoproj.io/v1alpha1", "Workflow"),
         ("argoproj.io/v1alpha1", "Rollout"),
         ("example.com/v1", "Widget"),
     ])
@@ -168,16 +165,18 @@ async fn what_is_paused_already_is_neither_patched_nor_told_of() {
     assert_eq!(namespace.events().await, [""; 0]);
 }
 
-/// A cluster whose definitions are changed; its `MLService` has no field that pauses.
+/// A cluster whose definitions are changed; its `MLService` and its `RayService` have no field that pauses.
 async fn editions() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = || {
         let mut all = fixtures::all();
-        let service = all.iter_mut().find(|definition| definition.spec.names.kind == "MLService");
-        let version = &mut service.unwrap().spec.versions[0];
-        let schema = version.schema.as_mut().unwrap().open_api_v3_schema.as_mut().unwrap();
-        let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
-        spec.properties.as_mut().unwrap().remove("runMode").unwrap();
+        for (kind, field) in [("MLService", "runMode"), ("RayService", "suspend")] {
+            let service = all.iter_mut().find(|definition| definition.spec.names.kind == kind);
+            let version = &mut service.unwrap().spec.versions[0];
+            let schema = version.schema.as_mut().unwrap().open_api_v3_schema.as_mut().unwrap();
+            let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
+            spec.properties.as_mut().unwrap().remove(field).unwrap();
+        }
         fixtures::world_of("editions", all, &[])
     };
     WORLD.get_or_try_init(start).await.unwrap()
@@ -215,6 +214,18 @@ async fn an_edition_of_a_kind_with_another_field_is_paused_by_that() {
         events.push(pause_event(owner, "spec.suspend", "true"));
     }
     assert_eq!(namespace.await_events_of("MaxDurationExceeded", 2).await, events);
+}
+
+#[tokio::test]
+async fn below_a_ray_service_of_a_version_that_can_not_be_suspended_the_cluster_is_paused() {
+    let world = editions().await;
+    let namespace = Namespace::new(world).await;
+    namespace.apply(&queue("older-kuberay", "1s")).await;
+    let chain = namespace.chain(&[("ray.io/v1", "RayService"), ("ray.io/v1", "RayCluster")]).await;
+    namespace.pod_of(&chain[1], "head", "older-kuberay").await;
+    namespace.await_pause_of(&chain[1], "spec.suspend", &json!(true)).await;
+    await_result(world, "older-kuberay", "Nothing", 1).await;
+    audit::assert_changes(&world.cluster, namespace.name(), &["patch rayclusters/raycluster"]).await;
 }
 
 #[tokio::test]

@@ -75,7 +75,7 @@ impl Specimen {
 
     /// An object with the maps around the pausing field: a resume takes the field away, and leaves them.
     fn plain(kind: &PausableKind, namespace: &str, name: &str) -> Value {
-        let (_, below) = kind.field.split_once('.').unwrap();
+        let below = kind.field.strip_prefix("spec.").unwrap_or_default();
         let around = below.rsplit_once('.').map_or("", |(around, _)| around);
         let keys = around.split('.').filter(|key| !key.is_empty());
         let spec = keys.rev().fold(json!({}), |inner, key| json!({key: inner}));
@@ -166,7 +166,10 @@ async fn all(
     queue["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     namespace.apply(&queue).await;
     let mut all = Vec::new();
-    for (number, kind) in native().into_iter().chain(pausable()).filter(is_wanted).enumerate() {
+    // requeue/ways has kinds that are paused by an annotation or a Command, and Workflows, whose pods are deleted as well
+    let by_field = |kind: &PausableKind| kind.field.starts_with("spec.") && kind.kind != "Workflow";
+    let kinds = native().into_iter().chain(pausable()).filter(by_field);
+    for (number, kind) in kinds.filter(is_wanted).enumerate() {
         all.push(Specimen::new(&namespace, kind, number).await);
     }
     (namespace, all)

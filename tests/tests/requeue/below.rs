@@ -57,7 +57,6 @@ impl Scene {
         ]
     }
 
-    /// Calls the plugin, and returns its output.
     async fn plugin(&self, world: &World, arguments: &[&str]) -> String {
         plugin_prints(world, self.namespace.name(), arguments).await
     }

@@ -16,6 +16,7 @@ mod scene;
 mod stories;
 mod strikes;
 mod stuck;
+mod ways;
 
 use std::fs;
 
@@ -28,6 +29,7 @@ const CONFIG: &str =
 
 /// Of `PodGroup`s, and of owners that people bring along.
 const DEFINITIONS: &[&str] = &[
+    "batch.volcano.sh",
     "scheduling.run.ai",
     "batch.tensorstack.dev",
     "kubeflow.org",

@@ -124,6 +124,7 @@ async fn with_all_rights_the_keepers_account_pauses_and_notes_and_does_nothing_e
         .await;
     let version = json!({"spec": {"rayVersion": "2"}, "metadata": {"labels": {"a": "b"}}});
     assert_refused(keeper.try_patch(&cluster, &version).await, "nothing but spec.suspend", &version);
+    assert_commands_and_annotations(keeper, admin).await;
     let group = fixtures::object(
         "scheduling.run.ai/v2alpha2",
         "PodGroup",
@@ -140,6 +141,44 @@ async fn with_all_rights_the_keepers_account_pauses_and_notes_and_does_nothing_e
         keeper.try_patch(&group, &members).await,
         "nothing but metadata.annotations.kai",
         &members,
+    );
+}
+
+/// Kinds that are paused by an annotation, and by a Command.
+async fn assert_commands_and_annotations(keeper: &Namespace, admin: &Namespace) {
+    let notebook = fixtures::object("kubeflow.org/v1", "Notebook", admin.name(), "notebook", &json!({}));
+    let notebook = admin.create(&notebook).await;
+    let annotated = |key: &str| json!({"metadata": {"annotations": {key: "2026-01-02T03:04:05Z"}}});
+    keeper.patch(&notebook, &annotated("kubeflow-resource-stopped")).await;
+    let only =
+        "nothing but metadata.annotations.kubeflow-resource-stopped, metadata.annotations.tenure.dev/*";
+    for other in [annotated("notebooks.kubeflow.org/last-activity"), json!({"spec": {"template": {}}})] {
+        assert_refused(keeper.try_patch(&notebook, &other).await, only, &other);
+    }
+    let command = |name: &str, action: &str| {
+        let target =
+            json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "a", "uid": "u"});
+        json!({
+            "apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "action": action, "target": target,
+            "metadata": {"name": name, "namespace": admin.name()},
+        })
+    };
+    for action in ["AbortJob", "ResumeJob"] {
+        let sent = keeper.create(&command(&action.to_lowercase(), action)).await;
+        let other = json!({"action": "TerminateJob"});
+        assert_refused(keeper.try_patch(&sent, &other).await, "doesn't do that", &other);
+    }
+    for action in ["TerminateJob", "CloseQueue", ""] {
+        let other = command("other", action);
+        assert_refused(keeper.try_create(&other).await, "doesn't do that", &other);
+    }
+    let job = fixtures::object("batch.volcano.sh/v1alpha1", "Job", admin.name(), "job", &json!({}));
+    let job = admin.create(&job).await;
+    let spec = json!({"spec": {"minAvailable": 0}});
+    assert_refused(
+        keeper.try_patch(&job, &spec).await,
+        "nothing but metadata.annotations.tenure.dev/*",
+        &spec,
     );
 }
 

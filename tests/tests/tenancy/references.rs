@@ -36,7 +36,7 @@ pub async fn off() -> &'static World {
         let values: Vec<String> = (0..60).flat_map(row).collect();
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
         let world = Box::pin(World::installed("tenancy-off", &values)).await?;
-        for file in ["scheduling.run.ai", "jobset.x-k8s.io", "ray.io"] {
+        for file in ["scheduling.run.ai", "jobset.x-k8s.io", "ray.io", "kubeflow.org", "batch.volcano.sh"] {
             fixtures::install(&world, fixtures::definitions(file)).await;
         }
         Ok::<_, anyhow::Error>(world)

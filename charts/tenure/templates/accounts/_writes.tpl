@@ -5,6 +5,7 @@ and verbs of a rule of RBAC, and more:
 names: the names of the objects.
 own: true for objects of the release's namespace.
 tenants: true for objects that are never in kube-system, nor in the release's namespace.
+when: a condition of CEL that the request must meet.
 fields: the paths that an update may change. A key that ends with * is a prefix.
 also: a condition of CEL that an update must meet.
 */}}
@@ -41,6 +42,12 @@ also: a condition of CEL that an update must meet.
   fields: {{ append .fields $notes | toJson }}
 {{- end }}
 {{- if $acts }}
+# Volcano's Commands, by which its Jobs are paused and resumed
+- apiGroups: [bus.volcano.sh]
+  resources: [commands]
+  verbs: [create]
+  tenants: true
+  when: object.?action.orValue("") in {{ include "tenure.owners.actions" . }}
 {{- range .Values.keeper.owners }}
 {{- if eq (default "Pause" .onExpiry) "Delete" }}
 # a kind that is deleted at its ceiling
@@ -206,6 +213,7 @@ Rows that differ in their resources alone are one. Takes (list $ account).
 {{-   with $row.names }}{{- $applies = append $applies (printf "request.?name.orValue(\"\") in %s" (toJson .)) }}{{- end }}
 {{-   if $row.own }}{{- $applies = append $applies (printf "request.?namespace.orValue(\"\") == %s" (toJson $own)) }}{{- end }}
 {{-   if $row.tenants }}{{- $applies = append $applies (list "kube-system" $own | uniq | toJson | printf "!(request.?namespace.orValue(\"\") in %s)") }}{{- end }}
+{{-   with $row.when }}{{- $applies = append $applies . }}{{- end }}
 {{-   $names := list }}
 {{-   range $row.fields }}{{- $names = append $names (join "." .) }}{{- end }}
 {{-   $may := dict }}

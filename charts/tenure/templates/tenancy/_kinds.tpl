@@ -5,7 +5,6 @@
 - {group: argoproj.io, kinds: [Rollout]}
 - {group: batch, kinds: [CronJob]}
 - {group: batch.tensorstack.dev, kinds: [BeamJob, CronWorkflowRun, WorkflowRun]}
-- {group: ray.io, kinds: [RayService]}
 - {group: serving.knative.dev, kinds: [Configuration, Revision, Service]}
 - {group: serving.kserve.io, kinds: [InferenceService]}
 - {group: sparkoperator.k8s.io, kinds: [ScheduledSparkApplication]}
@@ -48,6 +47,24 @@ between is its name in small letters with an s.
 {{- toJson $rules }}
 {{- end }}
 
+{{- /* The keys of a path, as JSON. What follows metadata.annotations. is one key, which may have dots. */}}
+{{- define "tenure.owners.keys" -}}
+{{- $annotations := "metadata.annotations." }}
+{{- hasPrefix $annotations . | ternary (list "metadata" "annotations" (trimPrefix $annotations .)) (splitList "." .) | toJson }}
+{{- end }}
+
+{{- /* The actions of Volcano's Commands that pause and resume, as JSON. */}}
+{{- define "tenure.owners.actions" -}}
+{{- $actions := list }}
+{{- range .Files.Get "files/owners.yaml" | fromYamlArray }}
+{{-   range .actions }}{{- $actions = concat $actions . }}{{- end }}
+{{- end }}
+{{- range .Values.keeper.owners }}
+{{-   with .command }}{{- $actions = append (append $actions .pause) .resume }}{{- end }}
+{{- end }}
+{{- $actions | uniq | sortAlpha | toJson }}
+{{- end }}
+
 {{- /* The resources that are paused, each with the fields that a pause writes, as JSON: a list of group, resources and fields. */}}
 {{- define "tenure.owners.paused" -}}
 {{- $hasKueue := (include "tenure.kueue" . | fromJson).enabled }}
@@ -64,7 +81,7 @@ between is its name in small letters with an s.
 {{- $own := dict }}
 {{- range .Values.keeper.owners }}
 {{-   $key := list .group .resource | toJson }}
-{{-   $_ := set $own $key (append (get $own $key | default list) .path) }}
+{{-   $_ := set $own $key (concat (get $own $key | default list) (empty .command | ternary (list .path) list)) }}
 {{- end }}
 {{- range $key, $fields := $own }}
 {{-   $of := fromJsonArray $key }}
@@ -75,7 +92,7 @@ between is its name in small letters with an s.
 {{- range $key, $resources := $rows }}
 {{-   $of := fromJsonArray $key }}
 {{-   $fields := list }}
-{{-   range last $of }}{{- $fields = append $fields (splitList "." .) }}{{- end }}
+{{-   range last $of }}{{- $fields = append $fields (include "tenure.owners.keys" . | fromJsonArray) }}{{- end }}
 {{-   $paused = append $paused (dict "group" (first $of) "resources" $resources "fields" $fields) }}
 {{- end }}
 {{- toJson $paused }}

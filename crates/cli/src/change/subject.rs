@@ -100,12 +100,12 @@ impl<'o> ChangeSubject<'o> {
     pub fn paused(self, fields: &[String]) -> Result<PausedRecord> {
         let Self { object, found, .. } = self;
         let Some(text) = self.record_text() else {
-            let Some(PauseRule { field, value, .. }) = self.paused_by() else {
+            let Some(PauseRule { field, .. }) = self.paused_by() else {
                 bail!("{object} isn't paused: it has no annotation {PAUSED_ANNOTATION}");
             };
             bail!(
                 "{object} was not paused by Tenure: it has no annotation {PAUSED_ANNOTATION}, though its {field} is {}: set by another user or controller",
-                shown(value)
+                shown(found.at(field))
             );
         };
         self.not_copied()?;
@@ -162,7 +162,9 @@ impl<'o> ChangeSubject<'o> {
                 Value::Number(_) => json!(1),
                 _ => Value::Null,
             };
-            patch.extend(pause::nested(&rule.field, running));
+            if rule.command.is_none() {
+                patch.extend(pause::nested(&rule.field, running));
+            }
         }
         let (kinds, name, place) = (self.object.kind.plural(), self.object.name, self.object.place(" -n "));
         format!("kubectl patch {kinds} {name}{place} --type merge -p '{patch}'")
@@ -177,6 +179,9 @@ impl<'o> ChangeSubject<'o> {
         let ceiling = (!record.queue.is_empty()).then(ceiling);
         let notes: Vec<String> = ceiling.into_iter().chain(note).filter(|_| restores).collect();
         let (patch, name) = (pause::resume(found, &record), object.to_string());
+        let rule = self.rules().into_iter().find(|rule| rule.field == record.field);
+        let resume = rule.and_then(|rule| Some(rule.command.as_ref()?.resume.clone()));
+        let before = resume.as_ref().map(|action| pause::command(found, action));
         let told = move |now: &Value| {
             let field = &record.field;
             let value = OwnerObject(now).at(field);
@@ -186,6 +191,9 @@ impl<'o> ChangeSubject<'o> {
                     "{word} ({field}: {shown}, which was set after the pause; only the record of the pause was removed)"
                 ));
             }
+            if let Some(resume) = &resume {
+                return Ok(format!("{word} (Command {resume})"));
+            }
             if *value == record.value && *value != record.previous_value {
                 bail!(
                     "{name}: the record is gone, but {field} is {shown} still: something on the server keeps it so"
@@ -193,7 +201,8 @@ impl<'o> ChangeSubject<'o> {
             }
             Ok(format!("{word} ({field}: {shown})"))
         };
-        ObjectChange::new(patch, told, (!notes.is_empty()).then(|| notes.join("\n")))
+        let note = (!notes.is_empty()).then(|| notes.join("\n"));
+        ObjectChange { before, ..ObjectChange::new(patch, told, note) }
     }
 }
 
@@ -204,6 +213,9 @@ pub struct ObjectChange {
     pub patch: Value,
     /// Patches that are tried one after the other if the API server doesn't know a field of the first.
     pub otherwise: Vec<Value>,
+    /// A Command of Volcano that is sent before the patch, and one that is sent after it.
+    pub before: Option<Value>,
+    pub after: Option<Value>,
     pub told: Told,
     pub note: Option<String>,
 }
@@ -214,6 +226,6 @@ impl ObjectChange {
         told: impl Fn(&Value) -> Result<String> + Send + Sync + 'static,
         note: Option<String>,
     ) -> Self {
-        Self { patch, otherwise: Vec::new(), told: Box::new(told), note }
+        Self { patch, otherwise: Vec::new(), before: None, after: None, told: Box::new(told), note }
     }
 }

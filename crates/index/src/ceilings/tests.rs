@@ -466,6 +466,7 @@ fn another_table_changes_whose_own_ceilings_count() {
         kind: "Rollout".into(),
         field: "spec.replicas".into(),
         value: json!(0),
+        command: None,
         decides_activation: false,
         on_reversal: None,
         on_expiry: OnExpiry::Pause,

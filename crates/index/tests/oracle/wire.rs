@@ -367,6 +367,7 @@ pub fn settings(of: &ConfigObj) -> Settings {
         kind: kind.into(),
         field: "spec.replicas".into(),
         value: json!(0),
+        command: None,
         decides_activation: false,
         on_reversal: None,
         on_expiry: OnExpiry::Pause,

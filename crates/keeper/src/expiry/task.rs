@@ -48,7 +48,7 @@ pub fn outcome(task: Task, (dry_run, is_late): (bool, bool), result: Result<&Act
         (Task::Expire | Task::Evict, Ok(Act::Exempt)) => Outcome::Final,
         (_, Ok(Act::TooEarly)) => Outcome::TooEarly,
         (_, Ok(Act::Extended)) => Outcome::Moved,
-        (Task::Evict, Ok(Act::Pause(..) | Act::PausedBefore)) => Outcome::Paused,
+        (Task::Evict, Ok(Act::Pause(..) | Act::Command(..) | Act::PausedBefore)) => Outcome::Paused,
         (Task::Expire | Task::Evict, Err(failure)) if failure.counts_as_try(is_late) => Outcome::Acted,
         (_, Ok(Act::PutOff(..)) | Err(_)) => Outcome::Failed,
         (_, Ok(_)) => Outcome::Acted,

@@ -88,11 +88,11 @@ impl Requeuer {
         let is_early = back.at().is_some_and(|at| at > now);
         // else a user who may write annotations could have the keeper set any field
         let config = self.handles.config.get();
-        if !config.table.rules(owner).any(|rule| rule.field == record.field) {
+        let Some(rule) = config.table.rule(owner, &record.field) else {
             let (owner, field) = (describe(owner), &record.field);
             warn!(%namespace, owner, field, "Not resumed: its record names a field that isn't paused by");
             return Ok(Attempt::NotOurs);
-        }
+        };
         let known = known(owner, &found.metadata);
         let patch = back.patch(object, &record);
         self.limit.until_ready().await;
@@ -112,8 +112,16 @@ impl Requeuer {
         let act = comes_back.then(|| JournalAct::Returned { record: record.clone(), state, returned });
         let change = pause::with_act(patch.get().clone(), &found.metadata, act, at);
         let told = Box::new(ReturnReport { known, record, state, back, returned });
-        let write = lease.watch(self.write(namespace, owner, back, &change));
-        match write.await {
+        let resume = rule.command.as_ref().filter(|_| comes_back);
+        let resume = resume.map(|command| pause::command(object, &command.resume));
+        let write = async {
+            // first, since nothing else would send it again
+            if let Some(command) = &resume {
+                self.handles.objects.command(namespace, command).await?;
+            }
+            self.write(namespace, owner, back, &change).await
+        };
+        match lease.watch(write).await {
             Err(error) if is_refusal(&error) => Ok(Attempt::Refused(told, error)),
             Err(error) => Err(error),
             // the field was changed since the pause, and only the record goes

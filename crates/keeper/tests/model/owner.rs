@@ -159,7 +159,7 @@ impl OwnerWrite {
                 let rule = case.config.table.rules(&reference).next().expect("a Job can be paused");
                 let until = act.plan.until;
                 let record = pause::record(owner, rule, (Family::Runai, "q"), *act);
-                pause::patch(owner, rule, &record, &until)
+                pause::patch(owner, &record, &until)
             }
             WriteKind::Return => {
                 let record = owner.record().expect("what comes back has a record");

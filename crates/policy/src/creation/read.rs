@@ -32,6 +32,9 @@ pub(super) enum AskingField {
     PodDeadline,
     Annotation,
     PodAnnotation,
+    /// Kueue's label.
+    Label,
+    PodLabel,
 }
 
 /// The value of such a field.
@@ -114,8 +117,9 @@ impl Reading<'_> {
     fn parts(&mut self, shape: &OwnerShape, object: &RawValue) {
         let OwnerShape { owner, jobs, templates, metadata, deadlines, t9k_queue: _ } = shape;
         walk(object, owner, &mut |at, metadata| {
-            let [annotations] = fields(metadata, ["annotations"]);
+            let [labels, annotations] = fields(metadata, ["labels", "annotations"]);
             self.annotation(AskingField::Annotation, at, annotations);
+            self.label(AskingField::Label, at, labels);
         });
         for path in *jobs {
             walk(object, path, &mut |at, spec| self.job(at, spec));
@@ -167,6 +171,7 @@ impl Reading<'_> {
     fn pod(&mut self, at: &FieldPlace<'_>, metadata: &RawValue) {
         let [labels, annotations] = fields(metadata, ["labels", "annotations"]);
         self.annotation(AskingField::PodAnnotation, at, annotations);
+        self.label(AskingField::PodLabel, at, labels);
         if self.owner.places.len() < MOST_PLACES {
             self.owner.places.extend(PodPlace::read(labels, annotations));
         }
@@ -183,6 +188,15 @@ impl Reading<'_> {
         let [value] = annotations.map_or([None], |annotations| fields(annotations, [key]));
         if let Some(text) = value.and_then(text) {
             self.ask(field, &|| format!("{at}.annotations[{key}]"), Asked::Text(text));
+        }
+    }
+
+    fn label(&mut self, field: AskingField, at: &FieldPlace<'_>, labels: Option<&RawValue>) {
+        let key = keys::KUEUE_MAX_EXEC_TIME_LABEL;
+        let [value] = labels.map_or([None], |labels| fields(labels, [key]));
+        let seconds = value.and_then(text).and_then(|text| text.parse().ok());
+        if let Some(seconds) = seconds.filter(|seconds| *seconds > 0) {
+            self.ask(field, &|| format!("{at}.labels[{key}]"), Asked::Seconds(seconds));
         }
     }
 

@@ -103,6 +103,40 @@ fn more_than_the_ceiling_is_told_with_the_number_and_as_much_is_not() {
 }
 
 #[test]
+fn the_time_that_kueue_is_asked_for_is_compared_wherever_it_stands() {
+    let key = keys::KUEUE_MAX_EXEC_TIME_LABEL;
+    let labelled = |seconds: &str| {
+        let mut job = job(0, "research");
+        job["metadata"]["labels"] = json!({key: seconds});
+        job
+    };
+    let told = |at: &str| {
+        [format!(
+            "{at}.labels[{key}]: 7200 is too long: Queue research ends a run after 1h: set at most 3600"
+        )]
+    };
+    assert_eq!(warned("batch/Job", &labelled("7200")), told("metadata"));
+    for seconds in ["3600", "0", "-1", "2h", "", "99999999999999999999"] {
+        assert_eq!(warned("batch/Job", &labelled(seconds)), [""; 0], "{seconds}");
+    }
+    let mut in_template = job(0, "research");
+    in_template["spec"]["template"]["metadata"]["labels"][key] = json!("7200");
+    assert_eq!(warned("batch/Job", &in_template), told("spec.template.metadata"));
+    let stored = labelled("7200");
+    assert!(read("batch/Job", &stored, Some(&stored)).is_none(), "it asked for that before");
+}
+
+#[test]
+fn a_notebook_of_kubeflow_asks_by_its_own_metadata_once_and_names_its_queue_there() {
+    let mut notebook = json!({"metadata": {"labels": {"kai.scheduler/queue": "research"}}, "spec": {"template": {"spec": {}}}});
+    notebook["metadata"]["annotations"] = json!({OWN: "2h"});
+    let told = format!(
+        "metadata.annotations[{OWN}]: \"2h\" is too long: Queue research ends a run after 1h: set at most 1h"
+    );
+    assert_eq!(warned("kubeflow.org/Notebook", &notebook), [told]);
+}
+
+#[test]
 fn the_queue_decides_whether_it_is_refused_or_warned_of() {
     let refuse = json!({"overCeiling": "Refuse"});
     let (errors, warnings) = answered(&refuse, "batch/Job", &job(7200, "research"));

@@ -25,6 +25,8 @@ pub enum BatchCoverage {
 pub enum Act {
     /// Pause an owner.
     Pause(OwnerReference, Box<Pause>),
+    /// Send the Command of a pause again, with this action: the owner hasn't obeyed it yet.
+    Command(OwnerReference, String),
     /// Delete the pod.
     DeletePod(Box<PodDeletion>),
     /// Delete an owner in place of a pause.
@@ -113,7 +115,14 @@ impl Notice {
 impl Act {
     /// True if the act writes, or tells.
     pub const fn is_done(&self) -> bool {
-        matches!(self, Self::Pause(..) | Self::DeletePod(_) | Self::DeleteOwner(_) | Self::Announce(_))
+        matches!(
+            self,
+            Self::Pause(..)
+                | Self::Command(..)
+                | Self::DeletePod(_)
+                | Self::DeleteOwner(_)
+                | Self::Announce(_)
+        )
     }
 
     /// True if an act does the same as another to the same object. Times of pauses and of notices follow the clock.

@@ -10,7 +10,14 @@ use tenure_types::{
     runai::v3alpha1::OnReversal,
 };
 
-use crate::{climb, config::Config, expiry::Family, notice::NoticePoints, requeue::Backoff};
+use crate::{
+    climb,
+    config::Config,
+    expiry::Family,
+    notice::NoticePoints,
+    owners::{Obedience, PausableKinds},
+    requeue::Backoff,
+};
 
 /// The number of tries to stop an owner, in some five minutes, after which the pod itself is deleted.
 pub const TRIES: u8 = 9;
@@ -158,6 +165,22 @@ pub struct Case {
     pub config: Arc<Config>,
     /// The answers of the API server.
     pub answers: Answers,
+}
+
+impl Answers {
+    /// Takes an owner from the way up whose schema has no field that pauses, so that the next owner below is paused. False:
+    /// its kind has had the field in all versions, or there is no owner below.
+    pub fn leave_out(&mut self, owner: &OwnerReference) -> bool {
+        let is_newer = PausableKinds::obedience(owner) == Obedience::Newer;
+        let Some(climbed) = self.climbed.as_mut().filter(|_| is_newer) else { return false };
+        if climbed.pausable.pop_if(|of| of.uid == owner.uid).is_none() {
+            return false;
+        }
+        let Some(below) = climbed.pausable.last() else { return false };
+        climbed.action = climb::Action::Pause(below.clone());
+        (self.object, self.is_still_there, self.workload) = (None, None, None);
+        true
+    }
 }
 
 impl Case {

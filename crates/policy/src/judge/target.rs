@@ -9,6 +9,7 @@ use super::{
 use crate::{
     climb::Action,
     naming::{describe, of_pod},
+    owners::{Obedience, PausableKinds},
     pause::Alone,
 };
 
@@ -60,7 +61,11 @@ impl Case {
         if !self.task.ends_run() {
             return Ok(Target::Object(owner, BatchCoverage::All));
         }
-        if self.is_last() { self.last(&owner, owners) } else { Ok(Target::Owner(owner)) }
+        if self.is_last() || self.keeps_pods(&owner)? {
+            self.last(&owner, owners)
+        } else {
+            Ok(Target::Owner(owner))
+        }
     }
 
     /// True if the topmost owner that can be paused, as far as there is one, is not paused any more.
@@ -86,6 +91,12 @@ impl Case {
             }
         }
         outlives()
+    }
+
+    /// True if an owner is paused, and of a kind whose controller lets pods go on then.
+    fn keeps_pods(&self, owner: &OwnerReference) -> Result<bool, Question> {
+        let further_alone = PausableKinds::obedience(owner) == Obedience::FurtherPods;
+        Ok(further_alone && self.due.attempts > 0 && self.has_stopped(owner)?)
     }
 
     fn pod_itself(&self, alone: Alone) -> Target {

@@ -170,6 +170,51 @@ fn after_all_tries_the_next_owner_below_that_runs_is_paused_once_and_then_the_po
     }
 }
 
+/// A world whose topmost owner is of another kind, above a `RayCluster`.
+fn above_a_cluster(api_version: &str, kind: &str) -> World {
+    let of = |api_version: &str, kind: &str, uid: &str| OwnerReference {
+        api_version: api_version.into(),
+        ..owner(kind, uid)
+    };
+    let (top, cluster) = (of(api_version, kind, UID), of("ray.io/v1", "RayCluster", "cluster"));
+    let mut world = world(Task::Expire, &web(&json!({"apiVersion": api_version, "kind": kind})));
+    let answers = &mut world.case.answers;
+    answers.object = answers.object.take().map(|(_, found)| (top.clone(), found));
+    let pausable = vec![cluster, top.clone()];
+    answers.climbed = Some(Climbed { action: Action::Pause(top), pausable, ended: None });
+    world
+}
+
+#[test]
+fn of_a_kind_that_lets_its_pods_go_on_they_end_once_it_is_paused() {
+    let pause = "pause Workflow: MaxDurationExceeded";
+    for (attempts, stopped, expected) in [
+        (0, true, pause),
+        (1, false, pause),
+        (1, true, "delete the pod: Outlives(\"Workflow web (argoproj.io/v1alpha1)\")"),
+    ] {
+        let mut world = above_a_cluster("argoproj.io/v1alpha1", "Workflow");
+        world.case.due.attempts = attempts;
+        let answers = &mut world.case.answers;
+        answers.stopped = [(UID.to_owned(), stopped), ("cluster".to_owned(), true)].into();
+        assert_eq!(world.act(), expected, "{attempts} {stopped}");
+    }
+}
+
+#[test]
+fn the_next_owner_below_is_paused_where_the_schema_of_a_newer_kind_has_no_field() {
+    let mut world = above_a_cluster("ray.io/v1", "RayService");
+    let top = owner("RayService", UID);
+    let service = OwnerReference { api_version: "ray.io/v1".into(), ..top };
+    assert!(world.case.answers.leave_out(&service));
+    world.case.answers.exempt_pods.insert("cluster".into(), false);
+    assert!(world.act().starts_with("ask Workload"), "{}", world.act());
+    assert!(!world.case.answers.leave_out(&service), "it is left out already");
+    let mut other = above_a_cluster("ray.io/v1", "RayJob");
+    let job = OwnerReference { api_version: "ray.io/v1".into(), ..owner("RayJob", UID) };
+    assert!(!other.case.answers.leave_out(&job), "its kind has had the field in all versions");
+}
+
 #[test]
 fn the_way_up_decides_what_is_acted_on() {
     let forbidden = format!("Forbidden({:?})", deployment());

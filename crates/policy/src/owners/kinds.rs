@@ -1,9 +1,10 @@
 //! The table of the kinds that can be paused. All that Tenure knows of a kind is in its row: `make docs` writes the chart's
 //! `files/owners.yaml` and the table of `docs/owners.md` from it.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
-use super::shape::OwnerShape;
+use super::{PauseCommand, TIME, shape::OwnerShape};
 use crate::naming::group_of;
 
 /// Kinds of one API group that are alike.
@@ -15,12 +16,25 @@ pub struct PausableKinds {
     pub versions: &'static [&'static str],
     /// The kinds.
     pub kinds: &'static [&'static str],
-    /// The fields that pause, in the order in which they are tried: the first that the served schema has counts.
+    /// The places that pause, in the order in which they are tried: the first that the served schema has counts.
     pub pauses: &'static [(&'static str, PausingValue)],
     /// The way in which an object shows that it has ended.
     pub ended: EndedWhen,
     /// The places of its pod templates and deadlines.
     pub shape: OwnerShape,
+    /// The way in which its controller obeys a pause.
+    pub obeys: Obedience,
+}
+
+/// The way in which the controller of a kind obeys a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obedience {
+    /// It ends the pods, in all versions.
+    Always,
+    /// It ends the pods, in versions whose schema has the field. In older ones the next owner below is paused.
+    Newer,
+    /// It makes no further pods. Those that are there are deleted.
+    FurtherPods,
 }
 
 /// A value that pauses.
@@ -32,6 +46,10 @@ pub enum PausingValue {
     Switch(bool),
     /// A mode.
     Mode(&'static str),
+    /// The time of the pause.
+    Time,
+    /// A text that the status shows once a `Command` of Volcano was obeyed: the text, and the actions that pause and resume.
+    Command(&'static str, &'static str, &'static str),
 }
 
 /// The way in which an object shows that it has ended.
@@ -49,7 +67,7 @@ pub enum EndedWhen {
 }
 
 use EndedWhen::{Condition, Never, Text};
-use PausingValue::{Mode, Switch, Zero};
+use PausingValue::{Command, Mode, Switch, Time, Zero};
 
 const SUSPEND: (&str, PausingValue) = ("spec.suspend", Switch(true));
 const REPLICAS: (&str, PausingValue) = ("spec.replicas", Zero);
@@ -63,13 +81,22 @@ const fn kinds(
     kinds: &'static [&'static str],
     pauses: &'static [(&'static str, PausingValue)],
 ) -> PausableKinds {
-    PausableKinds { group, versions, kinds, pauses, ended: Never, shape: OwnerShape::NONE }
+    let (ended, shape, obeys) = (Never, OwnerShape::NONE, Obedience::Always);
+    PausableKinds { group, versions, kinds, pauses, ended, shape, obeys }
 }
 
 /// All kinds that can be paused.
 pub const KINDS: &[PausableKinds] = &[
     kinds("apps", &["v1"], &["Deployment", "StatefulSet", "ReplicaSet"], &[REPLICAS])
         .shaped(OwnerShape::TEMPLATE),
+    kinds("argoproj.io", &["v1alpha1"], &["Workflow"], &[SUSPEND])
+        .obeying(Obedience::FurtherPods)
+        .ended(Text("status.phase", &["Succeeded", "Failed", "Error"]))
+        .shaped(OwnerShape {
+            metadata: &[&["spec", "podMetadata"], &["spec", "templates", "*", "metadata"]],
+            deadlines: &[&["spec", "activeDeadlineSeconds"]],
+            ..OwnerShape::NONE
+        }),
     kinds("batch", &["v1"], &["Job"], &[SUSPEND])
         .ended(Condition(&["Complete", "Failed"]))
         .shaped(OwnerShape { jobs: &[&["spec"]], ..OwnerShape::NONE }),
@@ -89,16 +116,25 @@ pub const KINDS: &[PausableKinds] = &[
     )
     .ended(Text("status.phase", &["Succeeded", "Failed"]))
     .shaped(OwnerShape::T9K_JOB),
+    kinds(
+        "batch.volcano.sh",
+        &["v1alpha1"],
+        &["Job"],
+        &[("status.state.phase", Command("Aborted", "AbortJob", "ResumeJob"))],
+    )
+    .ended(Text("status.state.phase", &["Completed", "Failed", "Terminated"]))
+    .shaped(OwnerShape { templates: &[&["spec", "tasks", "*", "template"]], ..OwnerShape::NONE }),
     // T9k's documentation writes Tensorboard for the kind that its clusters serve as TensorBoard. These have a switch in place
     // of the mode since January 2024, in the same version of their group
     kinds("tensorstack.dev", &["v1beta1"], &["Notebook", "TensorBoard", "Tensorboard"], &[RUN_MODE, SUSPEND])
         .shaped(OwnerShape::T9K_SERVICE),
     kinds("tensorstack.dev", &["v1beta1"], &["MLService"], &[RUN_MODE]).shaped(OwnerShape::T9K_SERVICE),
     kinds("tensorstack.dev", &["v1beta1"], &["SimpleMLService"], &[REPLICAS]).shaped(OwnerShape::T9K_SERVICE),
-    kinds("jobset.x-k8s.io", &["v1alpha2"], &["JobSet"], &[SUSPEND])
+    kinds("jobset.x-k8s.io", &["v1alpha2", "v1"], &["JobSet"], &[SUSPEND])
         .ended(Condition(&["Completed", "Failed"]))
         .shaped(OwnerShape {
             jobs: &[&["spec", "replicatedJobs", "*", "template", "spec"]],
+            deadlines: &[&["spec", "activeDeadlineSeconds"]],
             ..OwnerShape::NONE
         }),
     kinds(
@@ -113,6 +149,13 @@ pub const KINDS: &[PausableKinds] = &[
         deadlines: &[&["spec", "runPolicy", "activeDeadlineSeconds"]],
         ..OwnerShape::NONE
     }),
+    kinds(
+        "kubeflow.org",
+        &["v1", "v1beta1", "v1alpha1"],
+        &["Notebook"],
+        &[("metadata.annotations.kubeflow-resource-stopped", Time)],
+    )
+    .shaped(OwnerShape::KUBEFLOW_NOTEBOOK),
     kinds("leaderworkerset.x-k8s.io", &["v1"], &["LeaderWorkerSet"], &[REPLICAS]).shaped(OwnerShape {
         templates: &[
             &["spec", "leaderWorkerTemplate", "leaderTemplate"],
@@ -135,10 +178,17 @@ pub const KINDS: &[PausableKinds] = &[
             deadlines: &[&["spec", "activeDeadlineSeconds"]],
             ..OwnerShape::NONE
         }),
+    kinds("ray.io", &["v1"], &["RayService"], &[SUSPEND]).obeying(Obedience::Newer).shaped(OwnerShape {
+        templates: &[
+            &["spec", "rayClusterConfig", "headGroupSpec", "template"],
+            &["spec", "rayClusterConfig", "workerGroupSpecs", "*", "template"],
+        ],
+        ..OwnerShape::NONE
+    }),
     kinds("sparkoperator.k8s.io", &["v1beta2"], &["SparkApplication"], &[SUSPEND])
         .ended(Text("status.applicationState.state", &["COMPLETED", "FAILED"]))
         .shaped(OwnerShape { metadata: &[&["spec", "driver"], &["spec", "executor"]], ..OwnerShape::NONE }),
-    kinds("trainer.kubeflow.org", &["v1alpha1"], &["TrainJob"], &[SUSPEND])
+    kinds("trainer.kubeflow.org", &["v1alpha1", "v1beta1"], &["TrainJob"], &[SUSPEND])
         .ended(Condition(&["Complete", "Failed"]))
         .shaped(OwnerShape::OTHER),
     kinds("workload.codeflare.dev", &["v1beta2"], &["AppWrapper"], &[SUSPEND])
@@ -154,6 +204,10 @@ impl PausableKinds {
         Self { ended, ..self }
     }
 
+    const fn obeying(self, obeys: Obedience) -> Self {
+        Self { obeys, ..self }
+    }
+
     const fn shaped(self, shape: OwnerShape) -> Self {
         Self { shape, ..self }
     }
@@ -161,6 +215,11 @@ impl PausableKinds {
     /// Returns the row of a kind.
     pub fn of(group: &str, kind: &str) -> Option<&'static Self> {
         KINDS.iter().find(|row| row.group == group && row.kinds.contains(&kind))
+    }
+
+    /// Returns the way in which the controller of an owner obeys a pause.
+    pub fn obedience(owner: &OwnerReference) -> Obedience {
+        Self::of(group_of(&owner.api_version), &owner.kind).map_or(Obedience::Always, |row| row.obeys)
     }
 
     /// Returns the row of an object's kind.
@@ -181,6 +240,14 @@ impl PausingValue {
             Self::Zero => json!(0),
             Self::Switch(on) => json!(on),
             Self::Mode(mode) => json!(mode),
+            Self::Time => json!(TIME),
+            Self::Command(shown, ..) => json!(shown),
         }
+    }
+
+    /// Returns the Command that pauses. None: the value is written.
+    pub fn command(self) -> Option<PauseCommand> {
+        let Self::Command(_, pause, resume) = self else { return None };
+        Some(PauseCommand { pause: pause.into(), resume: resume.into() })
     }
 }

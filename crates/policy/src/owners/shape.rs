@@ -41,6 +41,10 @@ impl OwnerShape {
     pub(super) const OTHER: Self =
         Self { deadlines: &[&["spec", "activeDeadlineSeconds"]], ..Self::T9K_SERVICE };
 
+    /// A `Notebook` of Kubeflow, whose own labels and annotations its pod gets.
+    pub(super) const KUBEFLOW_NOTEBOOK: Self =
+        Self { owner: &[], metadata: &[&["metadata"]], ..Self::TEMPLATE };
+
     /// A service of T9k.
     pub(super) const T9K_SERVICE: Self = Self { t9k_queue: T9K_QUEUE, ..Self::TEMPLATE };
 
@@ -91,7 +95,7 @@ mod tests {
         }
         assert!(OwnerShape::of("batch", "CronJob", &table).is_some());
         for (group, kind) in
-            [("", "Pod"), ("apps", "DaemonSet"), ("batch.volcano.sh", "Job"), ("", "ConfigMap")]
+            [("", "Pod"), ("apps", "DaemonSet"), ("batch.volcano.sh", "CronJob"), ("", "ConfigMap")]
         {
             assert!(OwnerShape::of(group, kind, &table).is_none(), "{group} {kind}");
         }

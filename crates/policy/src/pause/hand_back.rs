@@ -18,6 +18,7 @@ use super::{
     preconditioned,
     reversal::{LONGEST_MANAGER, Part, manager, part},
 };
+use crate::owners::keys_of;
 
 /// The field manager of the keeper's writes.
 pub const KEEPER_MANAGER: &str = "tenure-keeper";
@@ -63,7 +64,7 @@ pub(super) fn managers_before<'f>(owner: OwnerObject<'_>, fields: impl Iterator<
 fn managers_of(owner: OwnerObject<'_>, field: &str) -> Vec<FieldManager> {
     let entries = owner.at("metadata.managedFields").as_array();
     let of = |which: Part| {
-        let is_of = |entry: &&Value| part(&entry["fieldsV1"], field.split('.')) == which;
+        let is_of = |entry: &&Value| part(&entry["fieldsV1"], keys_of(field)) == which;
         let managers = entries.into_iter().flatten().filter(is_of).filter_map(manager);
         managers.map(|manager| timeless(&manager)).collect::<Vec<_>>()
     };
@@ -154,7 +155,7 @@ pub fn hand_back(owner: OwnerObject<'_>) -> Option<Value> {
 
 /// Moves a field from the entries of Tenure to those of its managers.
 fn move_field(entries: &mut Vec<Value>, field: &str, managers: &[FieldManager]) {
-    let path: Vec<&str> = field.split('.').collect();
+    let path: Vec<&str> = keys_of(field).collect();
     let is_ours = |entry: &Value| {
         manager(entry).is_some_and(|of| is_own(&of) && of.operation == "Update" && of.subresource.is_none())
     };

@@ -58,7 +58,7 @@ pub(super) fn set(
     patch
 }
 
-fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
+pub(super) fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (key, value) in from {
         match (into.get_mut(&key), value) {
             (Some(Value::Object(into)), Value::Object(from)) => merge(into, from),

@@ -10,7 +10,7 @@ use tenure_types::{
     projection,
 };
 
-use crate::owners::{EndedWhen, PausableKinds, PauseRule};
+use crate::owners::{EndedWhen, PausableKinds, PauseRule, keys_of};
 
 /// The value of [`keys::ACTIVE_ANNOTATION`] while a workload is deactivated.
 pub(super) const INACTIVE: &str = "false";
@@ -31,7 +31,7 @@ pub struct OwnerObject<'o>(pub &'o Value);
 impl<'o> OwnerObject<'o> {
     /// Returns the value at a path such as `spec.replicas`; null if it is absent.
     pub fn at(self, path: &str) -> &'o Value {
-        path.split('.').fold(self.0, |value, key| value.get(key).unwrap_or(&Value::Null))
+        keys_of(path).fold(self.0, |value, key| value.get(key).unwrap_or(&Value::Null))
     }
 
     /// Returns the announcement; none if there is none that can be read.
@@ -43,7 +43,7 @@ impl<'o> OwnerObject<'o> {
 
     /// True if the owner is paused, by Tenure or any other writer.
     pub fn is_paused(self, rule: &PauseRule) -> bool {
-        *self.at(&rule.field) == rule.value
+        rule.pauses_with(self.at(&rule.field))
     }
 
     /// True if the object has ended, as the row of its kind says. To pause it would stop nothing.

@@ -8,6 +8,7 @@ use tenure_types::{
 };
 
 use super::{owner::OwnerObject, reasons::MAX_DURATION_EXCEEDED};
+use crate::owners::keys_of;
 
 /// The number of reversals, each followed by a full ceiling, before [`OnReversal::DeletePods`] deletes pods.
 pub const REVERSALS_BEFORE_DELETION: u32 = 3;
@@ -58,7 +59,7 @@ fn is_full(before: &PausedRecord, reason: &str, since: Option<Timestamp>) -> boo
 pub fn last_writer(owner: OwnerObject<'_>, field: &str) -> Option<FieldManager> {
     let entries = owner.0.pointer("/metadata/managedFields").and_then(Value::as_array)?;
     let has = |entry: &Value, which: Part| {
-        entry.get("fieldsV1").is_some_and(|fields| part(fields, field.split('.')) == which)
+        entry.get("fieldsV1").is_some_and(|fields| part(fields, keys_of(field)) == which)
     };
     let last = |which: Part| {
         let with = entries.iter().filter(|entry| has(entry, which)).filter_map(manager);

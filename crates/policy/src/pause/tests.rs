@@ -8,6 +8,7 @@ fn rule(field: &str, value: Value) -> PauseRule {
         kind,
         field,
         value,
+        command: None,
         decides_activation: false,
         on_reversal: None,
         on_expiry: OnExpiry::Pause,
@@ -54,7 +55,7 @@ fn the_patch_pauses_records_and_is_preconditioned() {
         serde_json::from_str::<PausedRecord>(annotation)
             .map(|record| json!(record).to_string().into())
             .unwrap();
-    assert_eq!(patch(owner, &rule, &record, &ResumeCondition::Resumed), expected);
+    assert_eq!(patch(owner, &record, &ResumeCondition::Resumed), expected);
 }
 
 #[test]
@@ -72,7 +73,7 @@ fn deep_fields_are_set_without_touching_their_siblings() {
     let rule = rule("spec.runMode.pause.enabled", json!(true));
     let record = record(OwnerObject(&object), &rule, MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH);
     assert_eq!(record.previous_value, Value::Null);
-    let patch = patch(OwnerObject(&object), &rule, &record, &ResumeCondition::Resumed);
+    let patch = patch(OwnerObject(&object), &record, &ResumeCondition::Resumed);
     assert_eq!(patch["spec"], json!({"runMode": {"pause": {"enabled": true}}}));
 }
 
@@ -118,7 +119,7 @@ fn a_pause_says_itself_when_it_ends() {
     let requeued = RequeueState { count: 3, requeue_at: Some(now), priority: Some(7) };
     let of = |object: &Value, until: &ResumeCondition| {
         let record = record(OwnerObject(object), &rule, MAX_DURATION_EXCEEDED, QUEUE, now);
-        patch(OwnerObject(object), &rule, &record, until)
+        patch(OwnerObject(object), &record, until)
     };
     let written = state(&of(&object, &ResumeCondition::Requeued(requeued)));
     assert_eq!(written, Some(json!({"count": 3, "requeueAt": "1970-01-01T00:00:00Z", "priority": 7})));
@@ -331,11 +332,11 @@ fn an_object_has_ended_if_the_row_of_its_kind_says_so() {
 fn a_pruned_field_and_a_lost_record_are_failures() {
     let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
     let record = record(OwnerObject(&object), &rule, MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH);
-    assert!(!took(OwnerObject(&object), &rule, &record));
+    assert!(!took(OwnerObject(&object), &record));
     object["spec"]["replicas"] = json!(0);
-    assert!(!took(OwnerObject(&object), &rule, &record));
+    assert!(!took(OwnerObject(&object), &record));
     object["metadata"]["annotations"] = json!({"tenure.dev/paused": json!(record).to_string()});
-    assert!(took(OwnerObject(&object), &rule, &record));
+    assert!(took(OwnerObject(&object), &record));
 }
 
 #[test]

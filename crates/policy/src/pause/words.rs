@@ -18,6 +18,7 @@ use super::{
 use crate::{
     field::FieldError,
     naming::{PausedObject, command, for_people},
+    owners::is_shown,
     reason::EventReason,
 };
 
@@ -42,7 +43,12 @@ pub fn message(record: &PausedRecord, state: &RequeueState, known: &PausedObject
         ),
         _ => "its pod's lifetime exceeded maxDuration defined in Queue".to_owned(),
     };
-    format!("Set {field} to {value} because {because}")
+    format!("{} {field} to {value} because {because}", set(record))
+}
+
+/// Tenure sets a field itself, or has a controller set it.
+fn set(record: &PausedRecord) -> &'static str {
+    if is_shown(&record.field) { "Had a Command set" } else { "Set" }
 }
 
 /// The block may be that of a queue further up, or of the configuration, as it is where there is no queue.
@@ -89,7 +95,7 @@ pub fn came_back(record: &PausedRecord, count: u32, known: &PausedObject, is_ear
         WORKLOAD_INACTIVE | DEACTIVATED => "it was activated".to_owned(),
         _ => "its next time slice begins".to_owned(),
     };
-    format!("Set {} back to {}: {because}", known.field(record), before(record))
+    format!("{} {} back to {}: {because}", set(record), known.field(record), before(record))
 }
 
 /// The message of the event on an owner that isn't allowed to come back. The error, which may be long, comes last.

@@ -29,9 +29,9 @@ fn pause(object: &mut Value) -> PausedRecord {
     let plan = PausePlan { reason, at, until: ResumeCondition::Resumed };
     let pause = Pause::new(plan, Reversals::of(owner, reason, None));
     let record = pause::record(owner, rule, (Family::Runai, "q"), pause);
-    let patch = pause::patch(owner, rule, &record, &ResumeCondition::Resumed);
+    let patch = pause::patch(owner, &record, &ResumeCondition::Resumed);
     json_patch::merge(object, &patch);
-    assert!(pause::took(OwnerObject(object), rule, &record));
+    assert!(pause::took(OwnerObject(object), &record));
     record
 }
 
