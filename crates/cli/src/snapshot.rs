@@ -184,6 +184,11 @@ impl Snapshot {
         Ok(())
     }
 
+    /// The cluster that was read. `None`: the objects are from files.
+    pub fn cluster(&self) -> Option<&ClusterReader> {
+        self.cluster.as_ref()
+    }
+
     /// The queues of the run.ai family.
     pub fn tree(&self) -> &QueueTree {
         self.index.tree()

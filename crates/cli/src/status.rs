@@ -15,7 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tenure_policy::expiry::Family;
 
 use crate::{
-    cluster::{ClusterReader, ConnectArgs, explain, is_forbidden, qualified},
+    cluster::{ClusterReader, ConnectArgs, OURS, explain, is_forbidden, qualified},
     print::{OutputArgs, Reported, Table, with_causes},
 };
 
@@ -130,9 +130,6 @@ fn text(checks: &[Check]) -> String {
     let table = Table::fitting(&rows);
     rows.iter().map(|row| table.line(row)).collect()
 }
-
-/// Labels that the chart gives its objects.
-const OURS: &str = "app.kubernetes.io/part-of=tenure";
 
 struct Inspector {
     cluster: ClusterReader,

@@ -12,6 +12,7 @@ mod access;
 mod accounts;
 mod bound;
 mod owners;
+mod plugin;
 mod pod_groups;
 mod references;
 mod required;

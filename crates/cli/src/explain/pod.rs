@@ -14,6 +14,7 @@ use tenure_types::runai::v3alpha1::OnReversal;
 
 use super::text::{RunArgs, key, pod_name};
 use crate::{
+    access::QueueAccess,
     cluster::ConnectArgs,
     floors::Sourced,
     run::Run,
@@ -60,7 +61,11 @@ pub async fn answer(snapshot: &mut Snapshot, key: &NamespacedName) -> Result<Pod
     let rules = ending.map(|(family, queue)| snapshot.index.rules(family, queue));
     let without_effect = without_effect(snapshot, &pod, &action, standing.as_ref());
     let question = Question { snapshot, key, pod: &pod, rules, without_effect };
-    Ok(question.answer((&action, workload.as_ref()), standing))
+    let mut answer = question.answer((&action, workload.as_ref()), standing);
+    if let Some(cluster) = snapshot.cluster() {
+        answer.queue_access = QueueAccess::of_pod(cluster, key).await?;
+    }
+    Ok(answer)
 }
 
 #[derive(Debug, Serialize)]
@@ -74,6 +79,9 @@ pub struct PodExplanation {
     /// The path from the root to the queue; empty if there is none.
     path: Vec<String>,
     tensorstack_queue: Option<String>,
+    /// The rights to use the queues that its labels name, where queues take a right.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    queue_access: Vec<QueueAccess>,
     started_at: Option<Timestamp>,
     started_at_from: &'static str,
     /// True if the workload may lose pods at any time, except the pods that it needs to run while it is protected.
