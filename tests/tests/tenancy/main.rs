@@ -11,6 +11,7 @@
 mod access;
 mod accounts;
 mod bound;
+mod operators;
 mod owners;
 mod plugin;
 mod pod_groups;
