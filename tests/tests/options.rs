@@ -1,17 +1,29 @@
 //! The effects of the keeper's flags and configuration file, on a real API server.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
-use std::fs;
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, audit, fixtures,
     keeper::Keeper,
-    policies::grant,
+    policies::{grant, keeper_user},
     workloads::{Namespace, bare_pod, controller, distinct, in_queue, owned, pause_event, queue, workload},
 };
-use tokio::sync::{Mutex, MutexGuard, OnceCell};
+use tokio::{
+    net::TcpListener,
+    sync::{Mutex, MutexGuard, OnceCell},
+    task::JoinSet,
+    time::sleep,
+};
 
 /// A cluster without a keeper. One test at a time has it: two keepers would get in each other's way.
 async fn world() -> MutexGuard<'static, World> {
@@ -37,6 +49,71 @@ async fn assert_changes(world: &World, namespace: &Namespace, expected: &[impl A
 async fn pod(namespace: &Namespace, name: &str, queue_name: &str, spec: &Value) {
     let pod = bare_pod(namespace.name(), name, &in_queue(queue_name), spec);
     namespace.create(&distinct(pod, name)).await;
+}
+
+/// An admission webhook that delays the keeper's changes of Deployments in one namespace, and counts those under way.
+struct SlowChanges {
+    _server: JoinSet<()>,
+    most: Arc<AtomicUsize>,
+}
+
+impl SlowChanges {
+    /// The delay of a change. The API server then goes on without the webhook.
+    const DELAY: Duration = Duration::from_millis(300);
+
+    async fn start(world: &World, namespace: &Namespace) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (url, most) =
+            (format!("https://{}/", listener.local_addr().unwrap()), Arc::new(AtomicUsize::new(0)));
+        let mut server = JoinSet::new();
+        server.spawn(Self::serve(listener, Arc::clone(&most)));
+        let rule = json!({"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["deployments"]});
+        let by_keeper = format!("request.userInfo.username == '{}'", keeper_user());
+        let webhook = json!({
+            "name": "slow.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": {"url": url}, "failurePolicy": "Ignore", "rules": [rule],
+            "matchConditions": [{"name": "by-keeper", "expression": by_keeper}],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace.name()}},
+        });
+        let metadata = json!({"name": format!("slow-{}", namespace.name())});
+        world
+            .apply(&json!({
+                "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+                "metadata": metadata, "webhooks": [webhook],
+            }))
+            .await;
+        let user = format!("--as={}", keeper_user());
+        let patch =
+            ["annotate", "deployment/owner-0", "probe=true", "--overwrite", "--dry-run=server", &user];
+        let patch = [&patch[..], &["--namespace", namespace.name()]].concat();
+        eventually("the API server to ask the webhook", DEADLINE, async || {
+            world.cluster.kubectl(&patch).await?.success()?;
+            Ok((most.load(Relaxed) > 0).then_some(()))
+        })
+        .await
+        .unwrap();
+        most.store(0, Relaxed);
+        Self { _server: server, most }
+    }
+
+    async fn serve(listener: TcpListener, most: Arc<AtomicUsize>) {
+        let mut under_way = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => {
+                    let (connection, _) = accepted.unwrap();
+                    under_way.spawn(async { sleep(Self::DELAY).await; drop(connection); });
+                    most.fetch_max(under_way.len(), Relaxed);
+                }
+                Some(_) = under_way.join_next() => {}
+            }
+        }
+    }
+
+    /// The most changes that were under way at a time.
+    fn most(&self) -> usize {
+        self.most.load(Relaxed)
+    }
 }
 
 #[tokio::test]
@@ -100,7 +177,7 @@ async fn pods_of_the_threshold_classes_priority_or_a_higher_one_are_untouched() 
 }
 
 #[tokio::test]
-async fn with_any_number_of_threads_an_owner_is_paused_once() {
+async fn with_any_number_of_threads_an_owner_is_paused_once_and_as_many_at_a_time_as_there_are_threads() {
     let world = &*world().await;
     for threads in ["1", "16"] {
         let namespace = Namespace::new(world).await;
@@ -115,11 +192,14 @@ async fn with_any_number_of_threads_an_owner_is_paused_once() {
         }
         namespace.await_running(16).await;
         namespace.apply(&queue(&queue_name, "1s")).await;
+        let slow = SlowChanges::start(world, &namespace).await;
         let keeper = Keeper::start(world, &["-threadiness", threads]).await;
         assert_eq!(namespace.await_events_of("MaxDurationExceeded", 8).await, expected);
         namespace.await_pods(&[]).await;
         let patches: Vec<_> = (0..8).map(|number| format!("patch deployments/owner-{number}")).collect();
         assert_changes(world, &namespace, &patches).await;
+        let most = slow.most();
+        assert_eq!(most > 1, threads != "1", "{most} pauses at a time with {threads} threads");
         keeper.stop().await;
     }
 }

@@ -38,6 +38,9 @@ pub use target::{Target, is_segment, targets};
 /// Requests under way at once.
 pub const AT_ONCE: usize = 8;
 
+/// Selects the objects of the chart.
+pub const OURS: &str = "app.kubernetes.io/part-of=tenure";
+
 /// Selects pods that have not ended: there is nothing to say of the others, and old clusters are full of them.
 pub const LIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
 

@@ -22,6 +22,7 @@ use tenure_policy::{
 use tenure_types::{podgroup::PodGroupKind, projection};
 
 use crate::{
+    access::QueueAccess,
     change::{not_below, shown},
     cluster::{ConnectArgs, targets},
     snapshot::{Named, NamespacedName, Snapshot},
@@ -99,6 +100,9 @@ struct WorkloadExplanation {
     /// A sentence about a record that can't be read, or a pause that isn't Tenure's.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
+    /// The rights to use the queues that its template names, if it has no pods and queues take a right.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    queue_access: Vec<QueueAccess>,
     /// The pod whose run ends first; null if it has none in a queue.
     first_pod: Option<pod::PodExplanation>,
 }
@@ -122,7 +126,11 @@ async fn answer(snapshot: &mut Snapshot, namespace: &str, named: &Named) -> Resu
         Some(key) => Some(pod::answer(snapshot, &key).await?),
         None => None,
     };
-    Ok(WorkloadExplanation { workload, pods: count, paused, note, first_pod })
+    let queue_access = match snapshot.cluster().filter(|_| first_pod.is_none()) {
+        Some(cluster) => QueueAccess::of_template(cluster, namespace, &named.object).await?,
+        None => Vec::new(),
+    };
+    Ok(WorkloadExplanation { workload, pods: count, paused, note, queue_access, first_pod })
 }
 
 /// The number of live pods in a queue for which an owner would be paused, or that are in a group; and the one of them
@@ -200,6 +208,7 @@ impl WorkloadExplanation {
             1 => "one pod of it is in a queue".into(),
             many => format!("{many} pods of it are in a queue; this is the one whose run ends first"),
         });
+        sentences.extend(self.queue_access.iter().map(QueueAccess::sentence));
         let workload = paragraph(&self.workload, &sentences);
         let pod = self.first_pod.as_ref().map(|pod| format!("\n{}", pod::sentences(pod, now)));
         workload + &pod.unwrap_or_default()

@@ -1,5 +1,6 @@
 //! The kubectl plugin: lists workloads with the ends of their runs, resumes and extends them, and explains decisions.
 
+mod access;
 mod args;
 mod change;
 mod cluster;

@@ -13,6 +13,7 @@ use tenure_policy::{
 use tenure_types::runai::v3alpha1::RequeuingTimestamp;
 
 use crate::{
+    access::grants::{self, QueueGrant, grants},
     cluster::ConnectArgs,
     floors::of_file,
     list::{
@@ -29,6 +30,9 @@ use crate::{
 /// which they come back. Of workloads that are due at once, the higher priority comes first, then the earlier pause or
 /// creation, by the queue's requeuingStrategy. RETURNS is the number of pauses because pods didn't get ready.
 /// DEACTIVATED are workloads that wait for activate, and PAUSED workloads that wait for resume.
+///
+/// MAY USE are the accounts, users and groups that may use the queue, where the chart's tenancy.queueAccess asks for that
+/// right.
 ///
 /// Workloads of all namespaces, or with -n of one.
 #[derive(Clone, Debug, Args)]
@@ -62,18 +66,24 @@ impl QueueArgs {
         let is_given = connect.named_namespace().is_some();
         let cluster = connect.connect().await?;
         let namespace = is_given.then(|| cluster.namespace.clone());
+        let place = namespace.clone();
         let mut gatherer = Gatherer::new(cluster, namespace, t9k_system_namespace, config);
         let mut view = gatherer.view().await?;
         let (is_known, now) = (view.snapshot.index.has_queue(&name), gatherer.now());
         let rules = PerFamily::new(|family| view.snapshot.index.rules(family, &name).pods_ready);
         let timestamp = |family| rules[family].map(|rules| rules.timestamp).unwrap_or_default();
-        let answer = QueueOverview::new(name, timestamp, view.rows(now), now);
-        let tables = answer.tables(!is_given, now);
-        ensure!(is_known || !tables.is_empty(), no_queue(&answer.queue));
-        if tables.is_empty() && output.output == OutputFormat::Table {
+        let mut answer = QueueOverview::new(name, timestamp, view.rows(now), now);
+        let is_empty = answer.tables(!is_given, now).is_empty();
+        ensure!(is_known || !is_empty, no_queue(&answer.queue));
+        if is_empty && output.output == OutputFormat::Table {
             tell(&format!("No workloads run, come back or are paused in queue {}.", answer.queue));
         }
-        output.show(&answer, || tables)
+        match grants(&gatherer.cluster, place.as_deref(), &answer.queue).await? {
+            Some(Ok(grants)) => answer.grants = Some(grants),
+            Some(Err(unknown)) => tell(&unknown),
+            None => {}
+        }
+        output.show(&answer, || answer.tables(!is_given, now))
     }
 }
 
@@ -88,6 +98,9 @@ struct QueueOverview {
     coming_back: Vec<Row>,
     deactivated: Vec<Row>,
     paused: Vec<Row>,
+    /// The subjects that may use it. `None`: queues take no right, or the user may not see who has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grants: Option<Vec<QueueGrant>>,
 }
 
 impl QueueOverview {
@@ -136,6 +149,7 @@ impl QueueOverview {
             part(&COMING_BACK, &self.coming_back),
             part(&DEACTIVATED, &self.deactivated),
             part(&PAUSED, &self.paused),
+            grants::part(self.grants.as_deref().unwrap_or_default()),
         ])
     }
 }

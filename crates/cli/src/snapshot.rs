@@ -49,7 +49,7 @@ pub type NamespacedName = (String, String);
 #[derive(Default)]
 pub struct Snapshot {
     /// None: the objects are from files.
-    pub cluster: Option<ClusterReader>,
+    cluster: Option<ClusterReader>,
     /// The objects of the files.
     documents: Vec<Document>,
     /// The time, by the clock of the API server.
@@ -183,6 +183,11 @@ impl Snapshot {
             }
         }
         Ok(())
+    }
+
+    /// The cluster that was read. `None`: the objects are from files.
+    pub fn cluster(&self) -> Option<&ClusterReader> {
+        self.cluster.as_ref()
     }
 
     /// The queues of the run.ai family.

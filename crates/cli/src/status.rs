@@ -17,7 +17,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tenure_policy::expiry::Family;
 
 use crate::{
-    cluster::{ClusterReader, ConnectArgs, explain, is_forbidden, qualified},
+    cluster::{ClusterReader, ConnectArgs, OURS, explain, is_forbidden, qualified},
     print::{OutputArgs, Reported, Table, with_causes},
 };
 
@@ -132,9 +132,6 @@ fn text(checks: &[Check]) -> String {
     let table = Table::fitting(&rows);
     rows.iter().map(|row| table.line(row)).collect()
 }
-
-/// Labels that the chart gives its objects.
-const OURS: &str = "app.kubernetes.io/part-of=tenure";
 
 struct Inspector<'c> {
     cluster: &'c ClusterReader,

@@ -23,6 +23,11 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(130);
 /// The timeout for a client to read any byte of an answer, whose memory and turn a dead client must not hold for longer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// The time after which a client of HTTP/2 that sends nothing whole is asked for an answer, and the timeout for that. In the midst of
+/// a frame, or of headers in several frames, no answer can be sent. So headers have a time here as well, however they trickle.
+const PING_AFTER: Duration = Duration::from_secs(30);
+const PONG_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// The share of a port's connections that one peer may have.
 const PEERS: usize = 16;
 
@@ -59,6 +64,9 @@ impl Bounds {
             .header_read_timeout(IDLE_TIMEOUT)
             .max_buf_size(HEADER_BYTES as usize);
         http.http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_AFTER)
+            .keep_alive_timeout(PONG_TIMEOUT)
             .max_header_list_size(HEADER_BYTES)
             .initial_stream_window_size(UNREAD_OF_STREAM)
             .initial_connection_window_size(UNREAD)
@@ -108,7 +116,45 @@ fn raise_open_files() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use axum::Router;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        time::{Instant, sleep},
+    };
+
     use super::*;
+
+    /// Sends bytes, and then one every five seconds; returns the time until the server closes the connection.
+    async fn trickle(begin: &[u8]) -> Duration {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut server = axum_server::from_tcp(listener).unwrap().acceptor(Bounds::new(16));
+        Bounds::of_server(&mut server);
+        let task = tokio::spawn(server.serve(Router::new().into_make_service()));
+        let (mut from_server, mut to_server) = TcpStream::connect(address).await.unwrap().into_split();
+        let closed = tokio::spawn(async move { from_server.read_to_end(&mut Vec::new()).await });
+        let since = Instant::now();
+        to_server.write_all(begin).await.unwrap();
+        while !closed.is_finished() && since.elapsed() < 3 * IDLE_TIMEOUT {
+            let _ = to_server.write_all(b"a").await;
+            sleep(Duration::from_secs(5)).await;
+        }
+        task.abort();
+        since.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn headers_that_trickle_are_cut_off_in_time_though_a_byte_comes_every_few_seconds() {
+        let slack = Duration::from_secs(10);
+        let took = trickle(b"GET / HTTP/1.1\r\na: ").await;
+        assert!(took <= IDLE_TIMEOUT + slack, "{took:?}");
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        // of 4,096 bytes, and of the first of several frames
+        let headers = [0, 0x10, 0, 1, 0, 0, 0, 0, 1];
+        let took = trickle(&[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &headers].concat()).await;
+        assert!(took <= PING_AFTER + PONG_TIMEOUT + slack, "{took:?}");
+    }
 
     #[test]
     fn a_process_may_have_as_many_files_open_as_it_can_be_allowed() {

@@ -110,6 +110,7 @@ async fn a_pod_is_explained_as_the_keeper_sees_it() {
     assert_eq!(explained["expiresAt"], row["expiresAt"]);
     assert_eq!(explained["would"]["field"], "spec.replicas", "{explained:#}");
     assert_eq!(explained["would"]["name"], format!("{name}/web"));
+    assert_eq!(explained.get("queueAccess"), None, "queues take no right");
     let until = time(&explained["protected"][0]["until"]).duration_since(time(&explained["startedAt"]));
     assert_eq!(until, SignedDuration::from_hours(1));
     let text = in_namespace(world, name, &["explain", "pod", pods.first().unwrap()]).await.good();

@@ -11,9 +11,9 @@ use tokio::sync::OnceCell;
 
 use crate::references::{ALL, Rule, allow, pod};
 
-const RUNAI: &str = "scheduling.run.ai";
+pub const RUNAI: &str = "scheduling.run.ai";
 const T9K: &str = "scheduler.tensorstack.dev";
-const LABEL: &str = "kai.scheduler/queue";
+pub const LABEL: &str = "kai.scheduler/queue";
 const T9K_LABEL: &str = "scheduler.tensorstack.dev/queue";
 
 /// What users of these tests may write: they may use nothing.
@@ -26,11 +26,12 @@ const WRITES: [Rule<'_>; 5] = [
 ];
 
 /// Queues take a right, and so do exemptions in namespaces with label `tenants`.
-async fn world() -> &'static World {
+pub async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = async || {
         let values = [
             "tenancy.queueAccess.mode=Deny",
+            "webhook.failurePolicy=Ignore",
             "tenancy.queueAccess.podGroupWriters[0]=podgrouper",
             "tenancy.queueAccess.grants[0].queue=granted",
             "tenancy.queueAccess.grants[0].namespaces[0]=default",
@@ -48,7 +49,7 @@ async fn world() -> &'static World {
 }
 
 /// Lets subjects use objects of a name in a namespace.
-async fn let_use(namespace: &str, (group, resource, name): (&str, &str, &str), subject: Value) {
+pub async fn let_use(namespace: &str, (group, resource, name): (&str, &str, &str), subject: Value) {
     let of = "rbac.authorization.k8s.io";
     let version = format!("{of}/v1");
     let metadata = json!({"name": format!("use-{resource}-{name}"), "namespace": namespace});
@@ -64,17 +65,17 @@ async fn let_use(namespace: &str, (group, resource, name): (&str, &str, &str), s
         .await;
 }
 
-fn user(name: &str) -> Value {
+pub fn user(name: &str) -> Value {
     json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name})
 }
 
-fn accounts_of(namespace: &str) -> Value {
+pub fn accounts_of(namespace: &str) -> Value {
     let name = format!("system:serviceaccounts:{namespace}");
     json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name})
 }
 
 /// A namespace as seen by a user who may write workloads, once policies and rights are in force.
-async fn seen_by(namespace: &str, user: &str) -> Namespace {
+pub async fn seen_by(namespace: &str, user: &str) -> Namespace {
     let world = world().await;
     allow(world, namespace, user, &WRITES).await;
     let kubeconfig = world.cluster.user_kubeconfig(user, None).unwrap();
@@ -91,7 +92,7 @@ async fn seen_by(namespace: &str, user: &str) -> Namespace {
 }
 
 /// A pod that waits, with a label of a queue.
-fn in_queue(namespace: &str, name: &str, label: &str, queue: &str) -> Value {
+pub fn in_queue(namespace: &str, name: &str, label: &str, queue: &str) -> Value {
     let mut pod = pod(namespace, name);
     pod["metadata"]["labels"][label] = json!(queue);
     pod

@@ -11,7 +11,9 @@
 mod access;
 mod accounts;
 mod bound;
+mod operators;
 mod owners;
+mod plugin;
 mod pod_groups;
 mod references;
 mod required;

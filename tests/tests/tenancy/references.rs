@@ -17,7 +17,7 @@ use crate::{owners::claim, up};
 pub type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
 
 pub const ALL: &[&str] = &["*"];
-const UPDATE: &[&str] = &["update"];
+pub const UPDATE: &[&str] = &["update"];
 
 /// Neither webhook nor keeper runs, and 60 kinds are added to the table.
 pub async fn off() -> &'static World {
@@ -51,7 +51,7 @@ async fn in_both(test: impl AsyncFn(&'static World)) {
 }
 
 /// A namespace as seen by a user with these rights in it, when they are known and the policy is enforced.
-async fn seen_by(world: &World, name: &str, user: &str, rules: &[Rule<'_>]) -> Namespace {
+pub async fn seen_by(world: &World, name: &str, user: &str, rules: &[Rule<'_>]) -> Namespace {
     allow(world, name, user, rules).await;
     let kubeconfig = world.cluster.user_kubeconfig(user, None).unwrap();
     let seen = Namespace::seen_by(world.cluster.client_of(&kubeconfig).await.unwrap(), name);
@@ -244,106 +244,4 @@ async fn controllers_of_kubernetes_make_their_pods() {
     };
     // a CronJob acts once a minute
     eventually("pods of each controller", 3 * DEADLINE, all).await.unwrap();
-}
-
-/// An operator: its name, its rights as in the manifests of its project, and what it creates with which controller.
-type Operator = (
-    &'static str,
-    &'static [Rule<'static>],
-    &'static [(&'static str, &'static str, &'static str, &'static str)],
-);
-
-const OPERATORS: &[Operator] = &[
-    (
-        "jobset",
-        &[("batch", &["jobs"], ALL), ("jobset.x-k8s.io", &["jobsets/finalizers"], UPDATE)],
-        &[("batch/v1", "Job", "jobset.x-k8s.io/v1alpha2", "JobSet")],
-    ),
-    (
-        "lws",
-        &[
-            ("apps", &["statefulsets"], ALL),
-            ("leaderworkerset.x-k8s.io", &["leaderworkersets/finalizers"], UPDATE),
-            ("", &["pods/finalizers"], UPDATE),
-        ],
-        &[
-            ("apps/v1", "StatefulSet", "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
-            ("apps/v1", "StatefulSet", "v1", "Pod"),
-        ],
-    ),
-    (
-        "kuberay",
-        &[
-            ("", &["pods"], ALL),
-            ("batch", &["jobs"], ALL),
-            ("ray.io", &["rayclusters"], ALL),
-            ("ray.io", &["rayclusters/finalizers", "rayjobs/finalizers", "rayservices/finalizers"], UPDATE),
-        ],
-        &[
-            ("v1", "Pod", "ray.io/v1", "RayCluster"),
-            ("batch/v1", "Job", "ray.io/v1", "RayJob"),
-            ("ray.io/v1", "RayCluster", "ray.io/v1", "RayJob"),
-            ("ray.io/v1", "RayCluster", "ray.io/v1", "RayService"),
-        ],
-    ),
-    (
-        "training-operator",
-        &[("", &["pods"], ALL), ("kubeflow.org", &["pytorchjobs/finalizers", "mpijobs/finalizers"], UPDATE)],
-        &[("v1", "Pod", "kubeflow.org/v1", "PyTorchJob"), ("v1", "Pod", "kubeflow.org/v1", "MPIJob")],
-    ),
-    (
-        "trainer",
-        &[
-            ("jobset.x-k8s.io", &["jobsets"], ALL),
-            ("trainer.kubeflow.org", &["trainjobs/finalizers"], UPDATE),
-        ],
-        &[("jobset.x-k8s.io/v1alpha2", "JobSet", "trainer.kubeflow.org/v1alpha1", "TrainJob")],
-    ),
-    (
-        "notebook-controller",
-        &[("apps", &["statefulsets"], ALL), ("kubeflow.org", &["notebooks", "notebooks/finalizers"], ALL)],
-        &[("apps/v1", "StatefulSet", "kubeflow.org/v1", "Notebook")],
-    ),
-    (
-        "workflow-controller",
-        &[("", &["pods"], ALL), ("argoproj.io", &["workflows", "workflows/finalizers"], UPDATE)],
-        &[("v1", "Pod", "argoproj.io/v1alpha1", "Workflow")],
-    ),
-    // it may not update the finalizers of pods
-    (
-        "spark-driver",
-        &[(
-            "",
-            &["pods"],
-            &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
-        )],
-        &[("v1", "Pod", "v1", "Pod")],
-    ),
-    (
-        "podgrouper",
-        &[("scheduling.run.ai", &["podgroups"], ALL), ("apps", &["deployments/finalizers"], UPDATE)],
-        &[("scheduling.run.ai/v2alpha2", "PodGroup", "apps/v1", "Deployment")],
-    ),
-];
-
-#[tokio::test]
-async fn operators_with_the_rights_of_their_manifests_make_what_they_make_as_accounts_of_the_namespace_itself()
- {
-    let world = off().await;
-    let name = &world.namespace().await;
-    for (operator, rules, made) in OPERATORS {
-        let account = format!("system:serviceaccount:{name}:{operator}");
-        let account = seen_by(world, name, &account, rules).await;
-        for (number, (version, kind, owner_version, owner)) in made.iter().enumerate() {
-            let name = format!("{operator}-{number}");
-            let object = match *kind {
-                "Pod" => pod(account.name(), &name),
-                "Job" | "StatefulSet" => workload(kind, account.name(), &name, &json!({}), &Value::Null),
-                _ => fixtures::object(version, kind, account.name(), &name, &json!({})),
-            };
-            let object = owned(object, &[claim(owner_version, owner, "theirs", "u")]);
-            let made = account.try_create(&object).await;
-            made.unwrap_or_else(|refused| panic!("{operator} {kind} {owner}: {}", refused.message));
-        }
-    }
 }

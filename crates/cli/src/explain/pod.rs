@@ -14,6 +14,7 @@ use tenure_types::runai::v3alpha1::OnReversal;
 
 use super::text::{RunArgs, key, pod_name};
 use crate::{
+    access::QueueAccess,
     cluster::ConnectArgs,
     floors::Sourced,
     run::Run,
@@ -60,12 +61,16 @@ pub async fn answer(snapshot: &mut Snapshot, key: &NamespacedName) -> Result<Pod
     let ending = standing.as_ref().and_then(|of| Some((of.expires?.1, of.queue(of.expires?.1)?)));
     let rules = ending.map(|(family, queue)| snapshot.index.rules(family, queue));
     let without_effect = without_effect(snapshot, &pod, &action, standing.as_ref());
-    let runs_dry = match &snapshot.cluster {
+    let runs_dry = match snapshot.cluster() {
         Some(cluster) => runs_dry(cluster).await,
         None => false,
     };
     let question = Question { snapshot, key, pod: &pod, rules, without_effect, runs_dry };
-    Ok(question.answer((&action, workload.as_ref()), standing))
+    let mut answer = question.answer((&action, workload.as_ref()), standing);
+    if let Some(cluster) = snapshot.cluster() {
+        answer.queue_access = QueueAccess::of_pod(cluster, key).await?;
+    }
+    Ok(answer)
 }
 
 #[derive(Debug, Serialize)]
@@ -79,6 +84,9 @@ pub struct PodExplanation {
     /// The path from the root to the queue; empty if there is none.
     path: Vec<String>,
     tensorstack_queue: Option<String>,
+    /// The rights to use the queues that its labels name, where queues take a right.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    queue_access: Vec<QueueAccess>,
     started_at: Option<Timestamp>,
     started_at_from: &'static str,
     /// True if the workload may lose pods at any time, except the pods that it needs to run while it is protected.

@@ -15,8 +15,11 @@ use kube::{Api, ResourceExt, client::Body};
 use serde_json::{Value, json};
 use tenure_policy::expiry::Family;
 
-use super::{Check, Fault, Finding, Inspector, OURS, certificate, list};
-use crate::print::{human, moment};
+use super::{Check, Fault, Finding, Inspector, certificate, list};
+use crate::{
+    cluster::OURS,
+    print::{human, moment},
+};
 
 /// A CA that ends so soon should have been replaced.
 const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::{PodExplanation, Protection, Relation, TolerationAnswer, Would};
 use crate::{
+    access::QueueAccess,
     explain::text::{from_now, paragraph},
     floors::Sourced,
     print::{human, moment},
@@ -38,6 +39,7 @@ fn who(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     });
     sentences
         .extend(answer.tensorstack_queue.as_ref().map(|queue| format!("it is in queue {queue:?} of T9k")));
+    sentences.extend(answer.queue_access.iter().map(QueueAccess::sentence));
     let from = answer.started_at_from;
     sentences.push(match answer.started_at {
         Some(at) if at > now => {

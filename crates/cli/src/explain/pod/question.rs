@@ -62,6 +62,8 @@ impl Question<'_> {
             queue: gang.workload.place.name.map(str::to_owned),
             path: path.iter().rev().map(|id| tree.name(*id).to_owned()).collect(),
             tensorstack_queue: run.and_then(|run| Some(run.standing.queue(Family::Tensorstack)?.to_string())),
+            // asked of the cluster
+            queue_access: Vec::new(),
             started_at: gang.workload.start,
             started_at_from: gang.start_from,
             elastic: gang.is_elastic(),
