@@ -1,5 +1,7 @@
 //! The marks by which a pod that a floor protects tells autoscalers to leave it and its node alone.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value};
 use tenure_types::keys;
@@ -54,7 +56,7 @@ pub fn change(pod: OwnerObject<'_>, metadata: &ObjectMeta, is_protected: bool) -
     if !marks.are_stale(is_protected) {
         return None;
     }
-    let none = Default::default();
+    let none = BTreeMap::default();
     let known = metadata.annotations.as_ref().unwrap_or(&none);
     let mut annotations = Map::new();
     if marks == Marks::Lacking {

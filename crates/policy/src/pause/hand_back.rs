@@ -145,10 +145,13 @@ pub fn hand_back(owner: OwnerObject<'_>) -> Option<Value> {
         move_field(&mut entries, field, managers);
     }
     let mut metadata = preconditioned(owner, &json!({keys::HAND_BACK_ANNOTATION: null}));
-    if before != Some(&entries) && before.is_some() {
+    if before != Some(&entries)
+        && before.is_some()
+        && let Some(metadata) = metadata.as_object_mut()
+    {
         // an empty list would be taken for one that a client doesn't know
-        let none = || vec![json!({})];
-        metadata["managedFields"] = if entries.is_empty() { none() } else { entries }.into();
+        let entries = if entries.is_empty() { vec![json!({})] } else { entries };
+        metadata.insert("managedFields".into(), entries.into());
     }
     Some(json!({"metadata": metadata}))
 }
@@ -206,8 +209,8 @@ fn give(entries: &mut Vec<Value>, path: &[&str], to: &FieldManager, from: &Value
         "manager": to.manager, "operation": to.operation, "apiVersion": from["apiVersion"],
         "time": from["time"], "fieldsType": "FieldsV1", "fieldsV1": fields,
     });
-    if let Some(subresource) = &to.subresource {
-        entry["subresource"] = subresource.as_str().into();
+    if let (Some(subresource), Some(entry)) = (&to.subresource, entry.as_object_mut()) {
+        entry.insert("subresource".into(), subresource.as_str().into());
     }
     entries.push(entry);
 }

@@ -192,7 +192,7 @@ mod tests {
         is_kept("a record of another field", |job| job["record"]["field"] = "spec.replicas".into());
         is_kept("a person's", |job| job["record"]["reason"] = "Deactivated".into());
         is_kept("deactivated since", |job| {
-            job["metadata"]["annotations"]["tenure.dev/active"] = "false".into()
+            job["metadata"]["annotations"]["tenure.dev/active"] = "false".into();
         });
         is_kept("comes back", |job| {
             let state = r#"{"count":0,"requeueAt":"2026-01-02T03:14:05Z"}"#;

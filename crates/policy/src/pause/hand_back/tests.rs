@@ -66,16 +66,16 @@ fn write(object: &mut Value, patch: &Value, of: &FieldManager, fields: &[&str]) 
     let Some(Value::Array(mut entries)) = object["metadata"].get("managedFields").cloned() else { return };
     entries.retain(|entry| *entry != json!({}));
     for field in fields {
-        let path: Vec<&str> = field.split('.').collect();
+        let steps: Vec<&str> = field.split('.').collect();
         let now = OwnerObject(object).at(field);
         if now == OwnerObject(&before).at(field) {
             continue;
         }
         for entry in &mut entries {
-            remove(&mut entry["fieldsV1"], &path);
+            remove(&mut entry["fieldsV1"], &steps);
         }
         if !now.is_null() {
-            give(&mut entries, &path, of, &json!({"apiVersion": "apps/v1", "time": null}));
+            give(&mut entries, &steps, of, &json!({"apiVersion": "apps/v1", "time": null}));
         }
     }
     entries.retain(|entry| !is_bare(&entry["fieldsV1"]));
