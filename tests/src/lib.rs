@@ -16,6 +16,7 @@ pub mod faults;
 pub mod fixtures;
 pub mod inbox;
 pub mod keeper;
+pub mod neighbour;
 pub mod pages;
 pub mod plugin;
 pub mod policies;

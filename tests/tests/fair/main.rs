@@ -1,6 +1,7 @@
 //! Namespaces in trouble hold up no other, and large objects don't end the keeper.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
+mod flood;
 mod memory;
 
 use std::time::Duration;
