@@ -74,8 +74,8 @@ async fn pods_tell_autoscalers_of_their_floor_until_it_ends_also_after_a_restart
     for pod in [&unguarded, &elsewhere] {
         assert_eq!(marks(&namespace, pod).await, NONE);
     }
-    let changes = ["patch pods/held", "patch pods/held", "patch pods/theirs", "patch pods/theirs"];
-    audit::assert_changes(&world.cluster, name, &changes).await;
+    let writes = ["patch pods/held", "patch pods/held", "patch pods/theirs", "patch pods/theirs"];
+    audit::assert_changes(&world.cluster, name, &writes).await;
 }
 
 #[tokio::test]

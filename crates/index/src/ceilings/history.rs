@@ -51,7 +51,7 @@ mod tests {
 
     const JOBS: u16 = 7;
 
-    /// A paused Job of a CronJob, made in this minute.
+    /// A paused Job of a `CronJob`, made in this minute.
     struct PausedJob {
         namespace: &'static str,
         name: &'static str,

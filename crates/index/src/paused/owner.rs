@@ -41,6 +41,7 @@ pub struct DueReturn {
 
 /// An owner that was paused.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact about the record")]
 pub struct Paused {
     /// The queue by whose rules it was paused.
     pub queue: ArcStr,

@@ -62,7 +62,9 @@ fn an_executor_goes_soon_after_the_pause_of_its_application_also_when_its_driver
     for pods in [[&driver, &executor], [&executor, &driver]] {
         for spec in [json!({"maxDuration": "100s"}), json!({})] {
             let mut index = world(&spec);
-            pods.into_iter().for_each(|pod| _ = index.apply_pod(pod));
+            for pod in pods {
+                index.apply_pod(pod);
+            }
             let own = end(&mut index, &executor);
             application(&mut index, Some(100));
             assert_eq!(end(&mut index, &executor), Some(at(130)), "{spec}");

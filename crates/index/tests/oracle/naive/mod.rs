@@ -150,12 +150,11 @@ impl Naive {
             }
             None => _ = self.seen_members.remove(&uid),
         }
-        let before = match pod.clone() {
-            Some(pod) => self.pods.insert(uid, pod),
-            None => {
-                self.drivers.remove(&uid);
-                self.pods.remove(&uid)
-            }
+        let before = if let Some(pod) = pod.clone() {
+            self.pods.insert(uid, pod)
+        } else {
+            self.drivers.remove(&uid);
+            self.pods.remove(&uid)
         };
         if let Some(pod) = pod.filter(|_| self.records.contains_key(&uid)) {
             self.drive(&pod);
