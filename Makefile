@@ -52,7 +52,7 @@ control-plane: ## Build the control plane for tests and demo, once: about 6 minu
 	$(CARGO) run --locked --package tenure-testbed -- build
 
 .PHONY: bench
-bench: ## Measure what Tenure costs: floors, a matrix of queues, events, memory, counts of workloads, reviews, conversions, answers to a scheduler, 10,000 owners overdue at once, a keeper that is killed again and again, and one with 150,000 pods
+bench: ## Measure what Tenure costs: floors, a matrix of queues, events, memory, counts of workloads, reviews, conversions, answers to a scheduler, creations of pods with all policies, 10,000 owners overdue at once, a keeper that is killed again and again, and one with 150,000 pods
 	$(CARGO) bench --locked --package tenure-policy --bench floors
 	$(CARGO) bench --locked --package tenure-cli --bench matrix
 	$(CARGO) bench --locked --package tenure-index --bench events
@@ -91,7 +91,12 @@ rotations: ## Renew the webhook's certificate 100 times (ROTATIONS=100), and its
 
 .PHONY: forged-calls
 forged-calls: ## Call the webhook without a certificate 1,000 times a second, for ten minutes (FORGED_SECONDS=600), and see that it writes nothing, takes no more memory and reviews as fast
-	$(CARGO) test --release --locked --package tenure-tests --test extender_callers -- --ignored --nocapture
+	$(CARGO) test --release --locked --package tenure-tests --test extender_callers -- --ignored --nocapture forged_calls
+
+.PHONY: floods
+floods: ## Open 10,000 connections of every sort to each port, then flood a namespace for five minutes, and see that a neighbour's run ends at most 2 s late: a quarter of an hour
+	$(CARGO) test --release --locked --workspace --test extender_callers -- --ignored --nocapture ten_thousand_connections
+	$(CARGO) test --release --locked --workspace --test fair -- --ignored --nocapture flood_of_five_minutes
 
 .PHONY: figures
 figures: ## Print how long the code, its files and functions are, which names mean two things, which files use each other in a circle, and which words to avoid are left

@@ -3,6 +3,7 @@
 //!
 //! A part fails when something is done twice or not at all. A goal of speed or size that is missed is printed.
 
+mod creations;
 mod footprint;
 mod kills;
 mod model;
@@ -12,7 +13,7 @@ mod storm;
 use anyhow::{Result, ensure};
 use tenure_tests::scale::{is_measured, seconds};
 
-const PARTS: [&str; 3] = ["storm", "kills", "footprint"];
+const PARTS: [&str; 4] = ["creations", "storm", "kills", "footprint"];
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -25,6 +26,7 @@ async fn main() -> Result<()> {
     for part in PARTS.into_iter().filter(|part| chosen.is_empty() || chosen.iter().any(|name| name == part)) {
         let begin = std::time::Instant::now();
         match part {
+            "creations" => Box::pin(creations::run()).await?,
             "storm" => Box::pin(storm::run()).await?,
             "kills" => Box::pin(kills::run()).await?,
             _ => Box::pin(footprint::run()).await?,

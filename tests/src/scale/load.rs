@@ -84,7 +84,8 @@ impl Drop for Load {
 pub struct Latencies(Vec<Duration>);
 
 impl Latencies {
-    fn of(mut latencies: Vec<Duration>) -> Self {
+    /// Sorts latencies.
+    pub fn of(mut latencies: Vec<Duration>) -> Self {
         latencies.sort_unstable();
         Self(latencies)
     }
