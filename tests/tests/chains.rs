@@ -316,30 +316,6 @@ async fn the_job_of_a_pod_that_owns_the_expired_one_is_suspended() {
     assert_changes(world, &namespace, &["patch jobs/driver"]).await;
 }
 
-/// Its operator deletes the driver. The executors have another owner, so that they aren't garbage.
-#[tokio::test]
-async fn the_executors_of_a_paused_application_go_soon_after_though_their_driver_is_gone() {
-    let (world, namespace) = scene("application").await;
-    namespace.apply(&queue("application-long", "1d")).await;
-    let application =
-        namespace.chain(&[("sparkoperator.k8s.io/v1beta2", "SparkApplication")]).await.remove(0);
-    let pod = |name: &str, queue_name: &str, owners: &[OwnerReference]| {
-        let pod = bare_pod(namespace.name(), name, &in_queue(queue_name), &Value::Null);
-        owned(distinct(pod, name), owners)
-    };
-    let driver = pod("driver", "application-long", &[controller(&application)]);
-    let driver = namespace.create(&driver).await;
-    let owners = [controller(&driver), reference(&application)];
-    namespace.create(&pod("executor", "application-long", &owners)).await;
-    namespace.await_running(2).await;
-    namespace.create(&pod("expired", "application", &[controller(&application)])).await;
-    namespace.await_pause_of(&application, SUSPEND, &json!(true)).await;
-    namespace.delete(&driver).await;
-    namespace.await_pods(&["expired"]).await;
-    let expected = ["delete pods/executor", "patch sparkapplications/sparkapplication"];
-    assert_changes(world, &namespace, &expected).await;
-}
-
 #[tokio::test]
 async fn a_leader_worker_set_is_paused_though_only_its_workers_are_in_a_queue() {
     let (world, namespace) = scene("workers").await;

@@ -106,7 +106,6 @@ mod tests {
             own: None,
             extension: SignedDuration::ZERO,
             expires: expires.map(|seconds| (at(seconds), Family::Runai)),
-            goes_with: None,
             lacking: None,
         };
         Run::of(standing, exemption)

@@ -1,7 +1,6 @@
 //! The keeper's view of the cluster: the times at which ceilings are reached, and by which workloads must be ready.
 
 mod answers;
-mod drivers;
 mod extensions;
 mod history;
 mod limits;
@@ -98,7 +97,6 @@ impl Reader for Ceilings {
     }
 }
 
-use drivers::drive;
 use extensions::{going_run, joined};
 use missing::MissingQueues;
 pub use terminating::Overlong;
@@ -176,9 +174,6 @@ impl CeilingIndex {
         let readiness = |deadlines: &Deadlines| Some(deadlines.get(uid)?.readiness.get());
         let was_new = readiness(deadlines) == Some(Readiness::NotYet);
         let is_kept = deadlines.apply(uid, pod, &mut objects.interner);
-        if is_kept {
-            drive(objects, deadlines, uid, pod.controller());
-        }
         let is_ready_now = was_new && readiness(deadlines) == Some(Readiness::Ready);
         if is_kept && objects.gangs.workload(objects.gangs.memberships(uid)).is_none() {
             self.schedule([uid]);

@@ -145,12 +145,8 @@ impl<R: Reader> ClusterModel<R> {
         let Objects { interner, owners, paused, hand_backs, moved, .. } = &mut self.objects;
         let controller = projection::controller(metadata);
         let controller = controller.map(|above| Controller::read(above, &interner.kinds));
-        let paused_at = paused.at(uid);
         paused.apply(uid, source, metadata, (controller, uid), &mut interner.names);
         hand_backs.apply(uid, source, metadata);
-        if paused.at(uid) != paused_at {
-            moved.pods.extend(owners.driven_below(uid));
-        }
         let is_copy = controller.is_some_and(|above| owners.is_pausable(above));
         let ceiling = if is_copy {
             OwnCeilings::ceiling(metadata)
@@ -182,8 +178,6 @@ impl<R: Reader> ClusterModel<R> {
 
     /// Forgets an owner.
     pub fn delete_owner(&mut self, uid: Uid) {
-        let below = self.objects.paused.at(uid).map(|_| self.objects.owners.driven_below(uid));
-        self.objects.moved.pods.extend(below.into_iter().flatten());
         self.objects.paused.delete(uid);
         self.objects.hand_backs.delete(uid);
         if self.objects.owners.replace(uid, None) {
@@ -217,7 +211,6 @@ impl<R: Reader> ClusterModel<R> {
     pub fn delete_pod(&mut self, uid: Uid) {
         self.objects.moved.pods.remove(&uid);
         self.objects.gangs.delete_pod(uid);
-        self.objects.owners.delete_pod(uid);
         self.reader.delete_pod(uid);
     }
 

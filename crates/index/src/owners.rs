@@ -80,17 +80,6 @@ pub struct OwnerRecords {
     pub with_grants: bool,
     /// The kinds that own some kinds alone; none until they are set.
     pub makers: Option<Makers>,
-    /// The pods that control other pods, or did.
-    drivers: HashMap<Uid, Driver>,
-    /// The driver of each pod that has one.
-    driven: HashMap<Uid, Uid>,
-}
-
-/// A pod that controls others, such as the driver of a Spark application. Remembered for as long as these are there.
-#[derive(Debug)]
-struct Driver {
-    controller: Controller,
-    pods: HashSet<Uid>,
 }
 
 impl OwnerRecords {
@@ -171,52 +160,6 @@ impl OwnerRecords {
     pub fn ancestors(&self, controller: Option<Controller>) -> impl Iterator<Item = Controller> {
         let above = |of: &Controller| self.by_uid.get(&of.uid).and_then(|owner| owner.controller);
         iter::successors(controller, above).take(MAX_DEPTH)
-    }
-
-    /// Records that a pod is controlled by a pod, the driver, which has this controller. Returns the pods for which that is
-    /// new.
-    pub fn drive(&mut self, pod: Uid, driver: Uid, controller: Controller) -> Vec<Uid> {
-        let known = self.drivers.get(&driver).map(|of| of.controller);
-        if self.driven.get(&pod) == Some(&driver) && known == Some(controller) {
-            return Vec::new();
-        }
-        self.delete_pod(pod);
-        let new = || Driver { controller, pods: HashSet::new() };
-        let of = self.drivers.entry(driver).or_insert_with(new);
-        of.controller = controller;
-        of.pods.insert(pod);
-        self.driven.insert(pod, driver);
-        if known == Some(controller) { vec![pod] } else { of.pods.iter().copied().collect() }
-    }
-
-    /// Forgets the driver of a pod, if that was its last pod.
-    pub fn delete_pod(&mut self, pod: Uid) {
-        let Some(driver) = self.driven.remove(&pod) else { return };
-        let Some(of) = self.drivers.get_mut(&driver) else { return };
-        of.pods.remove(&pod);
-        if of.pods.is_empty() {
-            self.drivers.remove(&driver);
-        }
-    }
-
-    #[cfg(test)]
-    pub fn is_without_drivers(&self) -> bool {
-        self.drivers.is_empty() && self.driven.is_empty()
-    }
-
-    /// The owners above the driver of a pod, the nearest first, whether or not the driver is still there.
-    pub fn above_driver(&self, pod: Uid) -> impl Iterator<Item = Controller> {
-        let of_driver = |driver: &Uid| self.drivers.get(driver).map(|driver| driver.controller);
-        let above = move |of: &Controller| {
-            of_driver(&of.uid).or_else(|| self.by_uid.get(&of.uid).and_then(|owner| owner.controller))
-        };
-        iter::successors(self.driven.get(&pod).and_then(of_driver), above).take(MAX_DEPTH)
-    }
-
-    /// The pods that have this owner [above their driver](Self::above_driver).
-    pub fn driven_below(&self, owner: Uid) -> impl Iterator<Item = Uid> {
-        let is_below = move |pod: &&Uid| self.above_driver(**pod).any(|of| of.uid == owner);
-        self.driven.keys().filter(is_below).copied()
     }
 
     /// The topmost ancestor that can be paused, as far as it is known.

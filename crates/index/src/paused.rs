@@ -87,22 +87,6 @@ impl PausedOwners {
         self.by_uid.contains_key(&uid)
     }
 
-    /// The time of the pause that an owner bears the record of.
-    pub fn at(&self, uid: Uid) -> Option<Timestamp> {
-        Some(self.by_uid.get(&uid)?.at)
-    }
-
-    /// The topmost of these owners that is paused itself: its record is no copy.
-    pub fn topmost_of(
-        &self,
-        above: impl Iterator<Item = Controller>,
-        owners: &OwnerRecords,
-    ) -> Option<&Paused> {
-        let is_own =
-            |paused: &&Paused| pause::is_own(paused.says_whose, || owners.root(paused.controller).is_some());
-        above.filter_map(|of| self.by_uid.get(&of.uid)).filter(is_own).last()
-    }
-
     pub fn delete(&mut self, uid: Uid) {
         let Some(paused) = self.by_uid.remove(&uid) else { return };
         self.holding.remove(&uid);

@@ -24,9 +24,6 @@ pub struct Scope {
 /// The namespace of the cluster's own pods.
 pub const KUBE_SYSTEM: &str = "kube-system";
 
-/// The time after the pause of an owner that its controller has to stop the pods which a pod of that owner controls.
-pub const AFTER_PAUSE: SignedDuration = SignedDuration::from_secs(30);
-
 impl Default for Scope {
     fn default() -> Self {
         Self {

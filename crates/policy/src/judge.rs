@@ -43,10 +43,6 @@ pub fn judge(case: &Case, state: &RunState, now: Timestamp) -> Result<Act, Quest
     {
         return Ok(act);
     }
-    let goes_with_owner = task == Task::Expire && state.goes_with.is_some();
-    if goes_with_owner && case.runs_again()? {
-        return Ok(Act::Leave("its owner runs again", BatchCoverage::All));
-    }
     match case.target()? {
         Target::Nothing(act) => Ok(act),
         Target::Object(object, coverage) => notice::judge(case, state, now, object, coverage),
@@ -95,9 +91,6 @@ fn end_by_owner(
     let object = OwnerObject(&found.value);
     if table.rules(&owner).any(|rule| object.is_paused(rule)) {
         return Ok(Act::PausedBefore);
-    }
-    if case.task == Task::Expire && state.goes_with.is_some() {
-        return Ok(Act::Leave("its owner runs again", BatchCoverage::All));
     }
     if object.is_finished() {
         return Ok(delete_pod(case, state, Alone::Finished(describe(&owner)), None));
@@ -168,11 +161,6 @@ fn delete_pod(
     undone: Option<(OwnerReference, PausedRecord, Reversals)>,
 ) -> Act {
     let is_for_ceiling = case.task == Task::Expire;
-    let owner = state.goes_with.clone().filter(|_| is_for_ceiling);
-    let ceiling = state.ceiling.clone().filter(|_| is_for_ceiling && owner.is_none());
-    let alone = match (owner, alone) {
-        (Some(owner), Alone::NoOwner) => Alone::GoesWith(owner),
-        (_, alone) => alone,
-    };
+    let ceiling = state.ceiling.clone().filter(|_| is_for_ceiling);
     Act::DeletePod(Box::new(PodDeletion { alone, ceiling, undone }))
 }

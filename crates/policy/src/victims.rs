@@ -222,6 +222,9 @@ impl Search<'_, '_> {
         });
         sorted.sort_by_key(|of| (of.rank, of.with));
         let mut going = Goings::default();
+        // the workload lacks what goes as a whole
+        let whole = sorted.iter().filter(|of| !of.pod.victim.unit().is_elastic());
+        whole.for_each(|of| going.add(&of.pod.victim));
         // members may name different queues: those that no floor protects go first, and leave the others enough
         for are_free in [true, false] {
             sorted.retain(|of| {

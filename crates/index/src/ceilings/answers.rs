@@ -162,7 +162,7 @@ impl CeilingIndex {
         let seen = self.seen(pod);
         let standing = seen.as_ref().and_then(|seen| seen.standing(self));
         let below = |owner| seen.as_ref()?.standing_below(&mut self.objects, owner);
-        let end_below = owner.and_then(below).and_then(|of| Some(of.own_end()?.0));
+        let end_below = owner.and_then(below).and_then(|of| Some(of.expires?.0));
         let granted_end = granted.zip(seen.as_ref()).and_then(|(granted, seen)| self.end_with(seen, granted));
         let root = owner.map(|owner| Uid::of(owner.uid.as_deref().unwrap_or_default()));
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
@@ -182,10 +182,6 @@ impl CeilingIndex {
             end_below,
             granted_end,
             first_end,
-            goes_with: of.and_then(|of| of.goes_with.as_ref()).and_then(|of| {
-                let is_over = of.own_end.is_some_and(|(end, _)| end < now);
-                (!is_over).then(|| of.owner.to_string())
-            }),
             awaits_queue: of.is_some_and(|of| missing.has_one_of(&self.objects, of, now)),
             outlives: known.is_some_and(ManagedPod::outlives),
             may_be_extended: of_runai.is_some_and(|limits| !limits.extensions.is_none()),
@@ -256,7 +252,7 @@ impl CeilingIndex {
         let known = std::mem::replace(&mut self.objects.grants, Grants::listed(extensions));
         let standing = seen.standing(self);
         self.objects.grants = known;
-        Some(standing?.own_end()?.0)
+        Some(standing?.expires?.0)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The limits of a pod, by its queues, `PodGroup`s and owners.
 
 use arcstr::ArcStr;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use tenure_policy::{
     expiry::{self, Clocks, Family, PerFamily},
     gang::Shape,
@@ -11,7 +11,7 @@ use tenure_policy::{
 };
 use tenure_types::runai::v3alpha1::CountFrom;
 
-use super::{Standing, standing::GoesWith};
+use super::Standing;
 use crate::{
     Uid,
     cluster::Objects,
@@ -40,8 +40,6 @@ pub fn deadlines(
         let queue = standing.queue(family).cloned();
         let limits = queue.as_deref().and_then(|queue| objects.limits(family, queue));
         let notice = limits.and_then(|limits| limits.nearest.notice).unwrap_or(notice);
-        // its owner is paused: no one is told
-        let notice = if standing.goes_with.is_some() { NoticePoints::default() } else { notice };
         let since = standing.clocks.since(family);
         Ceiling { at, since, family, queue, notice }
     });
@@ -199,26 +197,9 @@ pub fn standing_below(
     let granted = extension(objects, (uid, pod), queues[Family::Runai].as_deref(), clocks);
     ceilings[Family::Runai] = ceilings[Family::Runai].map(|ceiling| ceiling.saturating_add(granted));
     let expires = expiry::deadline(clocks, ceilings);
-    let family = Family::ALL.into_iter().find(|family| queues[*family].is_some());
-    let with_owner = goes_with(objects, uid, pod).zip(family);
-    let with_owner = with_owner.filter(|((at, _), _)| expires.is_none_or(|(end, _)| *at < end));
     let is_extended = matches!(expires, Some((_, Family::Runai)));
-    let (expires, goes_with) = match with_owner {
-        Some(((at, owner), family)) => (Some((at, family)), Some(GoesWith { owner, own_end: expires })),
-        None => (expires, None),
-    };
     let extension = if is_extended { granted } else { SignedDuration::ZERO };
-    Standing { clocks, start, is_grouped, queues, by_default, own, extension, expires, goes_with, lacking }
-}
-
-/// The end of a pod that another pod controls, below a paused owner, and the name of that owner. No controller may be left that
-/// stops it: the other pod goes at the pause. A pod that was made after the pause belongs to another run.
-fn goes_with(objects: &Objects, uid: Uid, pod: &ManagedPod) -> Option<(Timestamp, Box<str>)> {
-    let Objects { owners, paused, .. } = objects;
-    let of = paused.topmost_of(owners.above_driver(uid), owners)?;
-    let is_older = pod.created <= of.at.as_millisecond();
-    let at = of.at.checked_add(expiry::AFTER_PAUSE).unwrap_or(Timestamp::MAX);
-    (is_older && pod.namespace == of.namespace).then(|| (at, of.name.clone()))
+    Standing { clocks, start, is_grouped, queues, by_default, own, extension, expires, lacking }
 }
 
 /// Returns the granted time beyond the ceiling of a pod's run, as far as its queues allow.

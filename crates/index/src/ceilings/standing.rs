@@ -41,27 +41,11 @@ pub struct Standing {
     pub extension: SignedDuration,
     /// The time at which its run ends, and the family whose ceiling sets it.
     pub expires: Option<(Timestamp, Family)>,
-    /// The paused owner with which it ends before its ceiling. None: its ceiling counts.
-    pub goes_with: Option<GoesWith>,
     /// The lack of ready pods in its `PodGroup`. None: enough are ready.
     pub lacking: Option<NotReady>,
 }
 
-/// A paused owner with which a pod ends, where another pod is between them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GoesWith {
-    /// The name of the owner.
-    pub owner: Box<str>,
-    /// The end of the pod's run by its ceiling alone.
-    pub own_end: Option<(Timestamp, Family)>,
-}
-
 impl Standing {
-    /// The time at which its ceiling alone would end its run, and the family whose ceiling that is.
-    pub fn own_end(&self) -> Option<(Timestamp, Family)> {
-        self.goes_with.as_ref().map_or(self.expires, |of| of.own_end)
-    }
-
     /// Its queue of a family.
     pub fn queue(&self, family: Family) -> Option<&ArcStr> {
         self.queues[family].as_ref()
@@ -82,7 +66,7 @@ impl Standing {
 
     /// Returns the ceiling that ends a run with this standing, and the queue that sets it. None: no ceiling applies.
     pub fn ceiling(&self, tree: &QueueTree) -> Option<ExceededCeiling> {
-        let (end, family) = self.own_end()?;
+        let (end, family) = self.expires?;
         let run = end.duration_since(self.clocks.since(family)?);
         let ceiling = run.saturating_sub(self.extension);
         let queue = self.queue(family)?.as_str();

@@ -54,14 +54,13 @@ pub const fn group_and_kind(kind: OwnerKind) -> (&'static str, &'static str) {
         OwnerKind::Service => ("serving.knative.dev", "Service"),
         OwnerKind::Thing => ("example.com", "Thing"),
         OwnerKind::DaemonSet => ("apps", "DaemonSet"),
-        OwnerKind::Pod => ("", "Pod"),
     }
 }
 
 pub fn reference((kind, owner): (OwnerKind, u32)) -> OwnerReference {
     let (group, kind) = group_and_kind(kind);
     OwnerReference {
-        api_version: if group.is_empty() { "v1".into() } else { format!("{group}/v1") },
+        api_version: format!("{group}/v1"),
         kind: kind.into(),
         name: format!("o{owner:x}"),
         uid: uid_text(owner),

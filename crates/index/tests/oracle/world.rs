@@ -52,7 +52,6 @@ pub enum OwnerKind {
     /// Can be paused if the configuration has a row for it.
     Thing,
     DaemonSet,
-    Pod,
 }
 
 /// A controller, by its uid.

@@ -136,8 +136,6 @@ pub struct RunState {
     pub granted_end: Option<Timestamp>,
     /// The first end of all pods of the owner.
     pub first_end: Option<Timestamp>,
-    /// The name of the paused owner with which the pod ends before its ceiling. None: its ceiling counts, or is over.
-    pub goes_with: Option<String>,
     /// True if a queue on its way to the root has been missing for a moment only.
     pub awaits_queue: bool,
     /// True if it has outlived a pause of its workload, which wasn't ready.

@@ -68,12 +68,6 @@ impl Case {
         }
     }
 
-    /// True if the topmost owner that can be paused, as far as there is one, is not paused any more.
-    pub(super) fn runs_again(&self) -> Result<bool, Question> {
-        let climbed = self.answers.climbed.as_ref().ok_or(Question::Climb)?;
-        climbed.pausable.last().map_or(Ok(false), |owner| Ok(!self.has_stopped(owner)?))
-    }
-
     /// The target after all tries: the next owner below that runs, once, if all above it have stopped, and then the pod.
     fn last(&self, owner: &OwnerReference, below: Vec<OwnerReference>) -> Result<Target, Question> {
         let outlives = || Ok(Target::Pod(Alone::Outlives(describe(owner))));

@@ -359,39 +359,3 @@ fn a_withdrawal_takes_back_only_the_end_that_was_told() {
         assert_eq!(world.act(), expected);
     }
 }
-
-#[test]
-fn a_pod_that_goes_with_a_paused_owner_above_another_pod_is_deleted_only_while_that_owner_stays_paused() {
-    type Change = fn(&mut World);
-    let gone = Climbed { action: Action::DeletePod, pausable: Vec::new(), ended: None };
-    let table: [(bool, Change, &str); 5] = [
-        (true, |_| (), "PausedBefore"),
-        (true, |of| _ = of.case.answers.stopped.insert(UID.into(), false), "its owner runs again"),
-        (true, |of| (of.case.due.attempts) = TRIES, "delete the pod: Outlives(\"Deployment web (apps/v1)\")"),
-        (
-            true,
-            |of| {
-                of.case.due.attempts = TRIES;
-                of.case.answers.stopped.insert(UID.into(), false);
-            },
-            "its owner runs again",
-        ),
-        (false, |_| (), "delete the pod: GoesWith(\"web\")"),
-    ];
-    for (number, (is_there, change, expected)) in table.into_iter().enumerate() {
-        let mut world = world(Task::Expire, &web(&json!({"spec": {"replicas": 0}})));
-        world.state.goes_with = Some(UID.into());
-        if !is_there {
-            world.case.answers.climbed = Some(gone.clone());
-        }
-        change(&mut world);
-        assert_eq!(world.act(), expected, "case {number}");
-    }
-    // a record that stands on an owner that runs doesn't count
-    let mut running = world(Task::Expire, &web(&json!({})));
-    running.state.goes_with = Some(UID.into());
-    assert_eq!(running.act(), "its owner runs again");
-    let mut evicted = world(Task::Evict, &web(&json!({})));
-    evicted.state.goes_with = Some(UID.into());
-    assert_eq!(evicted.act(), "pause Deployment: PodsReadyTimeout");
-}

@@ -133,8 +133,6 @@ pub enum Alone {
     Finished(String),
     /// The pauses of this were undone each time.
     Undone(String),
-    /// The owner of this name is paused, and the pod between them is gone.
-    GoesWith(String),
 }
 
 impl Alone {
@@ -148,7 +146,6 @@ impl Alone {
             Self::Outlives(owner) => format!("it runs on after all tries to pause {owner}"),
             Self::Finished(owner) => format!("{owner} has ended"),
             Self::Undone(owner) => format!("{owner} was set going again after each pause"),
-            Self::GoesWith(owner) => format!("{owner}, above the pod that controls it, is paused"),
         }
     }
 }
@@ -509,7 +506,6 @@ mod tests {
             (Alone::Outlives(owner()), "it runs on after all tries to pause Job train (batch/v1)"),
             (Alone::Finished(owner()), "Job train (batch/v1) has ended"),
             (Alone::Undone(owner()), "Job train (batch/v1) was set going again after each pause"),
-            (Alone::GoesWith("etl".into()), "etl, above the pod that controls it, is paused"),
         ] {
             let because = "Deleted because its workload was not ready in time by the waitForPodsReady that applies in Queue research";
             assert_eq!(deleted_unready("research", &alone), format!("{because}, and {expected}"));

@@ -49,8 +49,6 @@ impl Pair {
             }
             let is_extended = standing.as_ref().is_some_and(|of| of.extension.is_positive());
             self.seen.note("extended", usize::from(is_extended));
-            let goes_with = standing.as_ref().is_some_and(|of| of.goes_with.is_some());
-            self.seen.note("went with an owner", usize::from(goes_with));
             let given = standing.map(|of| {
                 let queue = |family| of.queue(family).map(ToString::to_string);
                 let queues = (queue(Family::Tensorstack), queue(Family::Runai));

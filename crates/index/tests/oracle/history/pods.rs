@@ -41,11 +41,6 @@ impl History {
     }
 
     pub(super) fn controller(&mut self, namespace: u8) -> Controller {
-        let pods: Vec<_> = self.pods.iter().filter(|pod| pod.namespace == namespace).collect();
-        if !pods.is_empty() && self.random.percent(20) {
-            let driver = pods[self.random.below(pods.len() as u64) as usize];
-            return Some((OwnerKind::Pod, driver.uid));
-        }
         let here: Vec<_> = self.owners.iter().filter(|owner| owner.namespace == namespace).collect();
         if here.is_empty() || self.random.percent(20) {
             return self.random.maybe(5, |random| (OwnerKind::DaemonSet, random.small(3).into()));

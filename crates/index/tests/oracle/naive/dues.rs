@@ -307,12 +307,8 @@ impl Naive {
             Family::Tensorstack => limits.0,
             Family::Runai => limits.1,
         });
-        let family = if runai.is_some() { Family::Runai } else { Family::Tensorstack };
-        let goes_with = self.goes_with(pod).filter(|at| expires.is_none_or(|(end, _)| *at < end));
-        let expires = goes_with.map(|at| (at, family)).or(expires);
         let configured = self.config.notice.map(|micros| micros * 1_000);
         let notice = decides.and_then(|limits| limits.notice).unwrap_or(configured);
-        let notice = if goes_with.is_some() { [0; 3] } else { notice };
         let seen = || self.records.get(&pod.uid).map_or_else(|| readiness(pod), |record| record.readiness);
         let lacking = gang.map_or_else(|| lacking_alone(pod, seen()), |gang| gang.lacking);
         let is_grouped = gang.is_some();

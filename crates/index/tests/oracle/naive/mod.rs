@@ -22,8 +22,7 @@ pub use tally::Tally;
 use crate::{
     event::Event,
     world::{
-        ConfigObj, ExtensionObj, GroupKey, GroupObj, MILLI, Nanos, OwnerKind, OwnerObj, PodObj, RunaiObj,
-        TensorstackObj,
+        ConfigObj, ExtensionObj, GroupKey, GroupObj, MILLI, Nanos, OwnerObj, PodObj, RunaiObj, TensorstackObj,
     },
 };
 
@@ -46,8 +45,6 @@ pub struct Naive {
     /// The readiness that each live member of a group has shown.
     seen_members: BTreeMap<u32, Readiness>,
     returns: BTreeMap<u32, owners::Called>,
-    /// For each pod that a pod controls, that one and its controller.
-    drivers: BTreeMap<u32, (u32, (OwnerKind, u32))>,
     /// The time of the last question who comes back.
     asked: Option<Nanos>,
     /// The active members of each group when a relist began, and which run that was.
@@ -150,15 +147,10 @@ impl Naive {
             }
             None => _ = self.seen_members.remove(&uid),
         }
-        let before = if let Some(pod) = pod.clone() {
-            self.pods.insert(uid, pod)
-        } else {
-            self.drivers.remove(&uid);
-            self.pods.remove(&uid)
+        let before = match pod {
+            Some(pod) => self.pods.insert(uid, pod),
+            None => self.pods.remove(&uid),
         };
-        if let Some(pod) = pod.filter(|_| self.records.contains_key(&uid)) {
-            self.drive(&pod);
-        }
         self.follow_runs(uid, before.as_ref());
     }
 

@@ -5,7 +5,7 @@ use tenure_policy::expiry::Family;
 use super::{Naive, capacity::Holder};
 use crate::{
     wire,
-    world::{Controller, MILLI, Nanos, OwnerKind, OwnerObj, PodObj, SECOND, Whose},
+    world::{Controller, MILLI, Nanos, OwnerKind, OwnerObj, PodObj, Whose},
 };
 
 /// The call of a paused owner before its time, kept as long as it bears the record.
@@ -89,7 +89,7 @@ impl Naive {
         match kind {
             OwnerKind::Deployment | OwnerKind::ReplicaSet | OwnerKind::Job => true,
             OwnerKind::Thing => self.config.things,
-            OwnerKind::Service | OwnerKind::DaemonSet | OwnerKind::Pod => false,
+            OwnerKind::Service | OwnerKind::DaemonSet => false,
         }
     }
 
@@ -112,7 +112,7 @@ impl Naive {
             let makes = match kind {
                 OwnerKind::Deployment => below == Some(OwnerKind::ReplicaSet),
                 OwnerKind::ReplicaSet | OwnerKind::Job | OwnerKind::DaemonSet => below.is_none(),
-                OwnerKind::Service | OwnerKind::Thing | OwnerKind::Pod => true,
+                OwnerKind::Service | OwnerKind::Thing => true,
             };
             if !makes {
                 break;
@@ -123,43 +123,6 @@ impl Naive {
             (below, next) = (Some(kind), self.owners.get(&uid).and_then(|owner| owner.controller));
         }
         root
-    }
-
-    /// Remembers which pod controls another, and what controls that one, as far as they were known at the same time.
-    pub(super) fn drive(&mut self, pod: &PodObj) {
-        let Some(controller) = pod.controller else { return };
-        let is_below = |of: &&PodObj| of.controller.is_some_and(|(_, uid)| uid == pod.uid);
-        let mut links: Vec<_> =
-            self.kept().filter(is_below).map(|of| (of.uid, pod.uid, controller)).collect();
-        let driver = self.kept().find(|of| of.uid == controller.1);
-        links.extend(driver.and_then(|of| Some((pod.uid, of.uid, of.controller?))));
-        for (of, driver, above) in links {
-            self.drivers.insert(of, (driver, above));
-            // of one driver, all have the controller that it was last seen with
-            self.drivers.values_mut().filter(|of| of.0 == driver).for_each(|of| of.1 = above);
-        }
-    }
-
-    /// When a pod ends with a paused owner that is above the pod that controls it.
-    pub(super) fn goes_with(&self, pod: &PodObj) -> Option<Nanos> {
-        let above = |of: &(OwnerKind, u32)| {
-            let driver = self.drivers.values().find(|(driver, _)| *driver == of.1).map(|(_, above)| *above);
-            driver.or_else(|| self.owners.get(&of.1)?.controller)
-        };
-        let first = self.drivers.get(&pod.uid).map(|(_, above)| *above);
-        let chain = std::iter::successors(first, above).take(DEPTH);
-        let paused =
-            chain.filter_map(|(_, uid)| self.owners.get(&uid).filter(|owner| self.is_paused_itself(owner)));
-        let owner = paused.last().filter(|owner| owner.namespace == pod.namespace)?;
-        let at = owner.record?.at;
-        (pod.created <= at).then(|| at * MILLI + 30 * SECOND)
-    }
-
-    /// True if an owner bears a record that is no copy.
-    fn is_paused_itself(&self, owner: &OwnerObj) -> bool {
-        let whose = owner.record.map(|of| of.whose);
-        let is_copy = whose == Some(Whose::Unsaid) && self.root(owner.controller).is_some();
-        self.bears(owner.uid) && !is_copy
     }
 
     pub(super) fn own_of_root(&self, controller: Controller) -> Option<Nanos> {
@@ -193,7 +156,11 @@ impl Naive {
         let paused = self.returns.iter().map(|(uid, waits)| (&self.owners[uid], waits));
         let is_held = |owner: &OwnerObj| self.chain(owner.controller).any(|(_, above)| self.bears(above));
         paused
-            .filter(move |(owner, _)| self.is_paused_itself(owner) && !is_held(owner))
+            .filter(move |(owner, _)| {
+                let whose = owner.record.map(|of| of.whose);
+                let is_copy = whose == Some(Whose::Unsaid) && self.root(owner.controller).is_some();
+                self.bears(owner.uid) && !is_copy && !is_held(owner)
+            })
             .filter_map(|(owner, waits)| Some((owner, owner.back()?, waits)))
     }
 
