@@ -31,7 +31,7 @@ use crate::{
     print::{warn, with_causes},
 };
 pub use connect::{ConnectArgs, DEFAULT_NAMESPACE, read_kubeconfig};
-pub use kinds::{ResourceKind, ResourceKinds, qualified};
+pub use kinds::{BUILT_IN, ResourceKind, ResourceKinds, qualified};
 pub use server::{Clock, FROM_SERVER, explain, is_forbidden, unreachable};
 pub use target::{Target, is_segment, targets};
 

@@ -140,7 +140,8 @@ fn place(mut command: &Command, before: &[String], current: &str) -> CompletionP
         return arg.map_or(CompletionPlace::OneOf(Vec::new()), |arg| value(command, arg, Vec::new()));
     }
     if positional.is_empty() && command.has_subcommands() {
-        let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+        let is_shown = |command: &&Command| !command.is_hide_set() && command.get_name() != "help";
+        let shown = command.get_subcommands().filter(is_shown);
         let found = |of: &Command| (of.get_name().to_owned(), of.get_about().map(ToString::to_string));
         return CompletionPlace::OneOf(shown.map(found).collect());
     }

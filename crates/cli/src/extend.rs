@@ -16,7 +16,7 @@ use tenure_types::{
 
 use crate::{
     change::{ObjectName, not_below},
-    cluster::{ClusterReader, ConnectArgs, explain, targets},
+    cluster::{BUILT_IN, ClusterReader, ConnectArgs, explain, targets},
     extensions::{decided, explain_extension},
     floors::duration,
     print::{print, tell},
@@ -27,9 +27,6 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 /// The time after which a keeper should have answered: it takes less than a second where it works.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The groups of built-in kinds.
-const BUILT_IN: [&str; 3] = ["", "apps", "batch"];
 
 /// Ask for more time for the current run of a workload
 ///

@@ -88,7 +88,10 @@ async fn value_for_a_receiver_that_cannot_be_meant_is_refused_by_its_name() {
         (row(json!({"format": "Slack", "url": "ftp://a"})), "'/keeper/receivers/ops/url'"),
         (row(json!({"format": "Slack", "urlSecret": {"name": "a"}})), "missing property 'key'"),
         (row(json!({"format": "Slack", "url": "https://a", "token": "b"})), "'token' not allowed"),
-        (values(&json!({"Ops": {"format": "Slack", "url": "https://a"}})), "invalid propertyName 'Ops'"),
+        (
+            values(&json!({"Ops": {"format": "Slack", "url": "https://a"}})),
+            "keeper.receivers.Ops: Invalid value: \"Ops\": must be a name",
+        ),
         (values(&many), "'/keeper/receivers': maxProperties"),
     ];
     assert_refused(&table).await;

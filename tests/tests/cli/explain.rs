@@ -82,10 +82,18 @@ async fn a_preemption_is_explained_by_what_the_cluster_shows() {
     let verdict = explain(&["victim"]).await;
     assert_eq!((&verdict["allowed"], &verdict["kind"]), (&json!(false), &json!("reclaim")), "{verdict:#}");
     assert_eq!(verdict["victims"][0]["rule"], "reclaimMinRuntime");
-    let one = explain(&["elastic-0"]).await;
-    assert_eq!((&one["allowed"], &one["victims"][0]["rule"]), (&json!(true), &Value::Null), "{one:#}");
+    // the pod that was scheduled first is all that the group takes, and the other one may go
+    let mut rules = Vec::new();
+    for victim in ["elastic-0", "elastic-1"] {
+        let one = explain(&[victim]).await;
+        assert_eq!(one["allowed"], json!(one["victims"][0]["rule"].is_null()), "{one:#}");
+        rules.push(one["victims"][0]["rule"].clone());
+    }
+    assert!(rules.contains(&Value::Null) && rules.contains(&json!("reclaimMinRuntime")), "{rules:?}");
     let both = explain(&["elastic-0", "elastic-1"]).await;
-    assert_eq!((&both["allowed"], &both["victims"][1]["rule"]), (&json!(false), &json!("minAvailable")));
+    let is_too_few = |of: &Value| of["rule"] == "minAvailable";
+    assert!(both["victims"].as_array().unwrap().iter().any(is_too_few), "{both:#}");
+    assert_eq!(both["allowed"], json!(false));
 
     let missing = in_namespace(world, name, &["explain", "pod", "gone"]).await.bad();
     assert_eq!(missing, "Error from server (NotFound): pods \"gone\" not found\n");

@@ -40,7 +40,8 @@ use tokio::{
 
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD.get_or_try_init(|| World::running("cli")).await.unwrap()
+    // an example has a queue of version v2
+    WORLD.get_or_try_init(|| World::running_with("cli", &["crds.serveV2=true"], &[])).await.unwrap()
 }
 
 const NOTHING: Value = Value::Null;

@@ -109,6 +109,7 @@ async fn what_works_and_what_does_not_is_told_with_what_helps() {
 
     // what is wrong is a problem, with a remedy
     namespace.create(&bare_pod(name, "lost", &in_runai_queue("no-such-queue"), &NOTHING)).await;
+    namespace.apply(&runai_queue("dry", "", "1s")).await;
     world.tenure.stop_webhook().await.unwrap();
     world.tenure.stop_keeper().await.unwrap();
     let said = run(&world, &[&status[..], &["--tenure-namespace", RELEASE_NAMESPACE]].concat()).await;
@@ -139,7 +140,6 @@ async fn a_dry_run_is_told(world: &World, namespace: &Namespace) {
     let (status, message) = of(&leader, "leader");
     assert!(status == "OK" && message.contains("runs dry"), "{status} {message}");
 
-    namespace.apply(&runai_queue("dry", "", "1s")).await;
     namespace.create(&bare_pod(namespace.name(), "overdue", &in_runai_queue("dry"), &NOTHING)).await;
     let expired = async || {
         let said = in_namespace(world, namespace.name(), &["list", "dry", "-o", "json"]).await;

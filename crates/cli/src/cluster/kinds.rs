@@ -88,6 +88,9 @@ pub fn qualified(name: &str, group: &str) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct ResourceKinds(Vec<ResourceKind>);
 
+/// The groups of built-in kinds that can be paused, and of pods.
+pub const BUILT_IN: [&str; 3] = ["", "apps", "batch"];
+
 impl ResourceKinds {
     pub async fn discover(client: &Client) -> kube::Result<Self> {
         let (core, groups) = tokio::try_join!(
@@ -166,7 +169,11 @@ impl ResourceKinds {
         let mut found: Vec<&ResourceKind> = self.0.iter().filter(is_meant).collect();
         found.retain(|kind| met.insert((&kind.resource.group, &kind.resource.kind)));
         let known = found.iter().copied().filter(|kind| table.knows(&kind.reference("")));
-        let known: Vec<&ResourceKind> = known.collect();
+        let mut known: Vec<&ResourceKind> = known.collect();
+        // as for kubectl, a Job is Kubernetes' own and not one of Volcano's
+        if known.iter().any(|kind| BUILT_IN.contains(&kind.resource.group.as_str())) {
+            known.retain(|kind| BUILT_IN.contains(&kind.resource.group.as_str()));
+        }
         match (known.as_slice(), found.as_slice()) {
             ([one], _) | ([], [one, ..]) => Ok(one),
             ([], []) => bail!("the server doesn't have a resource type {word:?}"),

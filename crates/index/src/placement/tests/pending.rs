@@ -5,10 +5,14 @@ use super::*;
 fn world(pods: &[(&str, &str)], age: i64, spec: &Value, granted_to: &Value) -> World {
     let mut world = World::new(&[]);
     for (name, node) in pods {
-        let annotations = json!({"pod-group-name": "g"});
-        let labels = json!({"kai.scheduler/subgroup-name": name.get(..1)});
-        let more =
-            json!({"metadata": {"annotations": annotations, "labels": labels}, "spec": {"nodeName": node}});
+        // of one controller, so that any of them may go
+        let job =
+            json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true});
+        let metadata = json!({
+            "annotations": {"pod-group-name": "g"}, "labels": {"kai.scheduler/subgroup-name": name.get(..1)},
+            "ownerReferences": [job],
+        });
+        let more = json!({"metadata": metadata, "spec": {"nodeName": node}});
         world.apply(&pod(name, age, &more));
     }
     let mut waiting = pod("p", age, &json!({"spec": {"nodeName": null}, "status": {"conditions": []}}));
