@@ -49,8 +49,8 @@ impl Marks {
     }
 }
 
-/// Returns the merge patch that writes the marks of a pod, or takes away those that Tenure has written and that still have the value
-/// that it wrote. None: the marks are as they should be.
+/// Returns the merge patch that writes a pod's marks, or removes those that still have the value that Tenure wrote. None: the marks
+/// are as they should be.
 pub fn change(pod: OwnerObject<'_>, metadata: &ObjectMeta, is_protected: bool) -> Option<Value> {
     let marks = Marks::of(metadata);
     if !marks.are_stale(is_protected) {

@@ -75,7 +75,7 @@ pub enum PartId {
     Crew(Crew),
 }
 
-/// The seniority of a pod in its group: pods that run come first, and then those that were scheduled first.
+/// The seniority of a pod in its group: running pods come before waiting ones, and among each the one that was scheduled first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seniority {
     waits: bool,

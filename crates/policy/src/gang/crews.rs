@@ -12,7 +12,7 @@ pub struct CrewMember<C, S> {
     pub crew: C,
     /// True if it has a controller.
     pub is_controlled: bool,
-    /// Its seniority: pods that run come before those that wait, and then by the time of scheduling.
+    /// Its seniority: running pods come before waiting ones, and among each the one that was scheduled first.
     pub seniority: S,
     /// The number of its subgroup.
     pub subgroup: usize,

@@ -33,7 +33,7 @@ pub enum Obedience {
     Always,
     /// It ends the pods, in versions whose schema has the field. In older ones the next owner below is paused.
     Newer,
-    /// It makes no further pods. Those that are there are deleted.
+    /// It makes no further pods. The keeper deletes the ones that exist.
     FurtherPods,
 }
 

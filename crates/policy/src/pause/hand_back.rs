@@ -90,8 +90,8 @@ fn can_manage(of: &FieldManager) -> bool {
         && of.subresource.as_deref().is_none_or(|of| is_name(of, LONGEST_SUBRESOURCE))
 }
 
-/// Returns the note that fields are to be handed back which a patch sets back, with those that an earlier patch has set back.
-/// None: it stays as it is.
+/// Returns the note of the fields to hand back: those that this patch sets back, and those of an earlier patch. None: the note
+/// stays as it is.
 pub(super) fn with(
     owner: OwnerObject<'_>,
     record: &PausedRecord,

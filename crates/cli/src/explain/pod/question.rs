@@ -163,7 +163,7 @@ impl Question<'_> {
             name: format!("{namespace}/{}", owner.map_or(pod, |owner| &owner.name)),
             kueue_workload_of,
             field: rule.map(|rule| rule.field.clone()),
-            value: rule.map(|rule| rule.value.clone()),
+            value: rule.map(|rule| rule.value_at(self.snapshot.now)),
             or_field: rules.next().map(|rule| rule.field.clone()),
             on_reversal: paused
                 .zip(self.rules.filter(|rules| rules.slice_delay().is_none()))
