@@ -24,7 +24,7 @@ use crate::{
     cluster::ClusterState, extensions::ExtensionStore, handles::Handles, metrics::Metrics, status::Statuses,
 };
 
-/// Pods that have not ended.
+/// Pods.
 #[derive(Debug)]
 pub struct PodStore {
     pub cluster: ClusterState,
@@ -138,9 +138,8 @@ pub fn watches(
     let (client, cluster, clock) = (client.clone(), cluster.clone(), clock.clone());
     let (lead, metrics) = (gate.lead.clone(), metrics.clone());
     let pod_store = PodStore { cluster: cluster.clone(), clock: clock.clone(), lead, metrics };
-    // nothing is to be done about pods that have ended, and old clusters are full of them
-    let live = all().fields("status.phase!=Succeeded,status.phase!=Failed");
-    let pods = follow(Api::all(client.clone()), live, readiness.awaiting("pods"), pod_store);
+    // with those that have ended: a watch of the others shows an end as a deletion, which doesn't tell a success from a failure
+    let pods = follow(Api::all(client.clone()), all(), readiness.awaiting("pods"), pod_store);
     let synced = readiness.awaiting("queues.scheduling.run.ai");
     let tensorstack = follow(
         Api::<Tolerant<TensorstackQueueObject>>::namespaced(client.clone(), t9k_system_namespace),

@@ -126,9 +126,7 @@ pub struct NotReady {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunMemory {
     was_ready: bool,
-    /// True if a pod of the run has succeeded: that isn't missed.
-    has_succeeded: bool,
-    /// The pods that have left otherwise, and that no other pod has replaced since.
+    /// The pods that have left without success, and that no other pod has replaced since.
     missed: u32,
     lacked: Option<Box<Lacked>>,
 }
@@ -148,23 +146,21 @@ impl RunMemory {
         self.missed = self.missed.saturating_sub(1);
     }
 
-    /// Records that a pod has left the run: it has succeeded, failed, or was deleted.
+    /// Records that a pod has left the run: it has succeeded, failed, or was deleted. A pod that has succeeded isn't missed.
     pub fn leave(&mut self, has_succeeded: bool) {
-        self.has_succeeded |= has_succeeded;
         self.missed = self.missed.saturating_add(u32::from(!has_succeeded));
     }
 
     /// Records the readiness of the run: if as many pods are ready as it takes, and if as many are or have been. `lacks_none`: all
-    /// that there are are ready, which is enough where the others have succeeded.
+    /// pods that there are are ready, which is enough where no pod is missed.
     pub fn note(&mut self, is_ready: bool, was_ready: bool, lacks_none: impl FnOnce() -> bool) {
         self.was_ready |= is_ready || was_ready;
         if is_ready {
             self.missed = 0;
         }
-        let goes_on = self.has_succeeded && self.missed == 0;
         if let Some(lacked) = &mut self.lacked
             && lacked.since.is_some()
-            && (is_ready || (goes_on && lacks_none()))
+            && (is_ready || (self.missed == 0 && lacks_none()))
         {
             lacked.since = None;
         }

@@ -1,6 +1,6 @@
 //! Workloads of several kinds: a Deployment, a pod without an owner, and a gang.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
@@ -155,6 +155,37 @@ async fn a_gang_goes_when_fewer_than_it_takes_are_ready_any_more_where_a_recover
     assert_counted(world, EVICTIONS, &lost, 2).await;
     assert_eq!(annotation(&forever, &patient, PAUSED).await, None, "without a timeout it may take any time");
     assert_eq!(names_of(&forever, "patient").await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_recovery_has_its_whole_time_in_a_gang_with_a_pod_that_has_succeeded() {
+    let mut spec = waiting_long();
+    spec["waitForPodsReady"]["recoveryTimeout"] = json!("4s");
+    let namespace = place(world().await, &spec).await;
+    let group = json!({"minMember": 3, "queue": namespace.name()});
+    let group = fixtures::object("scheduling.run.ai/v2alpha2", "PodGroup", namespace.name(), "gang", &group);
+    namespace.create(&group).await;
+    let mut gang = job_of(&namespace, "gang", &ready(namespace.name()));
+    (gang["spec"]["parallelism"], gang["spec"]["completions"]) = (json!(3), json!(3));
+    gang["spec"]["template"]["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
+    let gang = namespace.create(&gang).await;
+    await_ready(&namespace, &gang, 3).await;
+    let members = names_of(&namespace, "gang").await;
+    let done = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": members[0]}});
+    let done = serde_json::from_value(done).unwrap();
+    namespace.patch_status(&done, &json!({"phase": "Succeeded"})).await;
+    lose(&namespace, &members[0]).await;
+
+    let first = lose(&namespace, &members[1]).await;
+    set_conditions(&namespace, &members[1], &[("Ready", "True"), ("ContainersReady", "True")]).await;
+    let later = async || Ok((Timestamp::now() > first + SignedDuration::from_secs(6)).then_some(()));
+    eventually("the time of the first recovery to be over", DEADLINE, later).await.unwrap();
+    assert_eq!(annotation(&namespace, &gang, PAUSED).await, None, "it was ready again in time");
+
+    let second = lose(&namespace, &members[1]).await;
+    let (record, _) = await_eviction(&namespace, &gang, 1).await;
+    let paused = time(&record["at"]);
+    assert!(paused >= second + SignedDuration::from_secs(4), "lost at {second}, paused at {paused}");
 }
 
 /// A kubelet before 1.36 makes another sandbox then, and runs the init containers again.

@@ -31,8 +31,7 @@ pub struct Run {
 #[derive(Clone, Debug, Default)]
 struct Memory {
     was_ready: bool,
-    has_succeeded: bool,
-    /// How many pods have left it otherwise, and weren't replaced.
+    /// How many pods have left it without success, and weren't replaced.
     missed: u32,
     /// Since when it has had too few.
     since: Option<Nanos>,
@@ -173,7 +172,7 @@ impl Memory {
             if enough {
                 self.missed = 0;
             }
-            if enough || (self.has_succeeded && self.missed == 0 && since.is_none()) {
+            if enough || (self.missed == 0 && since.is_none()) {
                 self.since = None;
             }
         }
@@ -235,7 +234,6 @@ impl Naive {
         for key in were.iter().filter(|key| !are.contains(key)) {
             let readiness = &mut self.run_mut(*key).readiness;
             let has_succeeded = now.as_ref().is_some_and(PodObj::has_succeeded);
-            readiness.has_succeeded |= has_succeeded;
             readiness.missed += u32::from(!has_succeeded);
         }
         for key in live(before) {
