@@ -2,6 +2,7 @@
 //! leaves alone.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
@@ -314,6 +315,35 @@ async fn the_job_of_a_pod_that_owns_the_expired_one_is_suspended() {
     namespace.pod_of(&driver, "executor", "driven").await;
     namespace.await_pause_of(&job, SUSPEND, &json!(true)).await;
     assert_changes(world, &namespace, &["patch jobs/driver"]).await;
+}
+
+/// The operator deletes the driver at the pause. Garbage collection leaves the executors, which the application owns, too.
+#[tokio::test]
+async fn a_young_executor_ends_with_its_driver_and_not_at_a_ceiling_of_its_own() {
+    const CEILING: SignedDuration = SignedDuration::from_secs(12);
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    namespace.apply(&queue("spark", "12s")).await;
+    let application = namespace.chain(&[("sparkoperator.k8s.io/v1beta2", "SparkApplication")]).await.remove(0);
+    let driver = namespace.pod_of(&application, "driver", "spark").await;
+    let made = |pod: &DynamicObject| pod.creation_timestamp().unwrap().0;
+    let half = made(&driver) + CEILING / 2;
+    let later = async || Ok((Timestamp::now() > half).then_some(()));
+    eventually("half of the ceiling", DEADLINE, later).await.unwrap();
+    let executor = bare_pod(namespace.name(), "executor", &in_queue("spark"), &Value::Null);
+    let owners = [controller(&driver), reference(&application)];
+    let executor = namespace.create(&owned(distinct(executor, "executor"), &owners)).await;
+    namespace.await_pause_of(&application, SUSPEND, &json!(true)).await;
+    namespace.delete(&driver).await;
+    namespace.await_pods(&[]).await;
+    let gone = Timestamp::now();
+    assert!(gone < made(&executor) + CEILING, "{gone}");
+    assert_changes(
+        world,
+        &namespace,
+        &["patch sparkapplications/sparkapplication", "patch pods/executor", "delete pods/executor"],
+    )
+    .await;
 }
 
 #[tokio::test]

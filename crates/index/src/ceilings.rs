@@ -1,6 +1,7 @@
 //! The keeper's view of the cluster: the times at which ceilings are reached, and by which workloads must be ready.
 
 mod answers;
+mod drivers;
 mod extensions;
 mod history;
 mod limits;
@@ -85,9 +86,13 @@ impl Reader for Ceilings {
         self.deadlines.uids().chain(self.terminating.0.keys().copied())
     }
 
-    fn delete_pod(&mut self, uid: Uid) {
+    fn delete_pod(&mut self, objects: &mut Objects, uid: Uid) {
+        let controller = self.deadlines.get(uid).and_then(|pod| pod.controller);
         self.deadlines.delete(uid);
         self.terminating.0.remove(&uid);
+        for of in controller.map(|of| of.uid).into_iter().chain([uid]) {
+            stop_driving(objects, &self.deadlines, of);
+        }
     }
 
     fn delete_queue(&mut self, family: Family, name: &str) {
@@ -97,6 +102,7 @@ impl Reader for Ceilings {
     }
 }
 
+use drivers::{drive, stop_driving};
 use extensions::{going_run, joined};
 use missing::MissingQueues;
 pub use terminating::Overlong;
@@ -173,7 +179,14 @@ impl CeilingIndex {
         terminating.apply(objects, (uid, pod), deadlines.get(uid), deadlines.exempts(pod));
         let readiness = |deadlines: &Deadlines| Some(deadlines.get(uid)?.readiness.get());
         let was_new = readiness(deadlines) == Some(Readiness::NotYet);
+        let controller = |deadlines: &Deadlines| Some(deadlines.get(uid)?.controller?.uid);
+        let controlled = controller(deadlines);
         let is_kept = deadlines.apply(uid, pod, &mut objects.interner);
+        drive(objects, deadlines, uid);
+        let former = controlled.filter(|_| controlled != controller(deadlines));
+        for of in former.into_iter().chain([uid]) {
+            stop_driving(objects, deadlines, of);
+        }
         let is_ready_now = was_new && readiness(deadlines) == Some(Readiness::Ready);
         if is_kept && objects.gangs.workload(objects.gangs.memberships(uid)).is_none() {
             self.schedule([uid]);

@@ -33,7 +33,7 @@ pub trait Reader {
     fn pods(&self) -> impl Iterator<Item = Uid>;
 
     /// Forgets a pod.
-    fn delete_pod(&mut self, uid: Uid);
+    fn delete_pod(&mut self, objects: &mut Objects, uid: Uid);
 
     /// A queue is gone.
     fn delete_queue(&mut self, _family: Family, _name: &str) {}
@@ -211,7 +211,7 @@ impl<R: Reader> ClusterModel<R> {
     pub fn delete_pod(&mut self, uid: Uid) {
         self.objects.moved.pods.remove(&uid);
         self.objects.gangs.delete_pod(uid);
-        self.reader.delete_pod(uid);
+        self.reader.delete_pod(&mut self.objects, uid);
     }
 
     /// Forgets all pods but these.

@@ -183,6 +183,24 @@ impl Deadlines {
         self.orders.place(uid, pod, true);
         pod.notice.take_if(|notice| notice.is_idle());
         pod.unready.take_if(|unready| unready.until.is_none());
+        let controller = pod.lacks_since().then_some(pod.controller);
+        if controller.is_some_and(|of| of.is_none_or(|of| !self.pods.contains_key(&of.uid))) {
+            self.lack_evidence.insert(uid);
+        }
+    }
+
+    /// Counts the runs of the pods that a pod controls from its scheduling. Returns those whose end moves, or whose evidence may
+    /// be there with the pod.
+    pub fn count_below(&mut self, driver: Uid) -> Vec<Uid> {
+        let Some((start, namespace)) = self.get(driver).map(|pod| (pod.started, pod.namespace.clone())) else {
+            return Vec::new();
+        };
+        let below: Vec<Uid> = self.controlled_by(driver).map(|(uid, _)| uid).collect();
+        let moves = |uid: &Uid| {
+            let pod = self.pods.get_mut(uid).filter(|pod| pod.namespace == namespace);
+            pod.is_some_and(|pod| pod.count_from(start) || pod.lacks_since())
+        };
+        below.into_iter().filter(moves).collect()
     }
 
     pub fn controlled_by(&self, controller: Uid) -> impl Iterator<Item = (Uid, &ManagedPod)> {

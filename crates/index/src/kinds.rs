@@ -44,6 +44,7 @@ impl KindHasher {
             deployment: kind(DEPLOYMENT),
             replica_set: kind(REPLICA_SET),
             of_pods: POD_CONTROLLERS.into_iter().map(kind).collect(),
+            pod: self.named("", "Pod"),
         }
     }
 
@@ -60,6 +61,7 @@ pub struct Makers {
     deployment: KindHash,
     replica_set: KindHash,
     of_pods: HashSet<KindHash>,
+    pod: KindHash,
 }
 
 impl Makers {
@@ -70,6 +72,11 @@ impl Makers {
         } else {
             below.is_none() || !self.of_pods.contains(&kind)
         }
+    }
+
+    /// Returns the kind that is below the next owner: none is below the owner of a pod, also of one that controls pods.
+    pub fn below(&self, kind: KindHash) -> Option<KindHash> {
+        (kind != self.pod).then_some(kind)
     }
 }
 

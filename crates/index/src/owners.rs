@@ -69,6 +69,9 @@ pub struct Own {
     pub name: Box<str>,
 }
 
+/// The source of pods that control other pods: no watch of owners has this number.
+const PODS: u16 = u16::MAX;
+
 #[derive(Debug, Default)]
 pub struct OwnerRecords {
     by_uid: HashMap<Uid, OwnerRecord>,
@@ -103,6 +106,16 @@ impl OwnerRecords {
         self.with_own = self.with_own.saturating_sub(usize::from(own_before.is_some()));
         self.with_own = self.with_own.saturating_add(usize::from(own.is_some()));
         own_before != own || (from != to && (self.with_own > 0 || self.with_grants))
+    }
+
+    /// Takes a pod that controls other pods, which has this controller itself; says whether a ceiling may have changed.
+    pub fn drive(&mut self, pod: Uid, controller: Option<Controller>) -> bool {
+        self.replace(pod, Some(OwnerRecord { controller, own: None, source: PODS }))
+    }
+
+    /// True if a pod controls other pods, and has a controller itself.
+    pub fn drives(&self, pod: Uid) -> bool {
+        self.by_uid.get(&pod).is_some_and(|owner| owner.source == PODS)
     }
 
     /// The owners that one of the watches has seen.
@@ -184,7 +197,7 @@ impl OwnerRecords {
             if !may_own(kind, below) {
                 break;
             }
-            below = Some(kind);
+            below = self.makers.as_ref().map_or(Some(kind), |makers| makers.below(kind));
             root = self.pausable.contains(&kind).then_some(uid).or(root);
         }
         root

@@ -32,7 +32,7 @@ use tenure_types::{
 
 use crate::{
     Uid,
-    cluster::{ClusterModel, Moved, Reader},
+    cluster::{ClusterModel, Moved, Objects, Reader},
     uid::UidMap,
 };
 
@@ -181,7 +181,7 @@ impl Reader for Placements {
         self.places.uids()
     }
 
-    fn delete_pod(&mut self, uid: Uid) {
+    fn delete_pod(&mut self, _: &mut Objects, uid: Uid) {
         self.places.remove(uid);
         self.schedulers.remove(&uid);
         self.needs.remove(&uid);
@@ -208,7 +208,7 @@ impl PlacementIndex {
         let Some(uid) = pod.metadata.uid.as_deref().map(Uid::of) else { return };
         self.apply_member(&pod);
         if pod.is_finished() {
-            self.reader.delete_pod(uid);
+            self.reader.delete_pod(&mut self.objects, uid);
             return;
         }
         let mut placed = PodRecord::read(&pod, &room, &mut self.objects.interner, &mut self.reader.interned);

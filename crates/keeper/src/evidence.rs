@@ -1,5 +1,5 @@
 //! Notes on bound pods what ends their run, where no other object of the cluster will say it: the queue that their `PodGroup`
-//! named, and a ceiling of their own that was removed.
+//! named, a ceiling of their own that was removed, and the start of a pod that controlled them.
 //!
 //! The keeper remembers that as long as a pod runs. The annotation lets the next keeper know it, too. The API server lets no
 //! tenant change the annotation of a bound pod.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,7 @@ use crate::keys;
 /// The value of annotation [`keys::EVIDENCE_ANNOTATION`], as JSON: what the other objects of the cluster don't say any more
 /// about the run of a bound pod.
 ///
-/// A reader takes queues and ceilings for claims that can only end a run earlier, and [`was_ready`](Self::was_ready) for no
+/// A reader takes queues, ceilings and times for claims that can only end a run earlier, and [`was_ready`](Self::was_ready) for no
 /// more than a container that was ready for a moment. So a user gains nothing by writing one. The API server lets no user
 /// change that of a bound pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +24,9 @@ pub struct Evidence {
     /// noted none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<String>,
+    /// The scheduling of the pod that controls this one, or did: both belong to one run. None: no earlier pod is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
     /// True if the pod was ready, where its conditions don't show that any more: its node was restarted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_ready: bool,

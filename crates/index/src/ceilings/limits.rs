@@ -193,7 +193,7 @@ pub fn standing_below(
     let alone = pod.clocks();
     // no group moves the end of a pod past its own scheduling and the ceiling
     let clocks = Clocks { started: start.into_iter().chain(alone.started).min(), ..alone };
-    let start = if is_grouped { start } else { alone.started };
+    let start = if is_grouped { start } else { pod.scheduled() };
     let granted = extension(objects, (uid, pod), queues[Family::Runai].as_deref(), clocks);
     ceilings[Family::Runai] = ceilings[Family::Runai].map(|ceiling| ceiling.saturating_add(granted));
     let expires = expiry::deadline(clocks, ceilings);

@@ -52,7 +52,7 @@ impl CeilingIndex {
 
     /// The queue whose floors protect a bound pod, and the start of its workload.
     fn floor_of(&self, uid: Uid, pod: &ManagedPod) -> Option<(QueueId, Timestamp)> {
-        let (scheduled, gangs) = (pod.clocks().started?, &self.objects.gangs);
+        let (scheduled, gangs) = (pod.scheduled()?, &self.objects.gangs);
         let memberships = gangs.memberships(uid);
         let group = gangs.workload(memberships).map(|(group, _)| group);
         let named = gangs.queue(memberships, PodGroupKind::Runai).map(|(queue, _)| queue.as_str());

@@ -95,7 +95,7 @@ impl Counting<'_> {
                 let expires = &mut self.counts.entry(queue).or_default().expires;
                 *expires = expires.iter().copied().chain([end]).min();
             }
-            let Some(scheduled) = pod.clocks().started else { continue };
+            let Some(scheduled) = pod.scheduled() else { continue };
             let of_group = gangs.workload(memberships).map(|(group, _)| {
                 let find = || queue_of_group(index, &group).and_then(|queue| self.tree.bind(queue));
                 (group.id(), *queues_of_groups.entry(group.id()).or_insert_with(find), group.start)

@@ -21,7 +21,7 @@ use crate::{
     names::Interner,
     own::Bearer,
     owners::Controller,
-    times::{Milliseconds, NEVER, PodReadiness, milliseconds, milliseconds_up, time},
+    times::{Milliseconds, NEVER, PodReadiness, in_time, milliseconds, milliseconds_up, time},
 };
 
 /// A pod in a queue. Times are in milliseconds since the epoch.
@@ -70,6 +70,8 @@ struct RunLimits {
     queues: PerFamily<Option<ArcStr>>,
     /// The least ceiling that its workload has noted itself.
     own: Option<Milliseconds>,
+    /// The earlier start of the pod that controls it, or did.
+    since: Option<Milliseconds>,
 }
 
 /// The facts about the run of a bound pod that don't move its end later from now on.
@@ -123,12 +125,13 @@ impl ManagedPod {
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.claims_exemption = claimed(pod).is_some();
         self.marks = Marks::of(&pod.metadata);
-        let Evidence { queues, max_duration, was_ready } = Evidence::of(&pod.metadata);
+        let Evidence { queues, max_duration, since, was_ready } = Evidence::of(&pod.metadata);
         self.ready_note = ReadyNote::of(pod, self.readiness, was_ready);
         self.own = in_milliseconds(own.read(Bearer::Pod, &pod.metadata));
         let noted = RunLimits {
             queues: PerFamily::new(|family| shared(queues.get(family.row().group).map(String::as_str))),
             own: in_milliseconds(max_duration.and_then(|text| own_ceiling(&text).ok())),
+            since: since.and_then(milliseconds),
         };
         self.fixed.take_if(|_| !stays_bound);
         if noted != RunLimits::default() || self.fixed.is_some() {
@@ -158,7 +161,7 @@ impl ManagedPod {
         let lacks_own = own.is_some() && !own_is_noted && own != self.own && own != noted.own;
         let lacks_ready = must_be_ready && self.ready_note == ReadyNote::Lacking;
         let lacks_evidence = lacks_own || lacks_ready || Family::ALL.into_iter().any(lacks);
-        let known = RunLimits { queues, own };
+        let known = RunLimits { queues, own, since: known.since };
         if known != RunLimits::default() || noted != RunLimits::default() {
             self.fixed = Some(Box::new(FixedRun { known, noted }));
         }
@@ -182,6 +185,7 @@ impl ManagedPod {
         Evidence {
             queues: Family::ALL.into_iter().filter_map(queue).collect(),
             max_duration: self.fixed_own().map(in_time_span).map(for_people),
+            since: in_time(self.since()),
             was_ready: self.ready_note != ReadyNote::None,
         }
     }
@@ -196,13 +200,44 @@ impl ManagedPod {
 
     /// The pod as a part of its workload.
     pub fn live_pod(&self) -> LivePod {
-        let Clocks { created, started } = self.clocks();
-        LivePod { subgroup: 0, created, scheduled: started, readiness: self.readiness.get() }
+        let created = time(self.created);
+        LivePod { subgroup: 0, created, scheduled: self.scheduled(), readiness: self.readiness.get() }
     }
 
-    /// The clocks that ceilings run by, if it is a workload by itself.
+    /// The time of its scheduling. None: it isn't bound.
+    pub fn scheduled(&self) -> Option<Timestamp> {
+        in_time(self.started)
+    }
+
+    /// The clocks that ceilings run by, if it is in no `PodGroup`: those of a pod that another pod controls belong to the run
+    /// of that one.
     pub fn clocks(&self) -> Clocks {
-        Clocks { created: time(self.created), started: self.started.map(|started| time(started.get())) }
+        let (created, started) = (time(self.created), self.scheduled());
+        let since = in_time(self.since().filter(|_| started.is_some()));
+        let earliest = |own: Timestamp| since.map_or(own, |since| since.min(own));
+        Clocks { created: earliest(created), started: started.map(earliest) }
+    }
+
+    /// Counts the run of a bound pod from the scheduling of the pod that controls it. Returns true if that moves its end.
+    pub fn count_from(&mut self, scheduled: Option<Milliseconds>) -> bool {
+        let Some(from) = scheduled.filter(|of| self.started.is_some_and(|own| of.get() < own.get())) else {
+            return false;
+        };
+        let known = &mut self.fixed.get_or_insert_default().known.since;
+        let earliest = Milliseconds::earliest(*known, Some(from));
+        std::mem::replace(known, earliest) != earliest
+    }
+
+    /// True if it counts from the scheduling of another pod, and has no evidence of that.
+    pub fn lacks_since(&self) -> bool {
+        let times = |fixed: &FixedRun| Some((fixed.known.since?, fixed.noted.since));
+        let of = self.fixed.as_deref().and_then(times);
+        of.is_some_and(|(known, noted)| noted.is_none_or(|noted| noted.get() > known.get()))
+    }
+
+    fn since(&self) -> Option<Milliseconds> {
+        let FixedRun { known, noted } = self.fixed.as_deref()?;
+        Milliseconds::earliest(known.since, noted.since)
     }
 
     /// The end of its run.

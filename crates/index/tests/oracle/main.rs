@@ -36,7 +36,8 @@ const STEPS: u64 = 300_000;
 /// So many events a history: then the cluster is empty again.
 const LENGTH: usize = 250;
 /// The cases that each run must have come across.
-const MUST_BE_SEEN: [&str; 22] = [
+const MUST_BE_SEEN: [&str; 23] = [
+    "driven",
     "extended",
     "graced",
     "lost",

@@ -54,13 +54,14 @@ pub const fn group_and_kind(kind: OwnerKind) -> (&'static str, &'static str) {
         OwnerKind::Service => ("serving.knative.dev", "Service"),
         OwnerKind::Thing => ("example.com", "Thing"),
         OwnerKind::DaemonSet => ("apps", "DaemonSet"),
+        OwnerKind::Pod => ("", "Pod"),
     }
 }
 
 pub fn reference((kind, owner): (OwnerKind, u32)) -> OwnerReference {
     let (group, kind) = group_and_kind(kind);
     OwnerReference {
-        api_version: format!("{group}/v1"),
+        api_version: if group.is_empty() { "v1".into() } else { format!("{group}/v1") },
         kind: kind.into(),
         name: format!("o{owner:x}"),
         uid: uid_text(owner),
@@ -84,11 +85,12 @@ fn evidence(of: EvidenceObj) -> Option<String> {
 }
 
 /// Evidence as the index has it written.
-pub fn written(EvidenceObj { runai, tensorstack, own, was_ready }: EvidenceObj) -> Evidence {
+pub fn written(EvidenceObj { runai, tensorstack, own, since, was_ready }: EvidenceObj) -> Evidence {
     let queues =
         [(Family::Runai, runai.map(runai_name)), (Family::Tensorstack, tensorstack.map(tensorstack_name))];
     let queues = queues.into_iter().filter_map(|(family, name)| Some((family.row().group.to_owned(), name?)));
-    Evidence { queues: queues.collect(), max_duration: own.map(|own| units(own, " ")), was_ready }
+    let (max_duration, since) = (own.map(|own| units(own, " ")), since.map(timestamp));
+    Evidence { queues: queues.collect(), max_duration, since, was_ready }
 }
 
 /// When the grace period of a pod ends that is deleted as soon as it is created. The API server's sum overflows.

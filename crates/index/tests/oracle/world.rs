@@ -52,17 +52,19 @@ pub enum OwnerKind {
     /// Can be paused if the configuration has a row for it.
     Thing,
     DaemonSet,
+    Pod,
 }
 
 /// A controller, by its uid.
 pub type Controller = Option<(OwnerKind, u32)>;
 
-/// The evidence on a pod: its queues, its own ceiling, and whether it was ready.
+/// The evidence on a pod: its queues, its own ceiling, the scheduling of the pod that controls it, and whether it was ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EvidenceObj {
     pub runai: Option<u8>,
     pub tensorstack: Option<u8>,
     pub own: Option<i64>,
+    pub since: Option<Nanos>,
     pub was_ready: bool,
 }
 

@@ -49,6 +49,8 @@ impl Pair {
             }
             let is_extended = standing.as_ref().is_some_and(|of| of.extension.is_positive());
             self.seen.note("extended", usize::from(is_extended));
+            let is_driven = model.is_driven(pod);
+            self.seen.note("driven", usize::from(is_driven));
             let given = standing.map(|of| {
                 let queue = |family| of.queue(family).map(ToString::to_string);
                 let queues = (queue(Family::Tensorstack), queue(Family::Runai));
@@ -59,8 +61,7 @@ impl Pair {
                 let queues = (of.tensorstack.map(wire::tensorstack_name), of.runai.map(wire::runai_name));
                 let expires = of.expires.map(|(at, family)| (timestamp(at), family));
                 let (started, start) = (of.started.map(timestamp), of.start.map(timestamp));
-                let created = timestamp(pod.created * MILLI);
-                (created, started, start, of.is_grouped, queues, of.own.map(i128::from), expires)
+                (timestamp(of.created), started, start, of.is_grouped, queues, of.own.map(i128::from), expires)
             });
             same(format_args!("standing of {:x}", pod.uid), &given, &expected)?;
         }

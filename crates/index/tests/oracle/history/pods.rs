@@ -6,7 +6,7 @@ use super::{History, SPANS};
 use crate::{
     event::Event,
     object::List,
-    world::{Controller, ENDLESS, EvidenceObj, OwnerKind, PodObj},
+    world::{Controller, ENDLESS, EvidenceObj, MILLI, OwnerKind, PodObj},
 };
 
 impl History {
@@ -41,6 +41,11 @@ impl History {
     }
 
     pub(super) fn controller(&mut self, namespace: u8) -> Controller {
+        let pods: Vec<_> = self.pods.iter().filter(|pod| pod.namespace == namespace).collect();
+        if !pods.is_empty() && self.random.percent(20) {
+            let driver = pods[self.random.below(pods.len() as u64) as usize];
+            return Some((OwnerKind::Pod, driver.uid));
+        }
         let here: Vec<_> = self.owners.iter().filter(|owner| owner.namespace == namespace).collect();
         if here.is_empty() || self.random.percent(20) {
             return self.random.maybe(5, |random| (OwnerKind::DaemonSet, random.small(3).into()));
@@ -56,11 +61,13 @@ impl History {
     }
 
     fn evidence(&mut self) -> EvidenceObj {
+        let since = self.random.percent(20).then(|| self.time() * MILLI);
         let random = &mut self.random;
         EvidenceObj {
             runai: random.maybe(50, |random| random.of(&[0, 1, 2, 3, 9])),
             tensorstack: random.maybe(30, |random| random.of(&[0, 1, 2])),
             own: random.maybe(30, |random| random.of(&SPANS)),
+            since,
             was_ready: random.percent(30),
         }
     }

@@ -66,6 +66,8 @@ pub struct Bound {
     runai: Option<u8>,
     tensorstack: Option<u8>,
     own: Option<Nanos>,
+    /// The scheduling of the pod that controls it, or did.
+    since: Option<Nanos>,
 }
 
 impl Bound {
@@ -122,6 +124,7 @@ impl Record {
 /// The standing of a pod: its clocks, queues and the end of its run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
+    pub created: Nanos,
     pub start: Option<Nanos>,
     pub started: Option<Nanos>,
     pub is_grouped: bool,
@@ -272,6 +275,41 @@ impl Naive {
         }
     }
 
+    /// Pods that a pod controls are parts of its run, for as long as they are there. `before` is the pod as it was.
+    pub(super) fn drive(&mut self, uid: u32, before: Option<&PodObj>) {
+        let kept: Vec<PodObj> = self.kept().cloned().collect();
+        let find = |uid: u32| kept.iter().find(|pod| pod.uid == uid);
+        let controller = |pod: &PodObj| pod.controller.map(|(_, uid)| uid);
+        let (now, before) = (find(uid).and_then(controller), before.and_then(controller));
+        for of in [Some(uid), now].into_iter().flatten() {
+            let Some(driver) = find(of) else { continue };
+            let is_below = |pod: &&PodObj| controller(pod) == Some(of) && pod.namespace == driver.namespace;
+            let below: Vec<&PodObj> = kept.iter().filter(is_below).collect();
+            if below.is_empty() || (of != uid && !below.iter().any(|pod| pod.uid == uid)) {
+                continue;
+            }
+            match driver.controller {
+                Some(controller) => drop(self.drivers.insert(of, controller)),
+                None => drop(self.drivers.remove(&of)),
+            }
+            for pod in below {
+                let earlier = driver.scheduled().filter(|at| pod.scheduled().is_some_and(|own| *at < own));
+                let since = &mut self.records.get_mut(&pod.uid).expect("it is kept").bound.since;
+                *since = since.iter().copied().chain(earlier).min();
+            }
+        }
+        for of in [Some(uid), before].into_iter().flatten() {
+            if find(of).is_none() && !kept.iter().any(|pod| controller(pod) == Some(of)) {
+                self.drivers.remove(&of);
+            }
+        }
+    }
+
+    /// True if the pod that controls it, or did, moves its end.
+    pub fn is_driven(&self, pod: &PodObj) -> bool {
+        self.bound(pod).since.is_some() && self.standing(pod).is_some_and(|of| of.expires.is_some())
+    }
+
     /// Computes the standing of a pod, also of one that isn't kept; none if it is in no queue.
     pub fn standing(&self, pod: &PodObj) -> Option<Standing> {
         let bound = self.bound(pod);
@@ -290,9 +328,11 @@ impl Naive {
             runai.and_then(|queue| self.runai_limits(queue)),
         );
         let start = gang.map_or_else(|| pod.scheduled(), |gang| gang.start);
-        let started = start.into_iter().chain(pod.scheduled()).min();
+        let since = pod.scheduled().and(bound.since.into_iter().chain(pod.evidence.since).min());
+        let started = start.into_iter().chain(pod.scheduled()).chain(since).min();
+        let created = (pod.created * MILLI).min(since.unwrap_or(Nanos::MAX));
         let ceiling = |limits: Option<Limits>| limits?.ceiling.into_iter().chain(own).min();
-        let tensorstack_end = ceiling(limits.0).map(|ceiling| pod.created * MILLI + ceiling);
+        let tensorstack_end = ceiling(limits.0).map(|ceiling| created + ceiling);
         let workload = self.root_by_kind(pod.controller).unwrap_or(pod.uid);
         let more = |started, of: Limits| self.extension(workload, pod.namespace, started, of.extensions);
         let runai_end = started
@@ -312,7 +352,7 @@ impl Naive {
         let seen = || self.records.get(&pod.uid).map_or_else(|| readiness(pod), |record| record.readiness);
         let lacking = gang.map_or_else(|| lacking_alone(pod, seen()), |gang| gang.lacking);
         let is_grouped = gang.is_some();
-        Some(Standing { start, started, is_grouped, tensorstack, runai, own, expires, notice, lacking })
+        Some(Standing { created, start, started, is_grouped, tensorstack, runai, own, expires, notice, lacking })
     }
 
     /// The least ceiling that the groups and the owner of a pod note.
@@ -342,12 +382,15 @@ impl Naive {
     pub fn missing_evidence(&self) -> BTreeMap<u32, EvidenceObj> {
         let missing = |(uid, record): (&u32, &Record)| {
             let pod = &self.pods[uid];
-            let Bound { runai, tensorstack, own } = record.bound;
+            let Bound { runai, tensorstack, own, since } = record.bound;
             let lacks = |queue: Option<u8>, noted| queue.is_some() && queue != noted;
             let bearers = [noted(pod.own), noted(pod.evidence.own), self.own_of_root(pod.controller)];
             let lacks_own = own.is_some() && !bearers.contains(&own);
             let lacks_ready = record.readiness != Readiness::NotYet && readiness(pod) == Readiness::NotYet;
-            let is_missing = lacks(runai, pod.evidence.runai)
+            let is_controlled = pod.controller.is_some_and(|(_, of)| self.records.contains_key(&of));
+            let is_shown = pod.evidence.since.is_some_and(|noted| since.is_none_or(|since| noted <= since));
+            let is_missing = (since.is_some() && !is_controlled && !is_shown)
+                || lacks(runai, pod.evidence.runai)
                 || lacks(tensorstack, pod.evidence.tensorstack)
                 || (lacks_own && !self.group_notes(pod, own))
                 || (lacks_ready && self.must_be_ready(pod));
@@ -355,6 +398,7 @@ impl Naive {
                 runai: runai.or(pod.evidence.runai),
                 tensorstack: tensorstack.or(pod.evidence.tensorstack),
                 own: own.into_iter().chain(noted(pod.evidence.own)).min().map(|own| own / 1_000),
+                since: since.into_iter().chain(pod.evidence.since).min(),
                 was_ready: lacks_ready || pod.evidence.was_ready,
             };
             (pod.scheduled.is_some() && is_missing).then_some((*uid, evidence))
@@ -455,6 +499,7 @@ impl Naive {
                 runai: fixed(Family::Runai, pod.runai),
                 tensorstack: fixed(Family::Tensorstack, pod.tensorstack),
                 own: self.own_that_counts(pod).or(known.own),
+                since: known.since,
             };
             Some((*uid, bound))
         };
@@ -486,9 +531,8 @@ impl Naive {
                 .and_then(|standing| standing.expires)
                 .map_or(NEVER, |(at, _)| millis_up(at));
             let has_notice = standing.as_ref().is_some_and(|standing| standing.notice != [0; 3]);
-            let created = self.pods[&uid].created * MILLI;
             let since = standing.and_then(|standing| match standing.expires?.1 {
-                Family::Tensorstack => Some(created),
+                Family::Tensorstack => Some(standing.created),
                 Family::Runai => standing.started,
             });
             let is_younger = since.is_none_or(|since| since >= self.now.div_euclid(SECOND) * SECOND);

@@ -22,7 +22,8 @@ pub use tally::Tally;
 use crate::{
     event::Event,
     world::{
-        ConfigObj, ExtensionObj, GroupKey, GroupObj, MILLI, Nanos, OwnerObj, PodObj, RunaiObj, TensorstackObj,
+        ConfigObj, ExtensionObj, GroupKey, GroupObj, MILLI, Nanos, OwnerKind, OwnerObj, PodObj, RunaiObj,
+        TensorstackObj,
     },
 };
 
@@ -45,6 +46,8 @@ pub struct Naive {
     /// The readiness that each live member of a group has shown.
     seen_members: BTreeMap<u32, Readiness>,
     returns: BTreeMap<u32, owners::Called>,
+    /// The controllers of pods that control others.
+    drivers: BTreeMap<u32, (OwnerKind, u32)>,
     /// The time of the last question who comes back.
     asked: Option<Nanos>,
     /// The active members of each group when a relist began, and which run that was.
@@ -151,6 +154,7 @@ impl Naive {
             Some(pod) => self.pods.insert(uid, pod),
             None => self.pods.remove(&uid),
         };
+        self.drive(uid, before.as_ref());
         self.follow_runs(uid, before.as_ref());
     }
 

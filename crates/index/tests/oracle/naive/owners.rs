@@ -89,7 +89,7 @@ impl Naive {
         match kind {
             OwnerKind::Deployment | OwnerKind::ReplicaSet | OwnerKind::Job => true,
             OwnerKind::Thing => self.config.things,
-            OwnerKind::Service | OwnerKind::DaemonSet => false,
+            OwnerKind::Service | OwnerKind::DaemonSet | OwnerKind::Pod => false,
         }
     }
 
@@ -100,8 +100,12 @@ impl Naive {
 
     /// The ancestors that are known, the nearest first.
     fn chain(&self, controller: Controller) -> impl Iterator<Item = (OwnerKind, u32)> {
-        let above = |of: &(OwnerKind, u32)| self.owners.get(&of.1).and_then(|owner| owner.controller);
-        std::iter::successors(controller, above).take(DEPTH)
+        std::iter::successors(controller, |of| self.above(of.1)).take(DEPTH)
+    }
+
+    /// The controller of an owner, or of a pod that controls others.
+    fn above(&self, uid: u32) -> Controller {
+        self.drivers.get(&uid).copied().or_else(|| self.owners.get(&uid)?.controller)
     }
 
     /// The same, as far as each is of a kind whose controller makes what it is said to own.
@@ -112,7 +116,7 @@ impl Naive {
             let makes = match kind {
                 OwnerKind::Deployment => below == Some(OwnerKind::ReplicaSet),
                 OwnerKind::ReplicaSet | OwnerKind::Job | OwnerKind::DaemonSet => below.is_none(),
-                OwnerKind::Service | OwnerKind::Thing => true,
+                OwnerKind::Service | OwnerKind::Thing | OwnerKind::Pod => true,
             };
             if !makes {
                 break;
@@ -120,7 +124,8 @@ impl Naive {
             if self.is_pausable(kind) {
                 root = Some(uid);
             }
-            (below, next) = (Some(kind), self.owners.get(&uid).and_then(|owner| owner.controller));
+            below = Some(kind).filter(|kind| *kind != OwnerKind::Pod);
+            next = self.above(uid);
         }
         root
     }
