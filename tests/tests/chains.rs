@@ -324,7 +324,8 @@ async fn a_young_executor_ends_with_its_driver_and_not_at_a_ceiling_of_its_own()
     let world = world().await;
     let namespace = Namespace::new(world).await;
     namespace.apply(&queue("spark", "12s")).await;
-    let application = namespace.chain(&[("sparkoperator.k8s.io/v1beta2", "SparkApplication")]).await.remove(0);
+    let application =
+        namespace.chain(&[("sparkoperator.k8s.io/v1beta2", "SparkApplication")]).await.remove(0);
     let driver = namespace.pod_of(&application, "driver", "spark").await;
     let made = |pod: &DynamicObject| pod.creation_timestamp().unwrap().0;
     let half = made(&driver) + CEILING / 2;

@@ -192,7 +192,8 @@ impl Deadlines {
     /// Counts the runs of the pods that a pod controls from its scheduling. Returns those whose end moves, or whose evidence may
     /// be there with the pod.
     pub fn count_below(&mut self, driver: Uid) -> Vec<Uid> {
-        let Some((start, namespace)) = self.get(driver).map(|pod| (pod.started, pod.namespace.clone())) else {
+        let Some((start, namespace)) = self.get(driver).map(|pod| (pod.started, pod.namespace.clone()))
+        else {
             return Vec::new();
         };
         let below: Vec<Uid> = self.controlled_by(driver).map(|(uid, _)| uid).collect();

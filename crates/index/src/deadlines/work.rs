@@ -44,7 +44,9 @@ impl Deadlines {
     pub fn batch(&self, tasks: TaskSet, key: &DueKey, now: Timestamp) -> Option<DueBatch> {
         let now = now.as_millisecond();
         let of_key = || self.pods.get(&key.uid).map(|pod| (key.uid, pod.as_ref()));
-        let pods = || of_key().into_iter().chain(self.controlled_by(key.uid));
+        // a pod can name itself as its controller
+        let others = || self.controlled_by(key.uid).filter(|(uid, _)| *uid != key.uid);
+        let pods = || of_key().into_iter().chain(others());
         let pods = || pods().filter(|(uid, pod)| pod.due_key(*uid) == *key);
         // in either lane: a pod that was tried waits for no flood of others of its controller
         let first = |task: &Task| {

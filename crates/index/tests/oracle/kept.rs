@@ -627,6 +627,30 @@ fn a_recovery_begins_again_in_a_gang_with_a_pod_that_has_succeeded() {
     agrees(&events);
 }
 
+/// A pod that names itself as its controller, beside one that names it, too: each is acted on once.
+#[test]
+fn a_pod_that_controls_itself_is_in_a_batch_once() {
+    let controlled =
+        |uid| PodObj { controller: Some((OwnerKind::Pod, 2)), scheduled: Some(0), ..pod(uid, Some(0)) };
+    agrees(&[
+        queue(0, 2),
+        Event::Pod(controlled(1)),
+        Event::Pod(controlled(2)),
+        Event::Pass(5_000),
+        Event::Take(2),
+        settle(0),
+    ]);
+}
+
+/// A driver that comes back shows its executor's start again, and one that goes takes what is further below along.
+#[test]
+fn a_driver_that_comes_back_is_evidence_again() {
+    let executor =
+        PodObj { controller: Some((OwnerKind::Pod, 2)), scheduled: Some(7_000), ..pod(1, Some(0)) };
+    let driver = |queue, scheduled| Event::Pod(PodObj { scheduled, ..pod(2, queue) });
+    agrees(&[Event::Pod(executor), driver(Some(0), Some(1_000)), driver(None, None), driver(Some(0), None)]);
+}
+
 /// A pod that names no queue that exists runs for longer than the ceiling of the queue that becomes the default.
 #[test]
 fn a_default_queue_that_is_set_grants_time_to_runs_that_it_makes_overdue() {

@@ -61,7 +61,15 @@ impl Pair {
                 let queues = (of.tensorstack.map(wire::tensorstack_name), of.runai.map(wire::runai_name));
                 let expires = of.expires.map(|(at, family)| (timestamp(at), family));
                 let (started, start) = (of.started.map(timestamp), of.start.map(timestamp));
-                (timestamp(of.created), started, start, of.is_grouped, queues, of.own.map(i128::from), expires)
+                (
+                    timestamp(of.created),
+                    started,
+                    start,
+                    of.is_grouped,
+                    queues,
+                    of.own.map(i128::from),
+                    expires,
+                )
             });
             same(format_args!("standing of {:x}", pod.uid), &given, &expected)?;
         }

@@ -352,7 +352,18 @@ impl Naive {
         let seen = || self.records.get(&pod.uid).map_or_else(|| readiness(pod), |record| record.readiness);
         let lacking = gang.map_or_else(|| lacking_alone(pod, seen()), |gang| gang.lacking);
         let is_grouped = gang.is_some();
-        Some(Standing { created, start, started, is_grouped, tensorstack, runai, own, expires, notice, lacking })
+        Some(Standing {
+            created,
+            start,
+            started,
+            is_grouped,
+            tensorstack,
+            runai,
+            own,
+            expires,
+            notice,
+            lacking,
+        })
     }
 
     /// The least ceiling that the groups and the owner of a pod note.
