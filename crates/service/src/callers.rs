@@ -5,6 +5,7 @@
 //! replaced authority, has an effect at once.
 
 use std::{
+    net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -30,6 +31,18 @@ use crate::validity::CertificateEnds;
 /// An extension of requests: the chain that the client has shown, its own certificate first. Only its key was verified.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientChain(pub Option<Arc<[CertificateDer<'static>]>>);
+
+/// An extension of requests: the address of the client. None: one with a certificate of a configured authority, which shares no
+/// bounds with others of its address.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Peer(pub Option<IpAddr>);
+
+impl Peer {
+    /// Reads the peer of a request.
+    pub fn of(request: &Extensions) -> Self {
+        request.get().copied().unwrap_or_default()
+    }
+}
 
 /// The certificate authorities of a file, by which clients are known. Clones share them.
 #[derive(Clone, Debug)]

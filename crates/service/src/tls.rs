@@ -25,7 +25,7 @@ use tracing::info;
 
 use crate::{
     address::ListenAddress,
-    callers::{AnyClient, ClientCa, ClientChain},
+    callers::{AnyClient, ClientCa, ClientChain, Peer},
     listener::{Bounds, Connection, no_place},
     readiness::ProcessReadiness,
     validity::CertificateEnds,
@@ -158,17 +158,23 @@ struct Identify {
 
 impl<S: Send + 'static> Accept<TcpStream, S> for Identify {
     type Stream = <RustlsAcceptor as Accept<Connection, S>>::Stream;
-    type Service = AddExtension<<RustlsAcceptor as Accept<Connection, S>>::Service, ClientChain>;
+    type Service =
+        AddExtension<AddExtension<<RustlsAcceptor as Accept<Connection, S>>::Service, ClientChain>, Peer>;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
         let Self { bounds, tls, authorities } = self.clone();
         let accepted = async move {
+            let address = stream.peer_addr()?.ip().to_canonical();
             let (stream, place) = bounds.take(stream, HANDSHAKES)?;
             let (stream, service) = tls.accept(stream, service).await?;
             let chain = ClientChain(stream.get_ref().1.peer_certificates().map(Into::into));
             let is_known = authorities.iter().any(|authority| authority.verify_chain(&chain).is_ok());
-            if place.keep(is_known) { Ok((stream, Extension(chain).layer(service))) } else { Err(no_place()) }
+            if !place.keep(is_known) {
+                return Err(no_place());
+            }
+            let peer = Peer(Some(address).filter(|_| !is_known));
+            Ok((stream, Extension(peer).layer(Extension(chain).layer(service))))
         };
         accepted.boxed()
     }

@@ -21,6 +21,7 @@ use prometheus_client::registry::Registry;
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::{Value, json};
 use support::{UID, review, webhook};
+use tenure_service::callers::Peer;
 use tenure_types::runai::SPEC_ANNOTATIONS;
 use tenure_webhook::{
     KnownQueues, LargeBodies, MAX_BODY_BYTES, Metrics, Mutator, Validator, guard_router, owners_router,
@@ -449,13 +450,40 @@ async fn large_bodies_wait_for_those_of_all_paths_and_others_do_not() {
         request
     };
     let begin = tokio::time::Instant::now();
-    let holders: Vec<_> = (0..16).map(hold).collect();
+    let holders: Vec<_> = (0..20).map(hold).collect();
     // so that the holders have their turns
     tokio::time::sleep(Duration::from_secs(4)).await;
     let small = oneshot::answer(webhook.clone(), announced(good().to_string().into_bytes())).await;
     assert_eq!((small.0, begin.elapsed() < Duration::from_secs(5)), (StatusCode::OK, true));
     let large = oneshot::answer(webhook.clone(), announced(padded(MAX_BODY_BYTES / 2))).await;
     assert_eq!((large.0, begin.elapsed() >= Duration::from_secs(5)), (StatusCode::OK, true));
+    for holder in holders {
+        assert_eq!(holder.await.unwrap().0, StatusCode::REQUEST_TIMEOUT);
+    }
+}
+
+/// Of eight peers, as many bodies as their connections allow, each as large as a small one can be, and as many of the largest.
+#[tokio::test(start_paused = true)]
+async fn halves_of_bodies_from_some_peers_keep_no_other_waiting() {
+    let (bodies, metrics) = (LargeBodies::default(), Metrics::register(&mut Registry::default()));
+    let validator = Validator::new(KnownQueues::default(), "t9k-system".into());
+    let webhook = router(validator, Mutator::default(), metrics, &bodies);
+    let from = |peer: u8, mut request: Request<Body>| {
+        request.extensions_mut().insert(Peer(Some([127, 0, 0, peer].into())));
+        request
+    };
+    let hold = |number: usize| {
+        let bytes = if (number / 8).is_multiple_of(2) { 64 * 1024 } else { MAX_BODY_BYTES };
+        let peer = u8::try_from(2 + number % 8).unwrap();
+        tokio::spawn(oneshot::answer(webhook.clone(), from(peer, stalled("/validate", bytes))))
+    };
+    let begin = tokio::time::Instant::now();
+    let holders: Vec<_> = (0..2_048).map(hold).collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for body in [good().to_string().into_bytes(), padded(MAX_BODY_BYTES / 2)] {
+        let answer = oneshot::answer(webhook.clone(), from(1, post(body))).await;
+        assert_eq!((answer.0, begin.elapsed() < Duration::from_secs(2)), (StatusCode::OK, true));
+    }
     for holder in holders {
         assert_eq!(holder.await.unwrap().0, StatusCode::REQUEST_TIMEOUT);
     }

@@ -16,6 +16,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
+use tenure_service::callers::Peer;
 use tokio::task::spawn_blocking;
 use tower_http::timeout::TimeoutLayer;
 use tracing::{error, warn};
@@ -52,7 +53,8 @@ async fn convert(State(context): State<Arc<(Metrics, LargeBodies)>>, request: Re
 
 async fn converted(metrics: &Metrics, turns: &LargeBodies, request: Request) -> Result<Response, Refusal> {
     is_plain_json(request.headers())?;
-    let Whole { body, turn } = turns.read(request.into_body()).await;
+    let peer = Peer::of(request.extensions());
+    let Whole { body, turn } = turns.read(request.into_body(), peer).await;
     let body = body?;
     let (started, is_large) = (Instant::now(), body.len() as u64 > LARGE_BYTES);
     // the turn goes with the body, which is converted to the end even if its client is gone

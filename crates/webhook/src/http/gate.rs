@@ -1,6 +1,12 @@
 //! The bounds of what requests take: bytes, memory and time.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    net::IpAddr,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use axum::{
     Extension, Router,
@@ -9,6 +15,8 @@ use axum::{
     http::StatusCode,
 };
 use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use tenure_service::callers::Peer;
 use tokio::{
     select,
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -18,14 +26,17 @@ use tower_http::timeout::TimeoutLayer;
 
 use crate::review::MAX_BODY_BYTES;
 
-/// Bytes of large bodies of reviews that are held at the same time, on all paths together.
-const LARGE_IN_FLIGHT: usize = 4 * MAX_BODY_BYTES;
+/// The share of all bytes that one peer may have: with fewer than so many peers that send halves of bodies, another finds room.
+const PEERS: usize = 16;
+
+/// Bytes of large bodies of reviews that are held at the same time, on all paths together: one of the largest of each peer.
+const LARGE_IN_FLIGHT: usize = PEERS * MAX_BODY_BYTES;
 
 /// The size from which a body is large, in bytes: ten times an ordinary review.
 pub(crate) const LARGE_BYTES: u64 = 64 * 1024;
 
 /// Bytes of all other bodies, and of the beginnings of large ones.
-const SMALL_IN_FLIGHT: usize = 16 * 1024 * 1024;
+const SMALL_IN_FLIGHT: usize = 32 * 1024 * 1024;
 
 /// The longest time for a request, its turn and its body included.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,19 +45,32 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 const LEAST_RATE: u64 = 1024 * 1024;
 
 /// The bytes of bodies that are in memory. Clones share them: a process has one memory, however many paths lead into it. A body
-/// takes them as they come, and not as its sender announces them: one that doesn't come is in the way of none.
+/// takes them as they come, and not as its sender announces them: one that doesn't come is in the way of none. A body takes them
+/// from those of its [peer](Peer), too: one that stays half is in the way of that peer's alone.
 #[derive(Clone, Debug)]
 pub struct LargeBodies {
+    all: Arc<Room>,
+    peers: Arc<Mutex<HashMap<IpAddr, Weak<Room>>>>,
+    largest: usize,
+}
+
+/// Bytes that bodies can take at the same time.
+#[derive(Debug)]
+struct Room {
     small: Arc<Semaphore>,
     large: Arc<Semaphore>,
     /// The turn of a body that goes on although all bytes are taken: otherwise two halves could wait for each other.
     last: Arc<Semaphore>,
-    largest: usize,
 }
 
 /// The turn of a request: the bytes that it takes until this is dropped, also where the work goes on without the caller.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct Turn(Vec<Share>);
+
+/// The bytes that a body takes of a room.
+#[derive(Debug)]
+struct Share {
+    room: Arc<Room>,
     bytes: Vec<OwnedSemaphorePermit>,
     is_last: bool,
 }
@@ -69,16 +93,28 @@ impl Default for LargeBodies {
 impl LargeBodies {
     /// Turns for so many bytes of large bodies at the same time, and one more body. A body above `largest` is refused.
     pub(crate) fn new(in_flight: usize, largest: usize) -> Self {
-        let [small, large, last] =
-            [SMALL_IN_FLIGHT, in_flight, 1].map(|bytes| Arc::new(Semaphore::new(bytes)));
-        Self { small, large, last, largest }
+        Self { all: Arc::new(Room::new(SMALL_IN_FLIGHT, in_flight)), peers: Arc::default(), largest }
     }
 
-    /// Reads a body.
-    pub(crate) async fn read(&self, body: Body) -> Whole {
-        let mut turn = Turn::default();
+    /// Reads a body of a peer.
+    pub(crate) async fn read(&self, body: Body, peer: Peer) -> Whole {
+        let rooms = peer.0.map(|peer| self.of_peer(peer)).into_iter().chain([Arc::clone(&self.all)]);
+        let share = |room| Share { room, bytes: Vec::new(), is_last: false };
+        let mut turn = Turn(rooms.map(share).collect());
         let body = self.receive(body, &mut turn).await;
         Whole { body, turn }
+    }
+
+    /// The room of a peer, which is forgotten with the last body in it.
+    fn of_peer(&self, peer: IpAddr) -> Arc<Room> {
+        let mut peers = self.peers.lock();
+        if let Some(room) = peers.get(&peer).and_then(Weak::upgrade) {
+            return room;
+        }
+        peers.retain(|_, room| room.strong_count() > 0);
+        let room = Arc::new(Room::new(SMALL_IN_FLIGHT / PEERS, self.largest));
+        peers.insert(peer, Arc::downgrade(&room));
+        room
     }
 
     async fn receive(&self, mut body: Body, turn: &mut Turn) -> Result<Bytes, Refusal> {
@@ -98,33 +134,42 @@ impl LargeBodies {
                 return Err((StatusCode::PAYLOAD_TOO_LARGE, "length limit exceeded".to_owned()));
             }
             let waits = Instant::now();
-            self.take(turn, length, data.len()).await;
+            for share in &mut turn.0 {
+                share.take(length, data.len()).await;
+            }
             // the sender isn't slow meanwhile
             begun += waits.elapsed();
             whole.extend_from_slice(data);
         }
     }
+}
 
+impl Room {
+    fn new(small: usize, large: usize) -> Self {
+        let [small, large, last] = [small, large, 1].map(|turns| Arc::new(Semaphore::new(turns)));
+        Self { small, large, last }
+    }
+}
+
+impl Share {
     /// Takes the next bytes of a body that has so many by then.
-    async fn take(&self, turn: &mut Turn, length: usize, more: usize) {
-        if turn.is_last {
+    async fn take(&mut self, length: usize, more: usize) {
+        if self.is_last {
             return;
         }
+        let Room { small, large, last } = &*self.room;
+        let bytes = if length as u64 <= LARGE_BYTES { small } else { large };
         let more = u32::try_from(more).unwrap_or(u32::MAX);
-        // an error would mean that a semaphore was closed, which never happens
-        let taken = if length as u64 <= LARGE_BYTES {
-            Arc::clone(&self.small).acquire_many_owned(more).await
-        } else {
-            select! {
-                biased;
-                taken = Arc::clone(&self.large).acquire_many_owned(more) => taken,
-                last = Arc::clone(&self.last).acquire_owned() => {
-                    turn.is_last = true;
-                    last
-                }
+        let taken = select! {
+            biased;
+            taken = Arc::clone(bytes).acquire_many_owned(more) => taken,
+            last = Arc::clone(last).acquire_owned() => {
+                self.is_last = true;
+                last
             }
         };
-        turn.bytes.extend(taken.ok());
+        // an error would mean that a semaphore was closed, which never happens
+        self.bytes.extend(taken.ok());
     }
 }
 
@@ -133,7 +178,8 @@ impl<S: Sync> FromRequest<S> for Whole {
 
     async fn from_request(mut request: Request, _: &S) -> Result<Self, Infallible> {
         let bodies: LargeBodies = request.extensions_mut().remove().unwrap_or_default();
-        Ok(bodies.read(request.into_body()).await)
+        let peer = Peer::of(request.extensions());
+        Ok(bodies.read(request.into_body(), peer).await)
     }
 }
 
