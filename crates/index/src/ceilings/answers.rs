@@ -176,6 +176,7 @@ impl CeilingIndex {
         RunState {
             is_fresh: true,
             queue: of.map(|of| of.queue(family).map_or("", ArcStr::as_str).to_owned()),
+            absent_queue: of.and_then(|of| of.by_default[family].as_deref()).map(str::to_owned),
             end: of.and_then(|of| of.expires),
             since: of.and_then(|of| of.clocks.since(family)),
             ceiling: of.and_then(|of| of.ceiling(self.tree())),

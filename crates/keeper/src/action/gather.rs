@@ -102,7 +102,12 @@ impl Pauser {
                 work.case.answers.is_still_there = Some(self.pod(due).await?.is_some());
             }
             Question::Queues => {
-                let are_as_known = self.handles.queues.are_as_known(due.family, &due.queue).await?;
+                let mut are_as_known = true;
+                for queue in
+                    [Some(due.queue.as_str()), work.state.absent_queue.as_deref()].into_iter().flatten()
+                {
+                    are_as_known &= self.handles.queues.are_as_known(due.family, queue).await?;
+                }
                 work.case.answers.queues_are_as_known = Some(are_as_known);
             }
             Question::Climb => {

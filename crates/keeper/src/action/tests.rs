@@ -7,7 +7,7 @@ use http::{Method, Request, Response, Uri};
 use jiff::Timestamp;
 use kube::{Client, client::Body};
 use serde_json::json;
-use tenure_index::{DuePod, Uid};
+use tenure_index::{DuePod, Settings, Uid};
 use tenure_policy::{config::Config, expiry::Family, judge::TRIES, ready::Cause};
 use tenure_service::{clock::ServerClock, limit::write_limit};
 use tenure_types::{podgroup::PodGroupKind, runai::v3alpha1::QueueSpec, tensorstack::v1beta1};
@@ -446,6 +446,22 @@ async fn by_a_queue_that_has_changed_since_it_was_judged_nothing_is_paused() {
     pauser.handles.cluster.with(|index| {
         index.apply_queue("demo", &serde_json::from_value::<v1beta1::QueueSpec>(demo).unwrap())
     });
+    assert_eq!(act(&pauser, &server, 0).await, saw("paused Deployment", &["PATCH deployments/web"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_the_default_queue_nothing_is_paused_once_the_queue_that_the_pod_names_exists() {
+    let server = Server::new();
+    server.merge(POD, &json!({"metadata": {"labels": {"scheduler.tensorstack.dev/queue": "typo"}}}));
+    let pauser = pauser(&server);
+    let mut settings = Settings::default();
+    settings.default_queues[Family::Tensorstack] = Some("demo".into());
+    pauser.handles.cluster.with(|index| index.configure(settings));
+    let demo = ("demo", json!({"maxDuration": "1s"}));
+    server.set_queues(T9K_QUEUES, &[demo.clone(), ("typo", json!({}))]);
+    assert_eq!(act(&pauser, &server, 0).await, saw(QUEUE_CHANGED, &[]));
+    server.set_queues(T9K_QUEUES, &[demo]);
+    pauser.handles.queues.forget();
     assert_eq!(act(&pauser, &server, 0).await, saw("paused Deployment", &["PATCH deployments/web"]));
 }
 

@@ -124,6 +124,8 @@ pub struct RunState {
     pub is_fresh: bool,
     /// The queue that the pod is in, of the family that is due; empty for none. None: the pod is in no queue of any family.
     pub queue: Option<String>,
+    /// The queue that its workload names, where no queue has that name and the default queue counts.
+    pub absent_queue: Option<String>,
     /// The end of its run, and the family whose ceiling sets it.
     pub end: Option<(Timestamp, Family)>,
     /// The beginning of its run.
