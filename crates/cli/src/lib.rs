@@ -19,6 +19,7 @@ mod queue;
 mod requeue_schedule;
 mod resume;
 mod run;
+mod simulate;
 mod snapshot;
 mod status;
 mod usage;
