@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     change,
     cluster::ConnectArgs,
-    completion, config, deactivate, explain, extend, extensions, list, matrix,
+    completion, config, deactivate, explain, extend, extensions, forecast, list, matrix,
     print::{OutputArgs, Reported, complain},
     queue, requeue_schedule, resume, simulate, status, usage, validate,
 };
@@ -65,6 +65,7 @@ enum Command {
     Status(status::StatusArgs),
     Usage(usage::UsageArgs),
     Simulate(Box<simulate::SimulateArgs>),
+    Forecast(forecast::ForecastArgs),
     RequeueSchedule(requeue_schedule::RequeueScheduleArgs),
     Validate(validate::ValidateArgs),
     Completion(completion::CompletionArgs),
@@ -114,6 +115,7 @@ impl Cli {
             Command::Status(status) => Box::pin(status.run(connect)).await,
             Command::Usage(usage) => Box::pin(usage.run(connect)).await,
             Command::Simulate(simulate) => Box::pin(simulate.run(connect)).await,
+            Command::Forecast(forecast) => Box::pin(forecast.run(connect)).await,
             Command::RequeueSchedule(schedule) => Box::pin(schedule.run(connect)).await,
             Command::Validate(validate) => validate.run(),
             Command::Completion(completion) => completion.run(Self::command()),

@@ -11,6 +11,7 @@ mod explain;
 mod extend;
 mod extensions;
 mod floors;
+mod forecast;
 mod input;
 mod list;
 mod matrix;
