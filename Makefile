@@ -17,7 +17,7 @@ demo: ## Watch a ceiling, a floor and a requeue, on a control plane of its own (
 .PHONY: test
 test: format lint dependencies control-plane ## Run all tests: format, lints, unit, property, chart and end-to-end tests on real control planes, and each benchmark once
 	@CARGO="$(CARGO)" tests/all
-	$(CARGO) test --workspace --locked --bench conversions --bench events --bench floors --bench matrix --bench memory --bench preemptions --bench reviews --bench scale --bench tally
+	$(CARGO) test --workspace --locked --bench conversions --bench events --bench floors --bench matrix --bench memory --bench preemptions --bench reviews --bench scale --bench simulate --bench tally
 
 .PHONY: format
 format: ## Check that the code is formatted
@@ -52,9 +52,10 @@ control-plane: ## Build the control plane for tests and demo, once: about 6 minu
 	$(CARGO) run --locked --package tenure-testbed -- build
 
 .PHONY: bench
-bench: ## Measure what Tenure costs: floors, a matrix of queues, events, memory, counts of workloads, reviews, conversions, answers to a scheduler, creations of pods with all policies, 10,000 owners overdue at once, a keeper that is killed again and again, and one with 150,000 pods
+bench: ## Measure what Tenure costs: floors, a matrix of queues, replays of a million jobs, events, memory, counts of workloads, reviews, conversions, answers to a scheduler, creations of pods with all policies, 10,000 owners overdue at once, a keeper that is killed again and again, and one with 150,000 pods
 	$(CARGO) bench --locked --package tenure-policy --bench floors
 	$(CARGO) bench --locked --package tenure-cli --bench matrix
+	$(CARGO) bench --locked --package tenure-cli --bench simulate
 	$(CARGO) bench --locked --package tenure-index --bench events
 	$(CARGO) bench --locked --package tenure-index --bench memory
 	$(CARGO) bench --locked --package tenure-index --bench tally

@@ -9,9 +9,9 @@ use serde_json::json;
 use crate::{
     change,
     cluster::ConnectArgs,
-    completion, config, deactivate, explain, extend, extensions, list, matrix,
+    completion, config, deactivate, explain, extend, extensions, forecast, list, matrix,
     print::{OutputArgs, Reported, complain},
-    queue, requeue_schedule, resume, status, usage, validate,
+    queue, requeue_schedule, resume, simulate, status, usage, validate,
 };
 
 /// Show when workloads expire, resume paused workloads, and explain floors and ceilings.
@@ -33,6 +33,7 @@ Examples:
   kubectl tenure extend job/training 2h   # ask for two hours more
   kubectl tenure explain pod team/train-0 # the end of a pod's protection, and of its run
   kubectl tenure matrix -f queues.yaml    # floors and ceilings of queues that are not applied yet
+  kubectl tenure simulate --generate      # what a ceiling would have done, on made-up jobs
   kubectl tenure validate -f queues.yaml  # what the API server and the webhook would say of them
 
 Exit codes: 0 for success; 1 for a failure, with the error on standard error; 2 for a bad command line."
@@ -63,6 +64,8 @@ enum Command {
     Explain(Box<explain::Explain>),
     Status(status::StatusArgs),
     Usage(usage::UsageArgs),
+    Simulate(Box<simulate::SimulateArgs>),
+    Forecast(forecast::ForecastArgs),
     RequeueSchedule(requeue_schedule::RequeueScheduleArgs),
     Validate(validate::ValidateArgs),
     Completion(completion::CompletionArgs),
@@ -111,6 +114,8 @@ impl Cli {
             Command::Explain(explain) => Box::pin(explain.run(connect)).await,
             Command::Status(status) => Box::pin(status.run(connect)).await,
             Command::Usage(usage) => Box::pin(usage.run(connect)).await,
+            Command::Simulate(simulate) => Box::pin(simulate.run(connect)).await,
+            Command::Forecast(forecast) => Box::pin(forecast.run(connect)).await,
             Command::RequeueSchedule(schedule) => Box::pin(schedule.run(connect)).await,
             Command::Validate(validate) => validate.run(),
             Command::Completion(completion) => completion.run(Self::command()),

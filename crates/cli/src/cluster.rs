@@ -23,7 +23,7 @@ use serde_json::Value;
 use tenure_policy::kueue::{self, Lookup};
 use tenure_types::{
     keys,
-    projection::{Owner, WholeObject},
+    projection::{Owner, Pod, WholeObject},
 };
 
 use crate::{
@@ -87,6 +87,24 @@ impl ClusterReader {
         match namespace {
             Some(namespace) => Api::namespaced(self.client.clone(), namespace),
             None => Api::all(self.client.clone()),
+        }
+    }
+
+    /// The namespace whose pods count: the one that is named; else all, or that of the context if the user may not list those.
+    pub async fn namespace_of_pods(&self, named: Option<String>) -> Result<Option<String>> {
+        if named.is_some() {
+            return Ok(named);
+        }
+        match self.api::<Pod>(None).list(&ListParams::default().limit(1)).await {
+            Ok(_) => Ok(None),
+            Err(error) if is_forbidden(&error) => {
+                let own = &self.namespace;
+                warn(&format!(
+                    "you may not list the pods of all namespaces: those of {own} alone count; -n names another one"
+                ));
+                Ok(Some(own.clone()))
+            }
+            Err(error) => Err(explain(error)),
         }
     }
 

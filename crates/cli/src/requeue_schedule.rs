@@ -17,7 +17,7 @@ use tenure_types::{
 use crate::{
     cluster::ConnectArgs,
     input::Document,
-    print::{OutputArgs, tables, tell, warn},
+    print::{OutputArgs, long, tables, tell, warn, whole_seconds},
     snapshot::{Snapshot, queues},
 };
 
@@ -231,11 +231,6 @@ impl RequeueSchedule {
     }
 }
 
-fn whole_seconds(duration: SignedDuration) -> i64 {
-    let up = i64::from(duration.subsec_millis() >= 500);
-    duration.as_secs().saturating_add(up)
-}
-
 /// Below a minute with tenths of a second.
 fn short(duration: SignedDuration) -> String {
     let tenths = duration.as_millis().saturating_add(50) / 100;
@@ -244,16 +239,6 @@ fn short(duration: SignedDuration) -> String {
         (seconds, 0) => format!("{seconds}s"),
         (seconds, tenth) => format!("{seconds}.{tenth}s"),
     }
-}
-
-/// Returns a duration such as `1d2h3m4s`, to the second and without zero parts.
-fn long(duration: SignedDuration) -> String {
-    let seconds = whole_seconds(duration);
-    let parts =
-        [(seconds / 86_400, 'd'), (seconds / 3600 % 24, 'h'), (seconds / 60 % 60, 'm'), (seconds % 60, 's')];
-    let shown = parts.into_iter().filter(|(number, _)| *number > 0);
-    let text = shown.map(|(number, unit)| format!("{number}{unit}")).collect::<Vec<_>>().concat();
-    if text.is_empty() { "0s".into() } else { text }
 }
 
 #[cfg(test)]

@@ -273,7 +273,8 @@ fn key(metadata: &ObjectMeta) -> NamespacedName {
     (namespace, metadata.name.clone().unwrap_or_default())
 }
 
-fn decode<T: DeserializeOwned>(document: &Document) -> Result<T> {
+/// Reads an object of a file. An error names the object and the field.
+pub fn decode<T: DeserializeOwned>(document: &Document) -> Result<T> {
     let Document { source, kind, value, .. } = document;
     serde_path_to_error::deserialize(value).with_context(|| format!("{source}: not a {kind}"))
 }

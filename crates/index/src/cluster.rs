@@ -8,6 +8,7 @@ use tenure_policy::{
     expiry::{Family, PerFamily},
     kueue,
     limits::Limits,
+    queue::RunaiQueue,
     tree::QueueTree,
 };
 use tenure_types::{
@@ -103,6 +104,11 @@ impl<R: Reader> ClusterModel<R> {
         let changed = self.objects.queues[Q::FAMILY].apply(name, queue);
         self.objects.moved.all |= changed;
         changed
+    }
+
+    /// Adds or replaces a queue that was read before, or made up.
+    pub fn put_queue(&mut self, family: Family, name: &str, queue: RunaiQueue) {
+        self.objects.moved.all |= self.objects.queues[family].put(name, queue);
     }
 
     /// Forgets a queue of a family.

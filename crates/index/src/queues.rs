@@ -69,10 +69,18 @@ impl Queues {
     /// Adds or updates a queue; returns true if a decision may have changed. Schedulers write the status all the time.
     pub fn apply(&mut self, name: &str, queue: &impl ReadQueue) -> bool {
         let (queue, errors) = queue.read();
+        let changed = self.put(name, queue);
+        if changed {
+            warn_of(name, &errors);
+        }
+        changed
+    }
+
+    /// Adds or updates a queue that was read; returns true if a decision may have changed.
+    pub fn put(&mut self, name: &str, queue: RunaiQueue) -> bool {
         let changed = self.tree.put(name, queue);
         if changed {
             self.limits.clear();
-            warn_of(name, &errors);
         }
         changed
     }

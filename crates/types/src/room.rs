@@ -46,6 +46,7 @@ struct Spec {
     node_name: Option<String>,
     priority_class_name: Option<String>,
     preemption_policy: Option<String>,
+    termination_grace_period_seconds: Option<i64>,
     scheduling_group: Option<SchedulingGroup>,
     #[serde(deserialize_with = "or_empty")]
     containers: Vec<Container>,
@@ -155,6 +156,7 @@ fn without_room(metadata: ObjectMeta, spec: Spec, status: Status) -> Pod {
         node_name,
         priority_class_name,
         preemption_policy,
+        termination_grace_period_seconds,
         scheduling_group,
         ..
     } = spec;
@@ -164,8 +166,7 @@ fn without_room(metadata: ObjectMeta, spec: Spec, status: Status) -> Pod {
         node_name,
         priority_class_name,
         preemption_policy,
-        // the keeper alone deletes pods
-        termination_grace_period_seconds: None,
+        termination_grace_period_seconds,
         scheduling_group,
     };
     let Status { phase, conditions, nominated_node_name, .. } = status;

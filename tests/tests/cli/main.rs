@@ -9,6 +9,7 @@ mod explain;
 mod fields;
 mod refusals;
 mod requeue;
+mod simulate;
 mod status;
 mod users;
 

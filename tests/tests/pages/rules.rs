@@ -10,8 +10,9 @@ use serde_json::Value;
 use tenure_tests::pages::{Page, workspace};
 
 /// Each task page, with the number of its blocks that can't be run on a control plane without kubelets and clouds.
-const PAGES: [(&str, usize); 15] = [
+const PAGES: [(&str, usize); 16] = [
     ("alerts.md", 0),
+    ("choosing.md", 1),
     ("compatibility.md", 0),
     ("costs.md", 0),
     ("drains.md", 0),

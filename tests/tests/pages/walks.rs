@@ -76,6 +76,16 @@ async fn first_rollout_pauses_nothing_before_it_is_turned_on() {
 }
 
 #[tokio::test]
+async fn a_ceiling_is_chosen_by_the_past_of_the_cluster() {
+    let (world, _turn) = world().await;
+    let mut walk = Walk::new(world, "choosing.md");
+    for heading in ["Look at the past", "Choose the ceiling"] {
+        walk.follow(heading).await;
+    }
+    walk.end();
+}
+
+#[tokio::test]
 async fn exceptions_are_made_as_on_the_page() {
     let (world, _turn) = world().await;
     let lab = Namespace::named(world, "lab").await;

@@ -62,6 +62,14 @@ impl Gatherer {
     }
 
     pub async fn view(&mut self) -> Result<View> {
+        let mut view = self.without_pods().await?;
+        view.list_pods(&self.cluster, self.namespace.as_deref()).await.map_err(explain)?;
+        self.complete(&mut view).await;
+        Ok(view)
+    }
+
+    /// Lists all that pods depend on: queues, groups, extensions and owners. Pods are to be added before it is complete.
+    pub async fn without_pods(&mut self) -> Result<View> {
         if self.discovered.elapsed() > BETWEEN_DISCOVERIES {
             self.cluster.kinds = ResourceKinds::discover(&self.cluster.client).await.map_err(explain)?;
             self.discovered = Instant::now();
@@ -73,8 +81,12 @@ impl Gatherer {
         let lists = kinds.queues_and_groups(&self.t9k_system_namespace, namespace).chain(extensions);
         let not_listed = view.snapshot.list(&self.cluster, lists, self.owners()).await;
         self.tell_of(&not_listed, "what they say isn't shown");
-        view.list_pods(&self.cluster, self.namespace.as_deref()).await.map_err(explain)?;
-        self.ask(&mut view).await;
+        Ok(view)
+    }
+
+    /// Asks for what is missing once all pods were added, and prints warnings.
+    pub async fn complete(&mut self, view: &mut View) {
+        self.ask(view).await;
         for warning in view.snapshot.warnings() {
             self.warn(warning);
         }
@@ -88,7 +100,6 @@ impl Gatherer {
             let group = family.row().group;
             self.warn(format!("the cluster has no queues.{group}: pods that name one have no ceiling"));
         }
-        Ok(view)
     }
 
     fn empty(&self) -> View {

@@ -1,0 +1,109 @@
+//! `kubectl tenure forecast`: what comes free by when at the latest, by ceilings alone.
+
+mod answer;
+mod bound;
+mod demand;
+mod occupants;
+#[cfg(test)]
+mod tests;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use tenure_types::ExtendedDuration;
+
+use crate::{
+    cluster::ConnectArgs,
+    floors::{duration, of_file},
+    input::{self, Document, InputArgs},
+    print::OutputArgs,
+};
+use answer::{Forecast, Shown};
+use occupants::ClusterRoom;
+
+/// Show what comes free by when at the latest
+///
+/// A bound, and no estimate: the time at which each pod has ended at the latest, by the ceiling of its queue alone. It adds
+/// ten minutes, within which the keeper acts even if its owners resist, and the grace period of the pod. Most pods end sooner.
+/// What has no ceiling is listed apart. The bound is off if somebody grants more time or changes a queue, and it doesn't say
+/// who gets the room.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure forecast                       # of all namespaces, or with -n of one
+  kubectl tenure forecast --by node --resource nvidia.com/gpu
+  kubectl tenure forecast --for job.yaml        # the time by which there is room for it at the latest
+  kubectl tenure forecast -f cluster.yaml --now 2026-01-02T03:04:05Z")]
+pub struct ForecastArgs {
+    #[command(flatten)]
+    input: InputArgs,
+
+    /// The time by which there is room for this workload: a Pod, Job, JobSet, Deployment, StatefulSet or ReplicaSet; - is
+    /// standard input
+    #[arg(long = "for", value_name = "FILE|-")]
+    workload: Option<String>,
+
+    /// Show what comes free in all, or by node
+    #[arg(long, value_enum, default_value_t)]
+    by: Grouping,
+
+    /// Only these resources [default: GPUs if there are any, else cpu]
+    #[arg(long = "resource", value_name = "RESOURCE", value_delimiter = ',')]
+    resources: Vec<String>,
+
+    /// The number of rows of the table
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    rows: usize,
+
+    /// The longest time that a pod may terminate, as the keeper has it
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10m")]
+    max_termination_grace: ExtendedDuration,
+
+    /// The namespace in which queues of T9k count, as the keeper has it
+    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
+    t9k_system_namespace: String,
+
+    /// The configuration file of the servers; - for standard input
+    #[arg(long, value_name = "FILE")]
+    config: Option<String>,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Grouping {
+    #[default]
+    All,
+    Node,
+}
+
+impl ForecastArgs {
+    pub async fn run(self, connect: ConnectArgs) -> Result<()> {
+        let config = of_file(self.config.as_deref())?;
+        let wanted = self.workload.as_ref().map(|path| workload(path)).transpose()?;
+        ensure!(
+            wanted.is_none() || connect.named_namespace().is_none(),
+            "--for needs the pods of all namespaces, because each takes room: leave out -n"
+        );
+        let (t9k, longest) = (&self.t9k_system_namespace, self.max_termination_grace.to_signed());
+        let cluster = if self.input.filename.is_empty() {
+            ClusterRoom::of_cluster(connect, t9k, config, self.input.now, longest, wanted.is_some()).await?
+        } else {
+            let now = self.input.now.unwrap_or_else(Timestamp::now);
+            ClusterRoom::of_files(&self.input.filename, t9k, &config, now, longest)?
+        };
+        let by_node = self.by == Grouping::Node;
+        let forecast = Forecast::new(&cluster, by_node, wanted.as_ref())?;
+        let shown = Shown { resources: self.resources, rows: self.rows, by_node };
+        self.output.show(&forecast, || forecast.text(&shown))
+    }
+}
+
+/// The one object of a file.
+fn workload(path: &str) -> Result<Document> {
+    let mut documents = input::read(&[path.to_owned()])?;
+    let (number, name) = (documents.len(), input::shown(path));
+    let one = documents.pop().filter(|_| number == 1);
+    one.with_context(|| format!("--for {name}: has {number} objects: must have one"))
+}

@@ -1,0 +1,241 @@
+//! What a forecast says, to people and programs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    iter::repeat_n,
+};
+
+use anyhow::Result;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{
+    bound::{Amounts, Held, NodeRoom, give, room_by},
+    demand::{demands, room},
+    occupants::{ClusterRoom, Occupant},
+};
+use crate::{
+    input::Document,
+    print::{cell, human, moment, table},
+};
+
+/// What comes free by when.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Forecast {
+    now: Timestamp,
+    bound: &'static str,
+    free: Vec<FreeBy>,
+    stays: Vec<Stays>,
+    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    workload: Option<RoomFor>,
+}
+
+/// The amounts that have come free by a time.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FreeBy {
+    by: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+    /// The pods that end by then, and not before.
+    pods: usize,
+    /// All that has come free since now: processors in thousandths, all else in whole units.
+    free: Amounts,
+}
+
+/// What no ceiling makes free.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Stays {
+    reason: &'static str,
+    queue: Option<String>,
+    pods: usize,
+    held: Amounts,
+}
+
+/// The time by which there is room for a workload.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RoomFor {
+    workload: String,
+    pods: u64,
+    /// None: ceilings alone make no room.
+    by: Option<Timestamp>,
+    nodes: usize,
+    /// The pods on these nodes that a floor protects from preemption, and the last end of such a floor.
+    protected: usize,
+    protected_until: Option<Timestamp>,
+    caveats: Vec<&'static str>,
+}
+
+/// The part of a forecast that its table has.
+pub struct Shown {
+    /// None: GPUs, if there are any.
+    pub resources: Vec<String>,
+    pub rows: usize,
+    pub by_node: bool,
+}
+
+impl Forecast {
+    pub fn new(cluster: &ClusterRoom, by_node: bool, wanted: Option<&Document>) -> Result<Self> {
+        let ClusterRoom { now, occupants, .. } = cluster;
+        Ok(Self {
+            now: *now,
+            bound: "at the latest, by ceilings alone",
+            free: free_by(occupants, *now, by_node),
+            stays: staying(occupants),
+            workload: wanted.map(|document| RoomFor::of(document, cluster)).transpose()?,
+        })
+    }
+
+    pub fn text(&self, shown: &Shown) -> String {
+        let mut parts: Vec<String> = self.workload.iter().map(|room| room.text(self.now)).collect();
+        let resources = if shown.resources.is_empty() { self.usual() } else { shown.resources.clone() };
+        let names: Vec<String> = resources.iter().map(|of| of.to_uppercase()).collect();
+        let headers = |first: &[&'static str]| {
+            first.iter().copied().chain(names.iter().map(String::as_str)).collect::<Vec<_>>()
+        };
+        let amounts =
+            |of: &Amounts| resources.iter().map(|resource| amount(resource, of)).collect::<Vec<_>>();
+        let rows = self.free.iter().take(shown.rows).map(|row| {
+            let when = [moment(row.by), human(row.by.duration_since(self.now)), row.pods.to_string()];
+            row.node.clone().into_iter().chain(when).chain(amounts(&row.free)).collect()
+        });
+        let rows: Vec<_> = rows.collect();
+        if !rows.is_empty() {
+            let first: &[&str] =
+                if shown.by_node { &["NODE", "FREE BY", "IN", "PODS"] } else { &["FREE BY", "IN", "PODS"] };
+            parts.push(
+                "A bound: what has come free in all by a time at the latest, by ceilings alone.\n\n"
+                    .to_owned(),
+            );
+            parts.push(table(&headers(first), rows));
+        }
+        let more = self.free.len().saturating_sub(shown.rows);
+        if more > 0 {
+            parts.push(format!("And {more} rows more: --rows shows them.\n"));
+        }
+        let rows = self.stays.iter().map(|of| {
+            let first = [of.reason.to_owned(), cell(of.queue.as_deref()), of.pods.to_string()];
+            first.into_iter().chain(amounts(&of.held)).collect()
+        });
+        let rows: Vec<_> = rows.collect();
+        let headers = headers(&["NO CEILING ENDS", "QUEUE", "PODS"]);
+        let stays = if rows.is_empty() { String::new() } else { table(&headers, rows) };
+        if !stays.is_empty() {
+            parts.push(if parts.is_empty() { stays } else { format!("\n{stays}") });
+        }
+        if parts.is_empty() { "No pod is on a node.\n".into() } else { parts.concat() }
+    }
+
+    /// The resources that are shown if none is asked for.
+    fn usual(&self) -> Vec<String> {
+        let amounts = self.free.iter().map(|of| &of.free).chain(self.stays.iter().map(|of| &of.held));
+        let gpus = amounts.flat_map(|of| of.keys()).filter(|of| of.ends_with("/gpu"));
+        let gpus: BTreeSet<&String> = gpus.collect();
+        if gpus.is_empty() { vec!["cpu".into()] } else { gpus.into_iter().cloned().collect() }
+    }
+}
+
+/// Adds up what comes free, in all or by node.
+fn free_by(occupants: &[Occupant], now: Timestamp, by_node: bool) -> Vec<FreeBy> {
+    let mut ends: BTreeMap<(Option<&str>, Timestamp), (usize, Amounts)> = BTreeMap::new();
+    for Occupant { held, .. } in occupants {
+        let Some(until) = held.until else { continue };
+        let node = by_node.then_some(held.node.as_str());
+        let (pods, sum) = ends.entry((node, until.max(now))).or_default();
+        *pods = pods.saturating_add(1);
+        give(sum, &held.requests);
+    }
+    let (mut sum, mut of) = (Amounts::new(), None);
+    let rows = ends.into_iter().map(|((node, by), (pods, more))| {
+        if of != node {
+            sum.clear();
+        }
+        of = node;
+        give(&mut sum, &more);
+        FreeBy { by, node: node.map(str::to_owned), pods, free: sum.clone() }
+    });
+    rows.collect()
+}
+
+fn staying(occupants: &[Occupant]) -> Vec<Stays> {
+    let mut all: BTreeMap<(&'static str, Option<&str>), (usize, Amounts)> = BTreeMap::new();
+    for Occupant { held, queue, stays, .. } in occupants {
+        let Some(reason) = *stays else { continue };
+        let (pods, sum) = all.entry((reason, queue.as_deref())).or_default();
+        *pods = pods.saturating_add(1);
+        give(sum, &held.requests);
+    }
+    let stays = all.into_iter().map(|((reason, queue), (pods, held))| Stays {
+        reason,
+        queue: queue.map(str::to_owned),
+        pods,
+        held,
+    });
+    stays.collect()
+}
+
+impl RoomFor {
+    fn of(document: &Document, cluster: &ClusterRoom) -> Result<Self> {
+        let ClusterRoom { now, occupants, nodes } = cluster;
+        let demands = demands(document)?;
+        // each of its pods may run on each of these nodes
+        let nodes = nodes.iter().filter(|node| demands.iter().all(|(demand, _)| demand.may_run_on(node)));
+        let nodes: Vec<NodeRoom> = nodes.map(room).collect();
+        let held: Vec<Held> = occupants.iter().map(|of| of.held.clone()).collect();
+        let all = demands.iter().flat_map(|(demand, pods)| {
+            repeat_n(demand.requests.clone(), usize::try_from(*pods).unwrap_or(usize::MAX))
+        });
+        let all: Vec<Amounts> = all.collect();
+        let names: HashSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        let floors = occupants.iter().filter(|of| names.contains(of.held.node.as_str()));
+        let floors: Vec<Timestamp> = floors.filter_map(|of| of.floor_until).collect();
+        let mut caveats = Vec::new();
+        if demands.iter().any(|(demand, _)| demand.needs.is_some()) {
+            caveats.push("it also needs ports, volumes, devices or other pods, which aren't looked at: then it isn't a bound");
+        }
+        Ok(Self {
+            workload: format!("{}/{}", document.kind.to_lowercase(), document.name().unwrap_or_default()),
+            pods: u64::try_from(all.len()).unwrap_or(u64::MAX),
+            by: room_by(&nodes, &held, &all, *now),
+            nodes: nodes.len(),
+            protected: floors.len(),
+            protected_until: floors.into_iter().max(),
+            caveats,
+        })
+    }
+
+    fn text(&self, now: Timestamp) -> String {
+        let Self { workload, pods, by, nodes, protected, protected_until, caveats } = self;
+        let of = format!("{workload} (pods: {pods}; nodes that it may run on: {nodes})");
+        let first = match by {
+            Some(by) if *by <= now => format!("There is room for {of} now, if nothing else takes it.\n"),
+            Some(by) => format!(
+                "There is room for {of} by {} at the latest, in {}: a bound by ceilings alone, if nothing else takes the room.\n",
+                moment(*by),
+                human(by.duration_since(now))
+            ),
+            None => format!("Ceilings alone make no room for {of}.\n"),
+        };
+        let floors = protected_until.map(|until| {
+            let until = moment(until);
+            format!("A preemption can't take {protected} pods there now: floors protect them, until {until} at most.\n")
+        });
+        let caveats = caveats.iter().map(|caveat| format!("Note: {caveat}.\n"));
+        [first].into_iter().chain(floors).chain(caveats).chain(["\n".to_owned()]).collect()
+    }
+}
+
+/// An amount for people: cores, GiB, and whole units of all else.
+fn amount(resource: &str, of: &Amounts) -> String {
+    let amount = of.get(resource).copied().unwrap_or(0);
+    #[allow(clippy::cast_precision_loss, reason = "to a tenth")]
+    let over = |unit: i64| format!("{:.1}", amount as f64 / unit as f64);
+    match resource {
+        "cpu" => over(1000),
+        "memory" | "ephemeral-storage" => format!("{}Gi", over(1 << 30)),
+        _ => amount.to_string(),
+    }
+}

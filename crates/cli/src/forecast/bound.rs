@@ -1,0 +1,106 @@
+//! The time by which room is there at the latest: arithmetic without a cluster.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+};
+
+use jiff::Timestamp;
+
+/// Amounts by resource, as the scheduler counts them: processors in thousandths, all else in whole units.
+pub type Amounts = BTreeMap<String, i64>;
+
+/// What a pod holds of its node.
+#[derive(Clone, Debug)]
+pub struct Held {
+    pub node: String,
+    pub requests: Amounts,
+    /// The time by which it has ended at the latest. None: no ceiling ends it.
+    pub until: Option<Timestamp>,
+}
+
+/// A node on which the pods of a workload may run.
+#[derive(Clone, Debug)]
+pub struct NodeRoom {
+    pub name: String,
+    pub allocatable: Amounts,
+}
+
+/// Returns the time by which these pods have room at the latest, if nothing else takes it: now, or the end of a pod. None: the
+/// ends of all pods don't make enough room. All pods that are on the nodes must be known.
+pub fn room_by(nodes: &[NodeRoom], held: &[Held], demands: &[Amounts], now: Timestamp) -> Option<Timestamp> {
+    let places: HashMap<&str, usize> =
+        nodes.iter().enumerate().map(|(place, node)| (node.name.as_str(), place)).collect();
+    let mut free: Vec<Amounts> = nodes.iter().map(|node| node.allocatable.clone()).collect();
+    let mut ends = Vec::new();
+    for pod in held {
+        let Some(place) = places.get(pod.node.as_str()).copied() else { continue };
+        if let Some(free) = free.get_mut(place) {
+            take(free, &pod.requests);
+        }
+        ends.extend(pod.until.map(|until| (until.max(now), place, &pod.requests)));
+    }
+    ends.sort_by_key(|(until, ..)| *until);
+    let mut sorted: Vec<&Amounts> = demands.iter().collect();
+    // the largest first
+    sorted.sort_by_key(|demand| Reverse(demand.values().copied().max()));
+    let fits_after = |number: usize| {
+        let mut free = free.clone();
+        for (_, place, requests) in ends.iter().take(number) {
+            if let Some(free) = free.get_mut(*place) {
+                give(free, requests);
+            }
+        }
+        fit(free, &sorted)
+    };
+    if fits_after(0) {
+        return Some(now);
+    }
+    let (mut too_few, mut enough) = (0, ends.len());
+    if !fits_after(enough) {
+        return None;
+    }
+    while enough.saturating_sub(too_few) > 1 {
+        let between = too_few.midpoint(enough);
+        if fits_after(between) { enough = between } else { too_few = between }
+    }
+    ends.get(enough.checked_sub(1)?).map(|(until, ..)| *until)
+}
+
+/// True if all pods fit, each on the first node that has room for it.
+fn fit(mut free: Vec<Amounts>, demands: &[&Amounts]) -> bool {
+    // equal pods needn't look again at nodes that were too full for the one before
+    let (mut before, mut from) = (None, 0_usize);
+    demands.iter().all(|demand| {
+        if before != Some(*demand) {
+            (before, from) = (Some(*demand), 0);
+        }
+        let place = free.iter().skip(from).position(|free| has(free, demand));
+        let Some(node) = place.map(|place| place.saturating_add(from)) else { return false };
+        from = node;
+        if let Some(free) = free.get_mut(node) {
+            take(free, demand);
+        }
+        true
+    })
+}
+
+fn has(free: &Amounts, demand: &Amounts) -> bool {
+    demand
+        .iter()
+        .all(|(resource, amount)| *amount <= 0 || free.get(resource).copied().unwrap_or(0) >= *amount)
+}
+
+fn take(free: &mut Amounts, amounts: &Amounts) {
+    for (resource, amount) in amounts {
+        let free = free.entry(resource.clone()).or_default();
+        *free = free.saturating_sub(*amount);
+    }
+}
+
+pub fn give(sum: &mut Amounts, amounts: &Amounts) {
+    for (resource, amount) in amounts {
+        let sum = sum.entry(resource.clone()).or_default();
+        *sum = sum.saturating_add(*amount);
+    }
+}

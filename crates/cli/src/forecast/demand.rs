@@ -1,0 +1,139 @@
+//! The pods that a workload in a file would have, and the nodes that they may run on.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::{
+    api::core::v1::{Node, NodeSelectorTerm, PodSpec, Taint, Toleration},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
+};
+use serde_json::Value;
+use tenure_types::{
+    amount::Amount,
+    room::{Needs, PodWithRoom},
+    selector::Selector,
+};
+
+use super::bound::{Amounts, NodeRoom};
+use crate::input::Document;
+
+/// The most pods of a workload.
+const MOST_PODS: u64 = 100_000;
+
+/// The resource that each pod takes one of.
+pub const PODS: &str = "pods";
+
+/// Pods that are alike.
+#[derive(Debug)]
+pub struct Demand {
+    pub requests: Amounts,
+    /// What they need besides room; none if that is all.
+    pub needs: Option<Needs>,
+    spec: PodSpec,
+}
+
+/// Returns the pods of a workload, each kind of them with its number.
+pub fn demands(document: &Document) -> Result<Vec<(Demand, u64)>> {
+    let Document { source, kind, value, .. } = document;
+    let number = |value: &Value, path: &str| value.pointer(path).and_then(Value::as_u64);
+    let of_job = |job: &Value| {
+        let completions = number(job, "/completions").unwrap_or(u64::MAX);
+        (
+            job.get("template").cloned().unwrap_or_default(),
+            number(job, "/parallelism").unwrap_or(1).min(completions),
+        )
+    };
+    let spec = value.get("spec").with_context(|| format!("{source}: {kind} has no spec"))?;
+    let templates: Vec<(Value, u64)> = match (document.group(), kind.as_str()) {
+        ("", "Pod") => vec![(value.clone(), 1)],
+        ("batch", "Job") => vec![of_job(spec)],
+        ("jobset.x-k8s.io", "JobSet") => {
+            let sets = spec.get("replicatedJobs").and_then(Value::as_array).into_iter().flatten();
+            let jobs = sets.filter_map(|set| {
+                let (template, pods) = of_job(set.pointer("/template/spec")?);
+                Some((template, pods.saturating_mul(number(set, "/replicas").unwrap_or(1))))
+            });
+            jobs.collect()
+        }
+        ("apps", "Deployment" | "StatefulSet" | "ReplicaSet") => {
+            vec![(spec.get("template").cloned().unwrap_or_default(), number(spec, "/replicas").unwrap_or(1))]
+        }
+        (group, kind) => bail!(
+            "{source}: the pods of a {kind} of group {group:?} aren't known: give a Pod, Job, JobSet, Deployment, StatefulSet or ReplicaSet"
+        ),
+    };
+    let all = templates.iter().map(|(_, pods)| *pods).fold(0_u64, u64::saturating_add);
+    ensure!(all > 0 && all <= MOST_PODS, "{source}: {kind} has {all} pods: must be 1 to {MOST_PODS}");
+    templates.into_iter().map(|(template, pods)| Ok((Demand::read(source, &template)?, pods))).collect()
+}
+
+impl Demand {
+    fn read(source: &str, template: &Value) -> Result<Self> {
+        let what = || format!("{source}: the pod template can't be read");
+        let spec = template.get("spec").with_context(what)?;
+        let (_, room) = serde_json::from_value::<PodWithRoom>(template.clone()).with_context(what)?.split();
+        let mut requests = room.requests;
+        requests.insert(PODS.into(), 1);
+        let spec = serde_json::from_value(spec.clone()).with_context(what)?;
+        Ok(Self { requests, needs: room.needs, spec })
+    }
+
+    /// True if such a pod may run on a node: by its labels and taints, and whether it takes pods at all.
+    pub fn may_run_on(&self, node: &Node) -> bool {
+        let labels = node.metadata.labels.clone().unwrap_or_default();
+        let (taints, is_closed) = node
+            .spec
+            .as_ref()
+            .map_or((None, false), |spec| (spec.taints.as_ref(), spec.unschedulable == Some(true)));
+        let tolerations = self.spec.tolerations.as_deref().unwrap_or_default();
+        let is_tolerated = |taint: &Taint| {
+            taint.effect == "PreferNoSchedule" || tolerations.iter().any(|of| tolerates(of, taint))
+        };
+        !is_closed && taints.into_iter().flatten().all(is_tolerated) && self.selects(&labels)
+    }
+
+    fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        let wanted = self.spec.node_selector.iter().flatten();
+        let has_all = wanted.into_iter().all(|(key, value)| labels.get(key) == Some(value));
+        let affinity = self.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+        let required =
+            affinity.and_then(|of| of.required_during_scheduling_ignored_during_execution.as_ref());
+        has_all && required.is_none_or(|of| of.node_selector_terms.iter().any(|term| meets(term, labels)))
+    }
+}
+
+/// True if a node with these labels surely meets a term.
+fn meets(term: &NodeSelectorTerm, labels: &BTreeMap<String, String>) -> bool {
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
+    if term.match_fields.as_ref().is_some_and(|fields| !fields.is_empty()) || expressions.is_empty() {
+        return false;
+    }
+    let requirements = expressions.iter().map(|of| LabelSelectorRequirement {
+        key: of.key.clone(),
+        operator: of.operator.clone(),
+        values: of.values.clone(),
+    });
+    let selector = LabelSelector { match_expressions: Some(requirements.collect()), match_labels: None };
+    // Gt and Lt can't be read: then the node is left out
+    Selector::read(&selector).is_some_and(|selector| selector.selects(labels))
+}
+
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let is_empty = |text: &Option<String>| text.as_deref().unwrap_or_default().is_empty();
+    let of_effect = is_empty(&toleration.effect) || toleration.effect.as_deref() == Some(&taint.effect);
+    let exists = toleration.operator.as_deref() == Some("Exists");
+    let of_key = toleration.key.as_deref() == Some(&taint.key) || (exists && is_empty(&toleration.key));
+    let is_plain = matches!(toleration.operator.as_deref(), None | Some("" | "Equal"));
+    let value = |of: &Option<String>| of.clone().unwrap_or_default();
+    of_effect && of_key && (exists || (is_plain && value(&toleration.value) == value(&taint.value)))
+}
+
+/// The room of a node.
+pub fn room(node: &Node) -> NodeRoom {
+    let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    let amounts = allocatable.into_iter().flatten().filter_map(|(resource, quantity)| {
+        let amount = Amount::parse(&quantity.0)?;
+        Some((resource.clone(), if resource == "cpu" { amount.thousandths() } else { amount.units() }))
+    });
+    NodeRoom { name: node.metadata.name.clone().unwrap_or_default(), allocatable: amounts.collect() }
+}

@@ -1,0 +1,181 @@
+//! The pods on the nodes of a cluster, and when each has ended at the latest.
+
+use anyhow::{Context, Result, ensure};
+use futures::TryStreamExt;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use tenure_index::{CeilingIndex, Seen};
+use tenure_policy::{
+    config::Config,
+    deletion::DeletionTimes,
+    expiry::{Exemption, Family, Scope, claimed, standing_exemption},
+    floor::Floors,
+};
+use tenure_types::{projection::Pod, room::PodWithRoom};
+
+use super::{
+    bound::{Amounts, Held},
+    demand::PODS,
+};
+use crate::{
+    cluster::{ConnectArgs, LIVE, cannot_list, explain, objects},
+    input,
+    list::gather::Gatherer,
+    print::warn,
+    snapshot::{Snapshot, decode},
+    status::runs_dry,
+};
+
+/// The time within which an overdue pod is terminating, no matter what its owners, finalizers or owner references say.
+const LATE: SignedDuration = SignedDuration::from_mins(10);
+
+/// The grace period of pods that set none.
+const GRACE: SignedDuration = SignedDuration::from_secs(30);
+
+/// The rest of a pod on a node.
+#[derive(Clone, Debug)]
+pub struct Occupant {
+    pub held: Held,
+    pub queue: Option<String>,
+    /// The reason why no ceiling ends it.
+    pub stays: Option<&'static str>,
+    pub floor_until: Option<Timestamp>,
+}
+
+/// The pods of a cluster, and its nodes where they are needed.
+pub struct ClusterRoom {
+    pub now: Timestamp,
+    pub occupants: Vec<Occupant>,
+    pub nodes: Vec<Node>,
+}
+
+impl ClusterRoom {
+    /// Reads the live pods of all namespaces, or of the one that is named or that the user may list. `longest` is the longest
+    /// time that the keeper lets a pod terminate.
+    pub async fn of_cluster(
+        connect: ConnectArgs,
+        t9k: &str,
+        config: Config,
+        now: Option<Timestamp>,
+        longest: SignedDuration,
+        needs_nodes: bool,
+    ) -> Result<Self> {
+        let named = connect.named_namespace().map(str::to_owned);
+        let cluster = connect.connect().await?;
+        let namespace = cluster.namespace_of_pods(named).await?;
+        ensure!(
+            namespace.is_none() || !needs_nodes,
+            "--for needs the pods of all namespaces, because each takes room: you may not list them"
+        );
+        let mut gatherer = Gatherer::new(cluster, namespace.clone(), t9k.to_owned(), config);
+        let mut snapshot = gatherer.without_pods().await?.snapshot;
+        let cluster = &gatherer.cluster;
+        let mut pods = Vec::new();
+        let mut pages = objects::<PodWithRoom>(cluster.api(namespace.as_deref()), Some(LIVE));
+        while let Some(page) = pages.try_next().await.map_err(explain)? {
+            pods.extend(page.into_iter().filter_map(|pod| OnNode::read(pod, &mut snapshot.index)));
+        }
+        let mut nodes: Vec<Node> = Vec::new();
+        if needs_nodes {
+            let kind = cluster.kinds.find("", "Node").context("the API server has no nodes")?;
+            let listed = objects(Api::all(cluster.client.clone()), None).try_concat().await;
+            nodes = listed.map_err(|error| cannot_list(kind, error))?;
+        }
+        if runs_dry(cluster).await {
+            warn("the keeper runs dry: no ceiling ends anything until that is turned off");
+        }
+        let now = now.unwrap_or_else(|| cluster.clock.now());
+        Ok(Self { now, occupants: occupants(pods, &mut snapshot, longest, now), nodes })
+    }
+
+    /// Reads pods, nodes and queues from files.
+    pub fn of_files(
+        files: &[String],
+        t9k: &str,
+        config: &Config,
+        now: Timestamp,
+        longest: SignedDuration,
+    ) -> Result<Self> {
+        let documents = input::read(files)?;
+        let mut snapshot = Snapshot::of_documents(&documents, config, Some(t9k), now);
+        snapshot.warn();
+        let (mut pods, mut nodes) = (Vec::new(), Vec::new());
+        for document in documents.iter().filter(|document| document.group().is_empty()) {
+            match document.kind.as_str() {
+                "Pod" => pods.extend(OnNode::read(decode(document)?, &mut snapshot.index)),
+                "Node" => nodes.push(decode(document)?),
+                _ => {}
+            }
+        }
+        Ok(Self { now, occupants: occupants(pods, &mut snapshot, longest, now), nodes })
+    }
+}
+
+fn occupants(
+    pods: Vec<OnNode>,
+    snapshot: &mut Snapshot,
+    longest: SignedDuration,
+    now: Timestamp,
+) -> Vec<Occupant> {
+    let Snapshot { index, floors, .. } = snapshot;
+    pods.into_iter().map(|pod| pod.occupant(index, floors, longest, now)).collect()
+}
+
+/// A pod that was seen on its node.
+struct OnNode {
+    pod: Pod,
+    requests: Amounts,
+    seen: Option<Seen>,
+}
+
+impl OnNode {
+    /// None: the pod takes no room.
+    fn read(pod: PodWithRoom, index: &mut CeilingIndex) -> Option<Self> {
+        let (pod, room) = pod.split();
+        index.apply_member(&pod);
+        let is_there = pod.spec.node_name.is_some() && !pod.is_finished();
+        let mut requests = room.requests;
+        requests.insert(PODS.into(), 1);
+        is_there.then(|| Self { seen: Seen::read(&pod, index), requests, pod })
+    }
+
+    fn occupant(
+        self,
+        index: &mut CeilingIndex,
+        floors: &Floors,
+        longest: SignedDuration,
+        now: Timestamp,
+    ) -> Occupant {
+        let Self { pod, requests, seen } = self;
+        let standing = seen.and_then(|seen| seen.standing(index));
+        let exemption = standing_exemption(&pod, &Scope::default()).or_else(|| claimed(&pod));
+        let grace = pod.spec.termination_grace_period_seconds.map_or(GRACE, SignedDuration::from_secs);
+        let later = |at: Timestamp, more: SignedDuration| {
+            at.max(now).saturating_add(LATE.saturating_add(more)).unwrap_or(Timestamp::MAX)
+        };
+        let expires = standing.as_ref().and_then(|of| of.expires).filter(|_| exemption.is_none());
+        let terminates = DeletionTimes::of(&pod.metadata).map(|of| later(of.until, SignedDuration::ZERO));
+        let expires = expires.map(|(at, _)| later(at, grace.clamp(SignedDuration::ZERO, longest)));
+        let until = terminates.into_iter().chain(expires).min();
+        let stays = until.is_none().then_some(match (exemption, &standing) {
+            (Some(Exemption::DaemonSet), _) => "the pod is of a DaemonSet",
+            (Some(_), _) => "the pod is never touched",
+            (None, None) => "the pod is in no queue",
+            (None, Some(_)) => "its queue has no ceiling",
+        });
+        let queue = standing.as_ref().and_then(|of| Some(of.ending_queue()?.1.to_string()));
+        let of_floor = standing.as_ref().and_then(|of| {
+            let tree = index.tree();
+            let floor = floors.longest(tree, tree.bind(of.queue(Family::Runai)?)).to_signed();
+            of.start?.checked_add(floor).ok()
+        });
+        let node = pod.spec.node_name.unwrap_or_default();
+        Occupant {
+            held: Held { node, requests, until },
+            queue,
+            stays,
+            floor_until: of_floor.filter(|until| *until > now),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Made-up runs, to see the command work. They stand for no cluster.
+
+use clap::ValueEnum;
+use jiff::SignedDuration;
+
+use super::past::{Fate, Past, PastRun, Seconds};
+
+/// A mix of made-up jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mix {
+    /// Teams that train models: many short tries, some runs of days, a few forgotten ones
+    Research,
+}
+
+/// Jobs that are alike.
+struct JobClass {
+    /// How many of a hundred jobs.
+    share: u64,
+    queue: &'static str,
+    users: u64,
+    /// The shortest and the longest run. Between them, all orders of magnitude are equally common.
+    shortest: SignedDuration,
+    longest: SignedDuration,
+    gpus: &'static [f32],
+    priority: i32,
+    /// How many of a hundred are preempted, at a random time of their run.
+    preempted: u64,
+}
+
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+const fn hours(hours: i64) -> SignedDuration {
+    SignedDuration::from_hours(hours)
+}
+
+#[rustfmt::skip]
+const RESEARCH: &[JobClass] = &[
+    JobClass { share: 55, queue: "research", users: 14, shortest: MINUTE, longest: hours(3), gpus: &[1.0, 1.0, 2.0], priority: 0, preempted: 6 },
+    JobClass { share: 27, queue: "training", users: 9, shortest: HOUR, longest: hours(60), gpus: &[4.0, 8.0, 8.0, 16.0], priority: 50, preempted: 3 },
+    JobClass { share: 15, queue: "batch", users: 6, shortest: MINUTE, longest: hours(20), gpus: &[1.0], priority: 0, preempted: 12 },
+    JobClass { share: 3, queue: "research", users: 5, shortest: hours(24), longest: hours(400), gpus: &[1.0, 2.0, 8.0], priority: 0, preempted: 0 },
+];
+
+/// The time that made-up jobs span.
+const DAYS: i64 = 30;
+/// 2026-01-01T00:00:00Z
+const BEGIN: Seconds = 1_767_225_600;
+/// The longest wait of most jobs.
+const WAIT: u64 = 5_400;
+
+impl Mix {
+    const fn classes(self) -> &'static [JobClass] {
+        match self {
+            Self::Research => RESEARCH,
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Research => "research",
+        }
+    }
+
+    /// Makes up jobs: always the same ones for the same seed.
+    pub fn past(self, jobs: u32, seed: u64) -> Past {
+        let (mut random, mut past) = (Random(seed), Past::default());
+        let end_of_all = BEGIN.saturating_add(DAYS * 86_400);
+        for number in 0..jobs {
+            let Some(class) = self.class(&mut random) else { continue };
+            let submit = BEGIN.saturating_add(random.below((DAYS * 86_400).unsigned_abs()));
+            let start = submit.saturating_add(random.below(WAIT)).min(end_of_all);
+            let is_preempted = random.below(100) < class.preempted.cast_signed();
+            let full = class.length(&mut random);
+            let ran = if is_preempted { random.below(full.unsigned_abs()) } else { full };
+            let end = start.saturating_add(ran);
+            let fate = match () {
+                () if end > end_of_all => Fate::Running,
+                () if is_preempted => Fate::Preempted,
+                () => Fate::Ended,
+            };
+            let gpus = class.gpus.get(random.place(class.gpus.len())).copied().unwrap_or(1.0);
+            let user = format!("{}-user-{}", class.queue, random.below(class.users));
+            let (queue, user) = (past.queue(class.queue, None), past.user(&user));
+            past.push(PastRun {
+                id: format!("{}-{number}", self.name()).into(),
+                submit,
+                start,
+                end: end.min(end_of_all),
+                gpus,
+                cpus: gpus * 8.0,
+                queue,
+                user,
+                priority: class.priority,
+                own: None,
+                fate,
+                is_joined: false,
+            });
+        }
+        past.complete();
+        past
+    }
+
+    fn class(self, random: &mut Random) -> Option<&'static JobClass> {
+        let mut left = random.below(100).unsigned_abs();
+        self.classes().iter().find(|class| {
+            let is_here = left < class.share;
+            left = left.saturating_sub(class.share);
+            is_here
+        })
+    }
+}
+
+impl JobClass {
+    /// The time that a job would run, in seconds.
+    fn length(&self, random: &mut Random) -> Seconds {
+        let (shortest, longest) = (self.shortest.as_secs_f64(), self.longest.as_secs_f64());
+        let seconds = shortest * (longest / shortest).powf(random.fraction());
+        SignedDuration::try_from_secs_f64(seconds).map_or(1, |length| length.as_secs().max(1))
+    }
+}
+
+/// Numbers that look random, by `SplitMix64`.
+struct Random(u64);
+
+impl Random {
+    const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number from 0 on, below a limit.
+    fn below(&mut self, limit: u64) -> i64 {
+        self.next().checked_rem(limit).map_or(0, |number| i64::try_from(number).unwrap_or(0))
+    }
+
+    /// A place in a list of this length.
+    fn place(&mut self, length: usize) -> usize {
+        usize::try_from(self.next() >> 32).unwrap_or(0).checked_rem(length).unwrap_or(0)
+    }
+
+    /// A number from 0 to 1.
+    #[allow(clippy::cast_precision_loss, reason = "53 bits are exact")]
+    fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}

@@ -1,0 +1,291 @@
+//! A schedule: the runs of the past placed again, in one pool with priorities, gangs, preemption and returns. An estimate: real
+//! schedulers know nodes, quotas and fairness, and people do something else when they wait for longer.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap},
+};
+
+use serde::Serialize;
+use tenure_policy::{
+    expiry::{Clocks, Family, deadline},
+    gang::Progress,
+    preemption::{Preemptor, Rules, Victim, Workload},
+    toleration::{ClassState, PreemptorClaim},
+};
+
+use super::{
+    past::{Past, PastRun, Seconds, Unit, moment},
+    policy::{Leaf, SimulatedPolicy},
+    replay::{hours, percentile},
+    report::{amount, grouped, length},
+};
+use crate::print::cell;
+
+/// The most workloads that are looked at for each end or arrival, and the most running ones for a preemption.
+const LOOKED_AT: usize = 64;
+
+/// The numbers of a schedule. Waits are in seconds, and `lost` is what preempted runs had used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduleReport {
+    pub wait_p50: Option<i64>,
+    pub wait_p95: Option<i64>,
+    pub cut: u64,
+    pub preempted: u64,
+    pub slices: u64,
+    pub lost: f64,
+}
+
+/// A workload, in thousandths of a unit.
+struct Job {
+    submit: Seconds,
+    /// The time that it still has to run.
+    left: Seconds,
+    units: u64,
+    priority: i32,
+    queue: u32,
+    start: Seconds,
+    has_started: bool,
+    /// The number of its tries. An end of an earlier one doesn't count.
+    tries: u32,
+}
+
+struct Pool<'t> {
+    policy: &'t SimulatedPolicy,
+    leaves: Vec<Leaf<'t>>,
+    jobs: Vec<Job>,
+    free: u64,
+    /// By priority, and then by submission.
+    waiting: BTreeSet<(Reverse<i32>, Seconds, usize)>,
+    /// The lowest priority and the youngest first.
+    running: BTreeSet<(i32, Reverse<Seconds>, usize)>,
+    ends: BinaryHeap<Reverse<(Seconds, usize, u32)>>,
+    /// Arrivals and returns. None: only a look, because a floor ends.
+    arrivals: BinaryHeap<Reverse<(Seconds, Option<usize>)>>,
+    waits: Vec<u32>,
+    report: ScheduleReport,
+}
+
+/// Schedules all workloads of the past by a policy.
+pub fn schedule(past: &Past, policy: &SimulatedPolicy, unit: Unit, capacity: Option<f64>) -> ScheduleReport {
+    let jobs: Vec<Job> = past.workloads().filter_map(|runs| Job::of(runs, unit)).collect();
+    let largest = jobs.iter().map(|job| job.units).max().unwrap_or(0);
+    let free = capacity.map_or_else(|| peak(past, unit), thousandths).max(largest);
+    let arrivals = jobs.iter().enumerate().map(|(number, job)| Reverse((job.submit, Some(number)))).collect();
+    let mut pool = Pool {
+        policy,
+        leaves: policy.leaves(past),
+        jobs,
+        free,
+        waiting: BTreeSet::new(),
+        running: BTreeSet::new(),
+        ends: BinaryHeap::new(),
+        arrivals,
+        waits: Vec::new(),
+        report: ScheduleReport::default(),
+    };
+    while let Some(now) = pool.next() {
+        pool.take(now);
+        pool.place(now);
+    }
+    let [p50, p95] = [50, 95].map(|percent| percentile(&pool.waits, percent).map(i64::from));
+    let lost = pool.report.lost / 1000.0;
+    ScheduleReport { wait_p50: p50, wait_p95: p95, lost, ..pool.report }
+}
+
+/// The most that ran at once.
+pub fn peak(past: &Past, unit: Unit) -> u64 {
+    let units = |run: &PastRun| i64::try_from(thousandths(unit.amount(run))).unwrap_or(i64::MAX);
+    let mut changes: Vec<(Seconds, i64)> =
+        past.runs.iter().flat_map(|run| [(run.start, units(run)), (run.end, -units(run))]).collect();
+    changes.sort_unstable();
+    let (mut sum, mut most) = (0_i64, 0_i64);
+    for (_, change) in changes {
+        sum = sum.saturating_add(change);
+        most = most.max(sum);
+    }
+    most.unsigned_abs()
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it isn't negative, and saturates"
+)]
+fn thousandths(amount: f64) -> u64 {
+    (amount * 1000.0).round() as u64
+}
+
+#[allow(clippy::cast_precision_loss, reason = "an estimate")]
+fn unit_hours(units: u64, ran: Seconds) -> f64 {
+    units as f64 * hours(ran)
+}
+
+impl Job {
+    fn of(runs: &[PastRun], unit: Unit) -> Option<Self> {
+        let head = runs.first()?;
+        Some(Self {
+            submit: head.submit,
+            left: runs.iter().map(|run| run.end.saturating_sub(run.start)).max()?,
+            units: runs.iter().map(|run| thousandths(unit.amount(run))).fold(0, u64::saturating_add),
+            priority: head.priority,
+            queue: head.queue,
+            start: 0,
+            has_started: false,
+            tries: 0,
+        })
+    }
+}
+
+impl<'t> Pool<'t> {
+    fn next(&self) -> Option<Seconds> {
+        let end = self.ends.peek().map(|Reverse((at, ..))| *at);
+        let arrival = self.arrivals.peek().map(|Reverse((at, _))| *at);
+        end.into_iter().chain(arrival).min()
+    }
+
+    fn leaf(&self, job: &Job) -> Option<&Leaf<'t>> {
+        self.leaves.get(usize::try_from(job.queue).ok()?)
+    }
+
+    /// Takes in all that ends or arrives by now.
+    fn take(&mut self, now: Seconds) {
+        while let Some(Reverse((at, number, tries))) = self.ends.peek().copied()
+            && at <= now
+        {
+            self.ends.pop();
+            if self.jobs.get(number).is_some_and(|job| job.tries == tries) {
+                self.end(number, now);
+            }
+        }
+        while let Some(Reverse((at, number))) = self.arrivals.peek().copied()
+            && at <= now
+        {
+            self.arrivals.pop();
+            if let Some((number, job)) = number.and_then(|number| Some((number, self.jobs.get(number)?))) {
+                self.waiting.insert((Reverse(job.priority), job.submit, number));
+            }
+        }
+    }
+
+    /// Frees the room of a job. Returns the time that it ran.
+    fn stop(&mut self, number: usize, now: Seconds) -> Seconds {
+        let Some(job) = self.jobs.get_mut(number) else { return 0 };
+        job.tries = job.tries.saturating_add(1);
+        self.running.remove(&(job.priority, Reverse(job.start), number));
+        self.free = self.free.saturating_add(job.units);
+        now.saturating_sub(job.start)
+    }
+
+    fn end(&mut self, number: usize, now: Seconds) {
+        let ran = self.stop(number, now);
+        let Some(job) = self.jobs.get_mut(number) else { return };
+        job.left = job.left.saturating_sub(ran);
+        if job.left <= 0 {
+            return;
+        }
+        let limits = self.jobs.get(number).and_then(|job| self.leaf(job)?.limits[Family::Runai]);
+        match limits.and_then(|limits| limits.nearest.slice_delay()) {
+            Some(delay) => {
+                self.report.slices += 1;
+                self.arrivals.push(Reverse((now.saturating_add(delay.as_secs()), Some(number))));
+            }
+            None => self.report.cut += 1,
+        }
+    }
+
+    /// Starts what there is room for, in the order of priorities; the first that doesn't fit may preempt.
+    fn place(&mut self, now: Seconds) {
+        let first: Vec<_> = self.waiting.iter().take(LOOKED_AT).copied().collect();
+        let mut may_preempt = true;
+        for (priority, submit, number) in first {
+            let Some(units) = self.jobs.get(number).map(|job| job.units) else { continue };
+            if units > self.free && std::mem::take(&mut may_preempt) {
+                self.preempt(number, now);
+            }
+            if units <= self.free {
+                self.waiting.remove(&(priority, submit, number));
+                self.start(number, now);
+            }
+        }
+    }
+
+    fn start(&mut self, number: usize, now: Seconds) {
+        let Some(job) = self.jobs.get(number) else { return };
+        let clocks = Clocks { created: moment(job.submit), started: Some(moment(now)) };
+        let ceilings = self.leaf(job).map(|leaf| leaf.ceilings(None)).unwrap_or_default();
+        let ceiling = deadline(clocks, ceilings).map(|(end, _)| end.as_second().max(now));
+        let Some(job) = self.jobs.get_mut(number) else { return };
+        if !job.has_started {
+            self.waits.push(u32::try_from(now.saturating_sub(job.submit)).unwrap_or(u32::MAX));
+        }
+        (job.start, job.has_started) = (now, true);
+        let end = now.saturating_add(job.left);
+        self.free = self.free.saturating_sub(job.units);
+        self.running.insert((job.priority, Reverse(now), number));
+        self.ends.push(Reverse((ceiling.map_or(end, |ceiling| end.min(ceiling)), number, job.tries)));
+    }
+
+    /// Ends runs of lower priorities that no floor protects, if they make enough room. They come back at once, and begin again.
+    fn preempt(&mut self, number: usize, now: Seconds) {
+        let Some(job) = self.jobs.get(number) else { return };
+        let place = self.leaf(job).map(|leaf| leaf.place).unwrap_or_default();
+        let claim = PreemptorClaim { priority: job.priority, never_preempts: false };
+        let preemptor = Preemptor { place, claim };
+        let tree = &self.policy.trees[Family::Runai];
+        let rules = Rules { floors: &self.policy.floors, tree, now: moment(now) };
+        let (mut victims, mut room, mut floor) = (Vec::new(), self.free, None);
+        let lower = self.running.iter().take_while(|(priority, ..)| *priority < job.priority);
+        for (_, Reverse(start), number) in lower.take(LOOKED_AT) {
+            if room >= job.units {
+                break;
+            }
+            let Some(other) = self.jobs.get(*number) else { continue };
+            let place = self.leaf(other).map(|leaf| leaf.place).unwrap_or_default();
+            let workload = Workload::alone(place, Some(moment(*start)));
+            let ruling = rules.alone(&preemptor, &victim(&workload));
+            if ruling.rule.is_some() {
+                floor = floor.into_iter().chain(ruling.until).min();
+                continue;
+            }
+            room = room.saturating_add(other.units);
+            victims.push(*number);
+        }
+        if room < job.units {
+            // kube-scheduler is asked again when a floor ends
+            self.arrivals.extend(floor.map(|until| Reverse((until.as_second().max(now + 1), None))));
+            return;
+        }
+        for victim in victims {
+            let ran = self.stop(victim, now);
+            self.report.preempted += 1;
+            self.report.lost += self.jobs.get(victim).map_or(0.0, |job| unit_hours(job.units, ran));
+            self.arrivals.push(Reverse((now, Some(victim))));
+        }
+    }
+}
+
+/// The one pod of a workload that runs.
+fn victim<'a>(workload: &'a Workload<'a>) -> Victim<'a> {
+    Victim {
+        workload,
+        part: None,
+        place: workload.place,
+        subgroup: 0,
+        progress: Progress::Running,
+        pool: None,
+        class: ClassState::None,
+        scheduled_at: workload.start,
+    }
+}
+
+impl ScheduleReport {
+    pub fn cells(&self, of: &str) -> Vec<String> {
+        let wait = |seconds: Option<i64>| cell(seconds.map(length));
+        let counts = [self.cut, self.preempted, self.slices].map(grouped);
+        let waits = [wait(self.wait_p50), wait(self.wait_p95)];
+        let lost = amount(self.lost);
+        [of.to_owned()].into_iter().chain(waits).chain(counts).chain([lost]).collect()
+    }
+}

@@ -1,0 +1,149 @@
+//! Traces: files with the runs of other clusters, read line by line.
+
+mod broken;
+mod fields;
+mod lines;
+mod swf;
+mod table;
+#[cfg(test)]
+mod tests;
+mod times;
+
+use std::io::BufRead;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use jiff::{Timestamp, tz::TimeZone};
+
+use super::past::Past;
+pub use broken::Broken;
+pub use fields::Columns;
+use lines::{Line, Lines};
+use swf::SwfReader;
+use table::TableReader;
+
+/// How a trace is to be read.
+#[derive(Clone, Debug)]
+pub struct TraceOptions {
+    /// The columns that `--columns` maps.
+    pub columns: Columns,
+    /// The zone of times that name none.
+    pub zone: TimeZone,
+    /// The present: no run can have started later.
+    pub now: Timestamp,
+}
+
+/// The format of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceFormat {
+    Sacct,
+    Swf,
+    Csv,
+}
+
+impl TraceFormat {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sacct => "sacct --parsable2",
+            Self::Swf => "Standard Workload Format",
+            Self::Csv => "CSV",
+        }
+    }
+}
+
+/// A trace that was read.
+#[derive(Debug)]
+pub struct Trace {
+    pub past: Past,
+    pub format: TraceFormat,
+    pub broken: Broken,
+    /// The number of lines of steps, which are parts of jobs.
+    pub steps: u64,
+}
+
+/// A line that was read.
+enum Entry {
+    Run,
+    /// A job that has never run.
+    NeverStarted,
+    /// A part of a job.
+    Step,
+    Comment,
+}
+
+/// Why a line can't be read, and the part of it that is wrong.
+type Refusal = (&'static str, String);
+
+enum Reader {
+    Table(Box<TableReader>),
+    Swf(SwfReader),
+}
+
+const KNOWN: &str = "expected the output of sacct --parsable2 with its header, Standard Workload Format, or CSV with a header line and --columns submit=…,start=…,end=…,gpus=…,queue=…,user=…,priority=…,state=…";
+
+impl Reader {
+    fn format(&self) -> TraceFormat {
+        match self {
+            Self::Table(table) => table.format,
+            Self::Swf(_) => TraceFormat::Swf,
+        }
+    }
+
+    fn take(
+        &mut self,
+        text: &str,
+        line: u64,
+        options: &TraceOptions,
+        past: &mut Past,
+    ) -> Result<Entry, Refusal> {
+        match self {
+            Self::Table(table) => table.take(text, line, options, past),
+            Self::Swf(swf) => swf.take(text, options, past),
+        }
+    }
+}
+
+/// Reads a trace, which errors call by this name. Lines that can't be read are skipped and counted; a file with more such lines
+/// than others is refused.
+pub fn read(name: &str, source: &mut dyn BufRead, options: &TraceOptions) -> Result<Trace> {
+    let (mut lines, mut reader) = (Lines::new(source), None);
+    let (mut past, mut broken, mut steps) = (Past::default(), Broken::default(), 0_u64);
+    loop {
+        let number = lines.number();
+        let text = match lines.next()? {
+            None => break,
+            Some(Line::Text(text)) if text.trim().is_empty() => continue,
+            Some(Line::Text(text)) => text,
+            Some(Line::Bad(reason)) if reader.is_some() => {
+                broken.add(number, reason, "");
+                continue;
+            }
+            Some(Line::Bad(reason)) => bail!("{name}:{number}: {reason}: {KNOWN}"),
+        };
+        let reader = match &mut reader {
+            Some(reader) => reader,
+            None if swf::is_one(text) => reader.insert(Reader::Swf(SwfReader::default())),
+            None => {
+                let table = TableReader::of_header(text, options);
+                let table = table.map_err(|reason| anyhow!("{name}:{number}: {reason}: {KNOWN}"))?;
+                reader = Some(Reader::Table(Box::new(table)));
+                continue;
+            }
+        };
+        match reader.take(text, number, options, &mut past) {
+            Ok(Entry::Run | Entry::Comment) => {}
+            Ok(Entry::NeverStarted) => past.never_started += 1,
+            Ok(Entry::Step) => steps += 1,
+            Err((reason, value)) => broken.add(number, reason, &value),
+        }
+    }
+    let reader = reader.with_context(|| format!("{name}: there is no line to read: {KNOWN}"))?;
+    let runs = u64::try_from(past.runs.len()).unwrap_or(u64::MAX);
+    ensure!(
+        broken.total <= runs.saturating_add(past.never_started).saturating_add(steps),
+        "{name}: {} of its lines can't be read, more than can: {}: name the columns with --columns, or repair the file",
+        broken.total,
+        broken.shown().join("; ")
+    );
+    past.complete();
+    Ok(Trace { past, format: reader.format(), broken, steps })
+}

@@ -1,0 +1,37 @@
+//! The lines of a trace that can't be read.
+
+use std::collections::BTreeMap;
+
+/// Lines that were skipped: the first ones by number, and all of them by reason.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Broken {
+    pub total: u64,
+    pub by_reason: BTreeMap<&'static str, u64>,
+    first: Vec<String>,
+}
+
+/// The number of lines that are shown.
+const SHOWN: usize = 5;
+
+/// The most characters that are shown of a value.
+const LONGEST: usize = 40;
+
+impl Broken {
+    /// Counts a line, and keeps the part of it that is wrong. Nothing: the reason says it all.
+    pub fn add(&mut self, line: u64, reason: &'static str, value: &str) {
+        self.total = self.total.saturating_add(1);
+        let count = self.by_reason.entry(reason).or_default();
+        *count = count.saturating_add(1);
+        if self.first.len() < SHOWN {
+            let cut: String = value.chars().take(LONGEST).collect();
+            let dots = if cut.len() < value.len() { "…" } else { "" };
+            let value = if value.is_empty() { String::new() } else { format!(": {cut:?}{dots}") };
+            self.first.push(format!("line {line}: {reason}{value}"));
+        }
+    }
+
+    /// The first lines, with their reasons.
+    pub fn shown(&self) -> &[String] {
+        &self.first
+    }
+}

@@ -1,0 +1,80 @@
+//! The lines of a file, none of which can take much memory.
+
+use std::io::{self, BufRead, Read};
+
+/// The longest line that is read. Of a longer one nothing is kept.
+const LONGEST: u64 = 64 * 1024;
+
+const BOM: &[u8] = &[0xef, 0xbb, 0xbf];
+
+/// A line without its end.
+pub enum Line<'l> {
+    Text(&'l str),
+    /// It can't be read, for this reason.
+    Bad(&'static str),
+}
+
+pub struct Lines<'r> {
+    source: &'r mut dyn BufRead,
+    buffer: Vec<u8>,
+    number: u64,
+}
+
+impl<'r> Lines<'r> {
+    pub fn new(source: &'r mut dyn BufRead) -> Self {
+        Self { source, buffer: Vec::new(), number: 1 }
+    }
+
+    /// The number of the line that comes next.
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The next line. None: the file is at its end.
+    pub fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        let is_first = self.number == 1;
+        self.buffer.clear();
+        let read = Read::take(&mut *self.source, LONGEST).read_until(b'\n', &mut self.buffer)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.number = self.number.saturating_add(1);
+        if self.buffer.last() != Some(&b'\n') && self.skip()? {
+            return Ok(Some(Line::Bad("the line is longer than 64 KiB")));
+        }
+        let mut bytes = self.buffer.as_slice();
+        if is_first {
+            bytes = bytes.strip_prefix(BOM).unwrap_or(bytes);
+            if let [0xff, 0xfe, ..] | [0xfe, 0xff, ..] = bytes {
+                return Ok(Some(Line::Bad("the text is UTF-16: convert it with iconv -f UTF-16 -t UTF-8")));
+            }
+            if let [0x1f, 0x8b, ..] = bytes {
+                return Ok(Some(Line::Bad("the file is compressed: use zcat FILE | … --trace -")));
+            }
+        }
+        bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+        if bytes.contains(&0) {
+            return Ok(Some(Line::Bad("the line has a byte of zero: the text may be UTF-16")));
+        }
+        Ok(Some(str::from_utf8(bytes).map_or(Line::Bad("the line isn't UTF-8"), Line::Text)))
+    }
+
+    /// Skips the rest of a line; true if there is any.
+    fn skip(&mut self) -> io::Result<bool> {
+        let mut has_rest = false;
+        loop {
+            let available = self.source.fill_buf()?;
+            if available.is_empty() {
+                return Ok(has_rest);
+            }
+            has_rest = true;
+            let end = available.iter().position(|byte| *byte == b'\n');
+            let used = end.map_or(available.len(), |end| end.saturating_add(1));
+            self.source.consume(used);
+            if end.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+}
