@@ -1,6 +1,7 @@
 //! The keeper's view of the cluster: the times at which ceilings are reached, and by which workloads must be ready.
 
 mod answers;
+mod ends;
 mod extensions;
 mod history;
 mod limits;
@@ -29,6 +30,7 @@ use tenure_policy::{
 use tenure_types::{extension::Extension, projection};
 
 pub use answers::{Counts, MissingEvidence};
+pub use ends::StaleEnd;
 pub use marks::StaleMarks;
 pub use standing::{Seen, Standing};
 pub use tally::Tally;
@@ -280,6 +282,7 @@ impl CeilingIndex {
         if let Some(change) = self.reader.policy_change.take() {
             self.reader.missing.look(&mut self.objects, change.at);
         }
+        self.follow_ends();
     }
 }
 

@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, HashMap};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tenure_types::{
-    GoDuration, keys,
+    keys,
     podgroup::{PodGroup, PodGroupKind},
     runai::v3alpha1::OverCeiling,
 };
@@ -26,14 +26,14 @@ use crate::{
     floor::Floors,
     kueue::Queues,
     limits::Limits,
-    naming::{command, for_people},
+    naming::{command, for_people, written},
     tree::QueueTree,
 };
 
 use place::PodPlace;
 use read::AskedTime;
 pub use read::AskingOwner;
-pub use template::{PodClaim, claims_otherwise, own_claim, priority_classes};
+pub use template::{PodClaim, claims_otherwise, own_claim, priority_classes, unused_label};
 
 /// The most `PodGroup`s, and the most queues of T9k, that are looked up for an answer.
 pub const MOST_LOOKUPS: usize = 4;
@@ -117,6 +117,11 @@ struct ToldCeiling<'q> {
 }
 
 impl<'q> KnownCeilings<'q> {
+    /// True if a queue is known, or the default queue counts in its place.
+    pub fn has(&self, (family, queue): &FamilyQueue) -> bool {
+        self.trees[*family].bind(queue).is_some()
+    }
+
     fn of(&self, (family, queue): &'q FamilyQueue) -> Option<ToldCeiling<'q>> {
         let tree = self.trees[*family];
         let (of, _) = ceiling::effective(tree, queue).ok()??;
@@ -126,13 +131,20 @@ impl<'q> KnownCeilings<'q> {
 }
 
 /// Answers an owner by the queues of its pods. Commands name it as `object`; none if it can't be extended, as a `CronJob`.
+/// `absent`: the queues among them that don't exist.
 pub fn answer(
     owner: &AskingOwner,
     object: Option<&ObjectReference>,
     queues: &BTreeSet<FamilyQueue>,
+    absent: &BTreeSet<FamilyQueue>,
     known: &KnownCeilings<'_>,
 ) -> Findings {
     let mut findings = Findings::default();
+    findings.warnings.extend(absent.iter().map(|(_, queue)| {
+        format!(
+            "queue {queue:?}, which the pods of this workload name, doesn't exist: no ceiling applies to them"
+        )
+    }));
     let ceilings: Vec<_> = queues.iter().filter_map(|queue| known.of(queue)).collect();
     if ceilings.is_empty() {
         return findings;
@@ -197,13 +209,6 @@ fn more(asked: &AskedTime, ceiling: &ToldCeiling<'_>, object: Option<&ObjectRefe
         None => format!("kubectl tenure extend job/NAME {time}"),
     };
     format!("; for more time, ask while it runs: {command}")
-}
-
-/// A time as the plugin takes it: `1h30m`.
-fn written(time: SignedDuration) -> String {
-    let text = GoDuration::from_nanos(time.as_nanos().try_into().unwrap_or(i64::MAX)).to_string();
-    let text = text.strip_suffix("m0s").map_or(text.clone(), |minutes| format!("{minutes}m"));
-    text.strip_suffix("h0m").map_or(text.clone(), |hours| format!("{hours}h"))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use tenure_types::{
     ExtendedDuration,
     extension::{Extension, ExtensionState},
+    journal::MoreTime,
 };
 
 use crate::{
@@ -76,6 +77,17 @@ pub struct GoingRun {
     pub count: u32,
     /// The total of its grants.
     pub total: SignedDuration,
+}
+
+impl GoingRun {
+    /// Returns the time that the run may still get. None: no more.
+    pub fn more(&self) -> Option<MoreTime> {
+        let Allowance { auto_approve, max_total, max_count } = self.allowance;
+        let left = |most: SignedDuration| most.saturating_sub(self.total).max(SignedDuration::ZERO);
+        let more = MoreTime { at_once: left(auto_approve.min(max_total)), in_all: left(max_total) };
+        let may_ask = self.has_ceiling && max_count.is_none_or(|most| self.count < most);
+        Some(more).filter(|more| may_ask && more.in_all.is_positive())
+    }
 }
 
 /// The decision about a request or a grant.

@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
-use tenure_types::{paused::PausedRecord, projection::Pod};
+use tenure_types::{GoDuration, paused::PausedRecord, projection::Pod};
 
 /// Returns the reference by which events name an object. A cluster-scoped object has no namespace.
 pub fn reference(owner: &OwnerReference, namespace: Option<&str>) -> ObjectReference {
@@ -61,6 +61,13 @@ pub fn command(verb: &str, object: &ObjectReference) -> String {
     let group = api_version.split_once('/').map_or_else(String::new, |(group, _)| format!(".{group}"));
     let namespace = object.namespace.as_ref().map_or_else(String::new, |name| format!(" -n {name}"));
     format!("kubectl tenure {verb} {}{group}/{name}{namespace}", text(&object.kind).to_lowercase())
+}
+
+/// A time as the plugin takes it: `1h30m`.
+pub(crate) fn written(time: SignedDuration) -> String {
+    let text = GoDuration::from_nanos(time.as_nanos().try_into().unwrap_or(i64::MAX)).to_string();
+    let text = text.strip_suffix("m0s").map_or(text.clone(), |minutes| format!("{minutes}m"));
+    text.strip_suffix("h0m").map_or(text.clone(), |hours| format!("{hours}h"))
 }
 
 /// A duration as people write it: `2h 30m`.

@@ -83,9 +83,10 @@ impl NoticePoints {
         Timestamp::from_millisecond(last).ok()
     }
 
-    /// True if the time of a point has come by `now` that the notice given at `given` doesn't cover.
-    pub fn owes(&self, end: Timestamp, given: Timestamp, now: Timestamp) -> bool {
-        self.next(end, Some(given.as_millisecond())).is_some_and(|at| at <= now.as_millisecond())
+    /// True if the time of a point has come by `now` that the notice given at `given` doesn't cover. None: no notice was given.
+    pub fn owes(&self, end: Timestamp, given: Option<Timestamp>, now: Timestamp) -> bool {
+        let given = given.map(Timestamp::as_millisecond);
+        self.next(end, given).is_some_and(|at| at <= now.as_millisecond())
     }
 }
 
@@ -112,7 +113,7 @@ mod tests {
     }
 
     fn owes(text: &str, end: i64, given: i64, now: i64) -> bool {
-        points(text).owes(at(end), at(given), at(now))
+        points(text).owes(at(end), Some(at(given)), at(now))
     }
 
     #[test]

@@ -78,6 +78,19 @@ pub struct GivenNotice {
     pub at: Timestamp,
     /// The action at the end.
     pub then: AtEnd,
+    /// The time that the run may still get. None: no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more: Option<MoreTime>,
+}
+
+/// The time that a run may still get by extensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MoreTime {
+    /// The time that is granted without approval.
+    pub at_once: SignedDuration,
+    /// All that may be granted.
+    pub in_all: SignedDuration,
 }
 
 /// The action on a workload at the end of its run.

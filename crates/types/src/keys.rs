@@ -62,6 +62,14 @@ pub const EVENT_QUEUE_ANNOTATION: &str = "tenure.dev/queue";
 /// Annotation on a root owner that Tenure has paused; its value is a [`crate::paused::PausedRecord`].
 pub const PAUSED_ANNOTATION: &str = "tenure.dev/paused";
 
+/// Annotation beside [`PAUSED_ANNOTATION`]: the same in a sentence for people, with the command that takes the pause back. Nothing
+/// reads it.
+pub const MESSAGE_ANNOTATION: &str = "tenure.dev/message";
+
+/// Annotation on a root owner that runs though nothing has resumed it: the record of its last pause, for the count of
+/// reversals.
+pub const UNDONE_PAUSE_ANNOTATION: &str = "tenure.dev/undone-pause";
+
 /// Annotation on a root owner whose fields Tenure has set back, and not yet handed back; its value is a
 /// [`crate::paused::HandBack`].
 pub const HAND_BACK_ANNOTATION: &str = "tenure.dev/hand-back";

@@ -31,7 +31,7 @@ async fn webhooks(values: &Value) -> [Value; 2] {
 #[tokio::test]
 async fn nothing_of_guard_and_extender_is_there_when_they_are_off() {
     let objects = render("test", &json!({})).await;
-    assert_eq!(kinds(&objects).get(CONFIGURATION), Some(&1));
+    assert_eq!(kinds(&objects).get(CONFIGURATION), Some(&2));
     let arguments = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
     for flag in ["--guard", "--scheduler-extender", "--wake-up"] {
         assert!(!arguments.iter().any(|argument| argument.starts_with(flag)), "{arguments:?}");

@@ -2,8 +2,10 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 mod floors;
+mod mistakes;
 mod pods;
 mod points;
+mod shown;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
@@ -74,10 +76,11 @@ async fn a_workload_is_told_of_its_end_once_a_run_and_the_pause_takes_the_announ
         assert!(Timestamp::now() < end, "told only at {}", Timestamp::now());
         let told = namespace.await_events_of(APPROACHING, run).await;
         assert!(
-            told.iter().all(|event| event.starts_with("Deployment/test: Its run in Queue told ends at ")),
+            told.iter().all(|event| event.starts_with("Deployment/test: Its run in Queue told ends in 1")),
             "{told:?}"
         );
-        assert!(told.iter().any(|event| event.contains(&end.to_string())), "{told:?}");
+        let clock = end.strftime(", at %H:%M:%S UTC: ").to_string();
+        assert!(told.iter().any(|event| event.contains(&clock)), "{told:?}");
         let then = format!("Then it is paused until kubectl {resume}");
         assert!(told.iter().all(|event| event.ends_with(&then)), "{told:?}");
         namespace.await_pause_of(&deployment, "spec.replicas", &json!(0)).await;
@@ -89,7 +92,7 @@ async fn a_workload_is_told_of_its_end_once_a_run_and_the_pause_takes_the_announ
         namespace.patch(&deployment, &json!({"spec": {"replicas": 2}})).await;
     }
     let patches = audit::of_keeper(&world.cluster, "patch", "deployments", namespace.name());
-    assert_eq!(patches, ["test"; 4], "an announcement and a pause a run");
+    assert_eq!(patches, ["test"; 5], "an announcement and a pause a run, and the first record is taken away");
     let on_pods = audit::of_keeper(&world.cluster, "patch", "pods", namespace.name());
     assert_eq!(on_pods, [""; 0], "off by default");
     let describe = ["describe", "deployment", "test", "-n", namespace.name()];

@@ -31,7 +31,7 @@ pub fn deadlines(
 ) -> PodDeadlines {
     let standing = standing(objects, uid, pod);
     let is_ignored = ignored_own(objects, &standing).is_some();
-    if is_ignored {
+    if is_ignored || unknown_queue(objects, &standing).is_some() {
         objects.interner.own.doubt(uid);
     }
     let ready_until = ready_until(objects, pods_ready, pod, &standing);
@@ -73,6 +73,24 @@ pub fn ignored_own(objects: &mut Objects, standing: &Standing) -> Option<SignedD
     let ceilings: Vec<_> = limits.map(|limits| limits.ceiling).collect();
     let is_longer = |ceiling: &Option<SignedDuration>| ceiling.is_some_and(|ceiling| ceiling < own);
     (!ceilings.is_empty() && ceilings.iter().all(is_longer)).then_some(own)
+}
+
+/// The queue that a pod names and that doesn't exist. None: it names none, or the default queue counts in its place.
+fn unknown_queue(objects: &mut Objects, standing: &Standing) -> Option<(Family, ArcStr)> {
+    Family::ALL.into_iter().find_map(|family| {
+        let queue = standing.queue(family)?;
+        objects.limits(family, queue).is_none().then(|| (family, queue.clone()))
+    })
+}
+
+/// The note of a queue that doesn't exist, for the workload of a pod.
+pub fn without_queue(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Option<Ineffective> {
+    let standing = standing(objects, uid, pod);
+    let (family, queue) = unknown_queue(objects, &standing)?;
+    let workload = objects.owners.root(pod.controller).unwrap_or(uid);
+    let (namespace, name) = (pod.namespace.to_string(), pod.name.to_string());
+    let why = NoEffect::UnknownQueue { family, queue: queue.to_string() };
+    Some(Ineffective { bearer: Bearer::Pod, namespace, name, uid: workload, why })
 }
 
 /// The note of an own ceiling that is longer than that of the pod's queue.

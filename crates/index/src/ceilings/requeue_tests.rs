@@ -599,7 +599,10 @@ fn a_workload_that_was_deactivated_while_it_waited_is_handed_out_at_once_even_wi
         (vec!["job".to_owned()], 0)
     );
     deactivated(&mut index, "Deactivated");
-    assert_eq!((returned(&mut index, Timestamp::MAX), index.next_return(Timestamp::MIN)), (vec![], None));
+    assert_eq!(index.next_return(Timestamp::MIN), None);
+    assert_eq!(returned(&mut index, Timestamp::MAX), ["job"], "it runs again: its record is looked at");
+    index.delete_pod(Uid::of("a"));
+    assert_eq!(returned(&mut index, Timestamp::MAX), [""; 0]);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::{
     deadlines::ManagedPod,
     own::OwnCeilings,
     podgroups::{Membership, memberships},
-    times::milliseconds,
+    times::{in_time, milliseconds},
 };
 
 /// The standing of a pod: its clocks, queues and the end of its run. See [`CeilingIndex::standing`].
@@ -109,6 +109,11 @@ impl Seen {
         let of = memberships(pod, |text| objects.interner.names.shared(text));
         let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
         Some(Self { uid, pod: ManagedPod::read(pod, &mut objects.interner, known)?, of })
+    }
+
+    /// The end of its run that it shows. A tenant may write it.
+    pub fn shown_end(&self) -> Option<Timestamp> {
+        in_time(self.pod.shown_end)
     }
 
     /// Computes its standing by the queues, `PodGroup`s and owners that are known.

@@ -21,6 +21,7 @@ use crate::{
     names::Interner,
     own::Bearer,
     owners::Controller,
+    shown_ends::shown_end,
     times::{Milliseconds, NEVER, PodReadiness, milliseconds, milliseconds_up, time},
 };
 
@@ -51,6 +52,8 @@ pub struct ManagedPod {
     pub alone: bool,
     /// What it tells autoscalers.
     pub marks: Marks,
+    /// The end of its run that it shows.
+    pub shown_end: Option<Milliseconds>,
     /// It names an owner whose pods are never touched. Any user may name one, so its ceiling holds until that owner is
     /// found; but no workload is counted.
     pub claims_exemption: bool,
@@ -105,6 +108,7 @@ impl ManagedPod {
             unready: None,
             alone: false,
             marks: Marks::of(&pod.metadata),
+            shown_end: None,
             claims_exemption: false,
         };
         read.update(pod, interner).then_some(read)
@@ -123,6 +127,7 @@ impl ManagedPod {
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.claims_exemption = claimed(pod).is_some();
         self.marks = Marks::of(&pod.metadata);
+        self.shown_end = shown_end(&pod.metadata);
         let Evidence { queues, max_duration, was_ready } = Evidence::of(&pod.metadata);
         self.ready_note = ReadyNote::of(pod, self.readiness, was_ready);
         self.own = in_milliseconds(own.read(Bearer::Pod, &pod.metadata));
@@ -253,6 +258,7 @@ impl ManagedPod {
             Task::Expire => Some(self.expiry.step),
             Task::Evict => self.unready.as_ref().map(|unready| unready.step),
             Task::Announce | Task::Withdraw => self.notice.as_ref().map(|notice| notice.step),
+            Task::Note => None,
         };
         step.unwrap_or_default()
     }

@@ -75,8 +75,8 @@ pub struct AskingOwner {
 }
 
 impl AskingOwner {
-    /// Reads an owner that is created, or changed from an old one. None if it asks for nothing that it did not ask for
-    /// before, if another owner controls it, which has been answered, or if it is being deleted.
+    /// Reads an owner that is created, or changed from an old one. None if it is changed and asks for nothing that it did not ask
+    /// for before, if another owner controls it, which has been answered, or if it is being deleted.
     pub fn read(shape: &OwnerShape, new: &RawValue, old: Option<&RawValue>) -> Option<Self> {
         let mut known = HashSet::new();
         let mut note = |identity| {
@@ -91,7 +91,7 @@ impl AskingOwner {
         reading.parts(shape, new);
         let mut owner = reading.owner;
         let asks_nothing = owner.asks.is_empty() && owner.unreadable.is_empty();
-        if asks_nothing || is_controlled_or_going(new) {
+        if (asks_nothing && old.is_some()) || is_controlled_or_going(new) {
             return None;
         }
         walk(new, shape.t9k_queue, &mut |_, name| owner.t9k_queue = text(name).and_then(bounded));

@@ -5,6 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_types::{
+    journal::MoreTime,
     paused::ExceededCeiling,
     projection::{Pod, WholeObject},
     runai::v3alpha1::OnReversal,
@@ -33,6 +34,8 @@ pub enum Task {
     Announce,
     /// Its workload has a notice, and no ceiling applies any more.
     Withdraw,
+    /// Its workload is to show the end of its run, which nothing is told of.
+    Note,
 }
 
 impl Task {
@@ -142,6 +145,8 @@ pub struct RunState {
     pub outlives: bool,
     /// True if its run may get more time.
     pub may_be_extended: bool,
+    /// The time that its run may still get. None: no more.
+    pub more: Option<MoreTime>,
     /// The notices before the end of a run of its queue.
     pub notice: NoticePoints,
     /// The time that workloads of its queue wait after their time slice.

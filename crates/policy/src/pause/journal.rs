@@ -55,7 +55,7 @@ fn of_earlier_versions(metadata: &ObjectMeta) -> Vec<JournalAct> {
     let acts = |OwedPause { record, state, returned }: OwedPause| {
         let notice = record.noticed.map(|given| {
             let (queue, then) = (record.queue.clone(), AtEnd::of(&record, &state));
-            JournalAct::Noticed(GivenNotice { queue, end: given.end, at: given.at, then })
+            JournalAct::Noticed(GivenNotice { queue, end: given.end, at: given.at, then, more: None })
         });
         let returned = returned.map(|returned| {
             let record = record.clone();
@@ -132,6 +132,7 @@ mod tests {
             end: at(9),
             at: at(5),
             then: AtEnd::Requeued(SignedDuration::from_mins(5)),
+            more: None,
         };
         let returned = ReturnRecord { at: at(7), early: true, reactivated: false };
         let record: PausedRecord = serde_json::from_value(record(6)).unwrap();

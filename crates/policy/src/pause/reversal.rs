@@ -28,10 +28,10 @@ pub struct Reversals {
 }
 
 impl Reversals {
-    /// Reads the reversals from an owner that is about to be paused for `reason`. A record that is still there belongs
-    /// to a pause that was undone. `since` is the beginning of the run that ends now; none if it isn't known.
+    /// Reads the reversals from an owner that is about to be paused for `reason`. A record that is still there, or kept apart,
+    /// belongs to a pause that was undone. `since` is the beginning of the run that ends now; none if it isn't known.
     pub fn of(owner: OwnerObject<'_>, reason: &str, since: Option<Timestamp>) -> Self {
-        let Some(before) = owner.record() else { return Self::default() };
+        let Some(before) = owner.last_record() else { return Self::default() };
         Self {
             count: before.reversals.saturating_add(1),
             full: before.full_reversals.saturating_add(is_full(&before, reason, since).into()),

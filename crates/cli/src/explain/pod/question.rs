@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
-use tenure_index::Standing;
+use tenure_index::{Standing, Uid};
 use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Family, Scope, claimed, exemption, own_ceiling},
@@ -16,7 +16,11 @@ use tenure_policy::{
     toleration::{ClassState, PreemptorClaim, Toleration, judge},
     tree::QueueId,
 };
-use tenure_types::{keys::MAX_DURATION_ANNOTATION, projection::Pod, runai::v3alpha1::OnReversal};
+use tenure_types::{
+    keys::{EXPIRES_AT_ANNOTATION, MAX_DURATION_ANNOTATION},
+    projection::Pod,
+    runai::v3alpha1::OnReversal,
+};
 
 use super::{super::text::shown, PodExplanation, Protection, Relation, Run, TolerationAnswer, Would};
 use crate::{
@@ -46,11 +50,19 @@ impl Question<'_> {
         let of_owner = || claimed(pod).filter(|_| *action == Action::Exempt);
         let exempt = exemption(pod, &Scope::default()).or_else(of_owner);
         let is_gone = progress(pod) == Progress::Gone;
-        let run = standing.map(|standing| Run::of(standing, exempt));
-        let run = run.as_ref();
+        let computed = standing.map(|standing| Run::of(standing, exempt));
+        let noted = match action {
+            Action::Pause(owner) => snapshot.index.shown_end(Uid::of(&owner.uid)),
+            _ => own_end(pod),
+        };
+        let noted = snapshot.shown_end(noted, snapshot.now);
+        let run = computed.clone().map(|run| run.showing(noted));
+        let (computed, run) = (computed.as_ref(), run.as_ref());
         let expiring = run.filter(|run| run.expires().is_some());
+        let shows_end = run.is_some_and(|run| run.shows_end);
         let expires_at = expiring.and_then(Run::expires);
-        let points = self.rules.and_then(|rules| rules.notice).unwrap_or_default();
+        // of an end that a change of a queue puts off, the notice was given at once
+        let points = self.rules.filter(|_| !shows_end).and_then(|rules| rules.notice).unwrap_or_default();
         let notices = |at: Timestamp| points.iter().filter_map(move |point| at.checked_sub(point).ok());
         let path = gang.workload.place.queue.and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
         let (preemption_toleration, trouble) = match self.toleration() {
@@ -67,14 +79,16 @@ impl Question<'_> {
             started_at: gang.workload.start,
             started_at_from: gang.start_from,
             elastic: gang.is_elastic(),
+            queue_is_hidden: run.is_some_and(|run| run.queues_are_hidden),
             protected: if is_gone { Vec::new() } else { self.protections(&gang, &path) },
             preemption_toleration,
             priority_class_trouble: trouble,
             expires_at,
+            shows_end,
             notices_at: expires_at.into_iter().flat_map(notices).collect(),
             ceiling_since: expiring.and_then(Run::since),
             ceiling_since_from: expiring.map(Run::since_from),
-            max_duration: run.and_then(|run| run.ceiling(tree)).map(ceiling),
+            max_duration: computed.and_then(|run| run.ceiling(tree)).map(ceiling),
             extension: expiring.map(|run| run.standing.extension).filter(SignedDuration::is_positive).map(go),
             without_effect: self.without_effect.clone(),
             would: exempt.is_none().then(|| self.would(action, workload)),
@@ -114,6 +128,9 @@ impl Question<'_> {
     /// The toleration of its class, or the reason why it isn't known.
     fn toleration(&self) -> Result<Option<TolerationAnswer>, String> {
         let name = self.pod.spec.priority_class_name.as_deref().unwrap_or_default();
+        if self.snapshot.hides_classes && !name.is_empty() {
+            return Err(format!("its PriorityClass {name:?} may protect it: you may not read it"));
+        }
         let state = self.snapshot.class_state(self.pod);
         let trouble = match state {
             ClassState::None => return Ok(None),
@@ -201,6 +218,11 @@ pub(super) fn without_effect(
         Some(pause::own_ignored(own, &standing.ceiling(snapshot.tree())?))
     }));
     sentences
+}
+
+/// The end of its run that a pod shows itself.
+fn own_end(pod: &Pod) -> Option<Timestamp> {
+    pod.annotations().get(EXPIRES_AT_ANNOTATION)?.parse().ok()
 }
 
 fn ceiling((value, queue): (SignedDuration, Option<&str>)) -> Sourced {
