@@ -16,11 +16,12 @@ impl Listed for Row {
         ("WORKLOAD", |row, _| row.workload.clone()),
         ("QUEUE", |row, _| cell(row.queue.as_deref())),
         ("AGE", |row, now| {
-            cell(now.zip(row.started_at).map(|(now, start)| human(now.duration_since(start))))
+            let since = row.started_at.or(row.paused_at);
+            cell(now.zip(since).map(|(now, since)| human(now.duration_since(since))))
         }),
         FLOOR_UNTIL,
         EXPIRES_AT,
-        ("COMES BACK AT", |row, _| moment_cell(row.requeue_at)),
+        ("COMES BACK AT", |row, _| comes_back(row)),
         STATE,
     ];
 
@@ -48,6 +49,15 @@ impl Printer<Row> {
             Some(Format::Name) => is_gone(before) != is_gone(after),
             Some(Format::Wide) | None => self.cells(before, None) != self.cells(after, None),
         }
+    }
+}
+
+/// The time at which it comes back by itself, or the command that brings it back.
+fn comes_back(row: &Row) -> String {
+    match row.state {
+        WorkloadState::Paused => "kubectl tenure resume".into(),
+        WorkloadState::Inactive => "kubectl tenure activate".into(),
+        _ => moment_cell(row.requeue_at),
     }
 }
 

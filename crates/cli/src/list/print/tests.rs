@@ -56,6 +56,23 @@ fn what_comes_back_is_listed_with_when() {
 }
 
 #[test]
+fn what_is_paused_is_listed_with_how_long_and_the_command_that_brings_it_back() {
+    let paused = Row {
+        paused_at: Some(at(72)),
+        started_at: None,
+        expires_at: None,
+        ..row("a", WorkloadState::Paused)
+    };
+    let inactive = Row { state: WorkloadState::Inactive, ..paused.clone() };
+    let expected = "\
+WORKLOAD       QUEUE   AGE   FLOOR UNTIL   EXPIRES AT   COMES BACK AT             STATE
+deployment/a   q       2m    <none>        <none>       kubectl tenure resume     Paused
+deployment/a   q       2m    <none>        <none>       kubectl tenure activate   Inactive
+";
+    assert_eq!(printed(None, false, &[paused, inactive]), expected);
+}
+
+#[test]
 fn a_wide_table_says_why_and_since_when() {
     let paused = Row {
         reason: Some("MaxDurationExceeded".into()),
