@@ -283,7 +283,7 @@ automountServiceAccountToken: false
 {{- define "tenure.waitForPodsReady" -}}
 {{- $strategy := .requeuingStrategy | default dict }}
 {{- if hasKey $strategy "backoffLimitTimeout" }}
-{{-   fail "waitForPodsReady.requeuingStrategy.backoffLimitTimeout must be left out: set backoffLimitCount; kubectl tenure requeue-schedule shows how long so many returns take" }}
+{{-   fail "waitForPodsReady.requeuingStrategy.backoffLimitTimeout must be left out: set backoffLimitCount; kubectl tenure requeue-schedule shows how long that many returns take" }}
 {{- end }}
 {{- $base := $strategy.backoffBaseSeconds | default 1 }}
 {{- $max := $strategy.backoffMaxSeconds | default $base }}

@@ -44,7 +44,7 @@ use text::{RunArgs, paragraph};
 Examples:
   kubectl tenure explain job/train          # why it is paused and what resumes it, or when its run ends
   kubectl tenure explain deployment web -f cluster.yaml
-  kubectl tenure explain pod team/train-0
+  kubectl tenure explain pod/train-0 -n team
   kubectl tenure explain preemption --preemptor team/big-0 --victim prod/train-0"
 )]
 pub struct Explain {

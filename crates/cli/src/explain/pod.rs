@@ -30,8 +30,8 @@ use question::{Question, without_effect};
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
-  kubectl tenure explain pod team/train-0
-  kubectl tenure explain pod -f cluster.yaml --now 2026-01-02T03:04:05Z team/train-0 -o json")]
+  kubectl tenure explain pod/train-0 -n team
+  kubectl tenure explain pod/train-0 -n team -f cluster.yaml --now 2026-01-02T03:04:05Z -o json")]
 pub struct PodArgs {
     /// The pod
     #[arg(value_name = "NAMESPACE/POD", value_parser = pod_name)]

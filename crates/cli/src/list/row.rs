@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde::Serialize;
 use tenure_index::Uid;
 use tenure_policy::{
-    expiry::Family,
+    expiry::{Family, PerFamily},
     floor::Floors,
     naming::group_of,
     pause::{self, Return},
@@ -57,7 +57,7 @@ pub struct Row {
     pub kueue_workload: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// The family of the queue: `run.ai` or `tensorstack`.
+    /// The family of the queue: `run.ai` or `t9k`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<&'static str>,
     pub state: WorkloadState,
@@ -143,7 +143,7 @@ impl WorkloadSummary {
     }
 
     /// Returns the row; none if the workload neither runs nor is paused.
-    pub fn row(self, tree: &QueueTree, floors: &Floors, now: Timestamp) -> Option<Row> {
+    pub fn row(self, trees: PerFamily<&QueueTree>, floors: &Floors, now: Timestamp) -> Option<Row> {
         let Self { namespace, reference, run, ready, needed, units: _, pause, of_kueue, terminating } = self;
         let row = Row {
             namespace,
@@ -164,13 +164,14 @@ impl WorkloadSummary {
         }
         let row = Row { ready_pods: Some(ready), needed_pods: Some(needed), ..row };
         let run = run?;
+        let tree = trees[Family::Runai];
         // the end of its last protection: against other queues, the floor depends on their place in the tree
         let floor =
             run.standing.queue(Family::Runai).map(|queue| floors.longest(tree, tree.find(queue)).to_signed());
         let floor_until =
             run.standing.start.zip(floor).and_then(|(start, floor)| start.checked_add(floor).ok());
         let floor_until = floor_until.filter(|until| *until > now);
-        Some(running(Row { floor_until, ..row }, &run, terminating, tree, now))
+        Some(running(Row { floor_until, ..row }, &run, terminating, trees, now))
     }
 }
 
@@ -208,10 +209,10 @@ fn paused(row: Row, metadata: &ObjectMeta, record: Option<PausedRecord>) -> Row 
     }
 }
 
-fn running(row: Row, run: &Run, terminating: bool, tree: &QueueTree, now: Timestamp) -> Row {
+fn running(row: Row, run: &Run, terminating: bool, trees: PerFamily<&QueueTree>, now: Timestamp) -> Row {
     let family = run.family();
     let other = Family::ALL.into_iter().find(|other| *other != family);
-    let ceiling = run.ceiling(tree).filter(|_| run.exemption.is_none());
+    let ceiling = run.ceiling(trees).filter(|_| run.exemption.is_none());
     Row {
         queue: run.standing.queue(family).map(ToString::to_string),
         other_queue: other.and_then(|other| run.standing.queue(other)).map(ToString::to_string),

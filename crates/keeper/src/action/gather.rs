@@ -186,7 +186,7 @@ impl Pauser {
                     return Ok(false);
                 }
                 let owner = describe(owner);
-                warn!(%namespace, owner, pod, "Not paused, for it has a pod that is exempt by priority");
+                warn!(%namespace, owner, pod, "Not paused, because it has a pod that is exempt by priority");
                 return Ok(true);
             }
         }
@@ -256,7 +256,7 @@ impl Pauser {
             self.handles.cluster.with(|index| index.exempt_pods(&due.namespace, Uid::of(&workload.uid)));
         if owner.is_none() && kueue::is_owned_by_any(OwnerObject(found), &exempt) {
             let (namespace, owner) = (&due.namespace, describe(&workload));
-            warn!(%namespace, owner, "Not paused, for it has a pod that is exempt by priority");
+            warn!(%namespace, owner, "Not paused, because it has a pod that is exempt by priority");
             return Ok(None);
         }
         Ok(Some(workload))
