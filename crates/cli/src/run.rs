@@ -1,12 +1,13 @@
 //! The run of a workload, joined from the runs of its pods.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tenure_index::Standing;
 use tenure_policy::{
     ceiling,
-    expiry::{Exemption, Family},
+    expiry::{Exemption, Family, PerFamily},
     tree::QueueTree,
 };
+use tenure_types::ExtendedDuration;
 
 /// Some pods of a workload, taken as one.
 #[derive(Clone, Debug)]
@@ -70,25 +71,22 @@ impl Run {
     }
 
     /// The ceiling that counts, and the queue that it comes from, unless it is the workload's own; none if there is none.
-    pub fn ceiling<'t>(&'t self, tree: &'t QueueTree) -> Option<(SignedDuration, Option<&'t str>)> {
-        let Standing { own, clocks, .. } = &self.standing;
-        let queue = self.standing.queue(self.family())?.as_str();
-        let of_queue = match self.family() {
-            Family::Tensorstack => Some((queue, self.expires()?.duration_since(clocks.created))),
-            Family::Runai => {
-                // not even a ceiling of its own applies in a queue that doesn't exist
-                tree.find(queue)?;
-                ceiling::effective(tree, queue).ok()?.map(|(queue, ceiling)| (queue, ceiling.to_signed()))
-            }
-        };
-        let of_queue = of_queue.map(|(queue, ceiling)| (ceiling, Some(queue)));
-        own.map(|own| (own, None)).into_iter().chain(of_queue).min_by_key(|(ceiling, _)| *ceiling)
+    pub fn ceiling<'t>(
+        &'t self,
+        trees: PerFamily<&'t QueueTree>,
+    ) -> Option<(ExtendedDuration, Option<&'t str>)> {
+        let (tree, queue) = (trees[self.family()], self.standing.queue(self.family())?.as_str());
+        // not even a ceiling of its own applies in a queue that doesn't exist
+        tree.find(queue)?;
+        let of_queue = ceiling::effective(tree, queue).ok()?.map(|(queue, ceiling)| (ceiling, Some(queue)));
+        let own = self.standing.own.map(|own| (ExtendedDuration::of(own), None));
+        own.into_iter().chain(of_queue).min_by_key(|(ceiling, _)| *ceiling)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tenure_policy::expiry::{Clocks, PerFamily};
+    use tenure_policy::expiry::Clocks;
 
     use super::*;
 
@@ -104,7 +102,7 @@ mod tests {
             queues: PerFamily::new(|family| (family == Family::Runai).then(|| "q".into())),
             by_default: PerFamily::default(),
             own: None,
-            extension: SignedDuration::ZERO,
+            extension: jiff::SignedDuration::ZERO,
             expires: expires.map(|seconds| (at(seconds), Family::Runai)),
             lacking: None,
         };

@@ -77,6 +77,11 @@ impl Objects {
         self.queues[family].limits(queue)
     }
 
+    /// Returns the trees of queues.
+    pub fn trees(&self) -> PerFamily<&QueueTree> {
+        PerFamily::new(|family| self.queues[family].tree())
+    }
+
     /// Returns the name of the queue that counts for a workload that gives this name.
     pub fn bound(&mut self, family: Family, name: ArcStr) -> ArcStr {
         let tree = self.queues[family].tree();
@@ -96,6 +101,11 @@ impl<R: Reader> ClusterModel<R> {
     /// The tree of queues of the run.ai family, which alone has floors.
     pub fn tree(&self) -> &QueueTree {
         self.queues(Family::Runai).tree()
+    }
+
+    /// The trees of queues of both families.
+    pub fn trees(&self) -> PerFamily<&QueueTree> {
+        self.objects.trees()
     }
 
     /// Adds or updates a queue; says whether a decision may have changed.

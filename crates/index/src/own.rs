@@ -7,8 +7,8 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tenure_policy::expiry::own_ceiling;
-use tenure_types::{keys, paused::ExceededCeiling, podgroup::PodGroupKind};
+use tenure_policy::expiry::{OwnCeiling, own_ceiling};
+use tenure_types::{ExtendedDuration, keys, paused::ExceededCeiling, podgroup::PodGroupKind};
 
 use crate::Uid;
 
@@ -101,25 +101,25 @@ struct Notes {
 impl OwnCeilings {
     /// The ceiling that an object notes, with nothing to be told: its annotations are copies of its controller's.
     pub fn ceiling(metadata: &ObjectMeta) -> Option<SignedDuration> {
-        own_ceiling(metadata.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?).ok()
+        own_ceiling(metadata.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?)
+            .counts
+            .map(ExtendedDuration::to_signed)
     }
 
     /// The ceiling that an object notes; none if it has no such annotation, or one that can't be read.
     pub fn read(&mut self, bearer: Bearer, metadata: &ObjectMeta) -> Option<SignedDuration> {
         let text = metadata.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?;
-        let error = match own_ceiling(text) {
-            Ok(own) => return Some(own),
-            Err(error) => error,
-        };
-        let cut = |text: &str| text.chars().take(100).collect::<String>();
-        self.note(Ineffective {
-            bearer,
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            name: metadata.name.clone().unwrap_or_default(),
-            uid: Uid::of(metadata.uid.as_deref()?),
-            why: NoEffect::Invalid { value: cut(text), error: cut(&error) },
-        });
-        None
+        let OwnCeiling { counts, error } = own_ceiling(text);
+        if let Some((error, uid)) = error.zip(metadata.uid.as_deref()) {
+            self.note(Ineffective {
+                bearer,
+                namespace: metadata.namespace.clone().unwrap_or_default(),
+                name: metadata.name.clone().unwrap_or_default(),
+                uid: Uid::of(uid),
+                why: NoEffect::Invalid { value: text.chars().take(100).collect(), error },
+            });
+        }
+        counts.map(ExtendedDuration::to_signed)
     }
 
     /// Has a pod looked at again, whose own ceiling seems to be longer than that of its queue.

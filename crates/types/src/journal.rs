@@ -1,9 +1,12 @@
 //! The journal of what Tenure did to an object in the last minutes.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::paused::{PausedRecord, RequeueState};
+use crate::{
+    ExtendedDuration,
+    paused::{PausedRecord, RequeueState},
+};
 
 /// The value of annotation [`crate::keys::ACTS_ANNOTATION`], as JSON. The patch that acts also writes the journal, so that the
 /// events of an act can be written by another keeper if this one ends before it does. The journal decides what is told, and
@@ -87,7 +90,7 @@ pub enum AtEnd {
     /// The workload is paused, until a person resumes it.
     Paused,
     /// The workload is paused for this time.
-    Requeued(SignedDuration),
+    Requeued(ExtendedDuration),
     /// The workload is a pod, and is deleted.
     Deleted,
     /// The workload is deleted in place of a pause.
@@ -97,7 +100,9 @@ pub enum AtEnd {
 impl AtEnd {
     /// Returns the action on a paused workload.
     pub fn of(record: &PausedRecord, state: &RequeueState) -> Self {
-        state.requeue_at.map_or(Self::Paused, |at| Self::Requeued(at.duration_since(record.at)))
+        state
+            .requeue_at
+            .map_or(Self::Paused, |at| Self::Requeued(ExtendedDuration::of(at.duration_since(record.at))))
     }
 }
 

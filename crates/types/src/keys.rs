@@ -28,7 +28,7 @@ pub const LAST_START_ANNOTATION: &str = "kai.scheduler/last-start-timestamp";
 pub const NODE_POOL_LABEL: &str = "kai.scheduler/node-pool";
 
 /// Annotation on a root owner, a `PodGroup` or a pod: a ceiling of the workload's own, as people write durations
-/// (`2h 30m`). It can shorten the queue's and never lengthen it.
+/// (`2h30m`), in the grammar of its `maxDuration`. It can shorten the queue's and never lengthen it.
 pub const MAX_DURATION_ANNOTATION: &str = "tenure.dev/max-duration";
 
 /// Annotation on a bound pod that only Tenure may change; its value is [`crate::evidence::Evidence`].

@@ -168,8 +168,8 @@ impl View {
             }
         }
         workloads.retain(|(_, uid), _| snapshot.selected.contains(uid));
-        let (tree, floors) = (snapshot.tree(), &snapshot.floors);
-        let rows = workloads.into_values().filter_map(|workload| workload.row(tree, floors, now));
+        let (trees, floors) = (snapshot.index.trees(), &snapshot.floors);
+        let rows = workloads.into_values().filter_map(|workload| workload.row(trees, floors, now));
         let mut rows: Vec<Row> = rows.collect();
         rows.sort_by_cached_key(Row::key);
         rows

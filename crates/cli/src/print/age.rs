@@ -1,7 +1,6 @@
 //! Durations as kubectl prints them: two digits of precision or so.
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_types::GoDuration;
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
@@ -22,11 +21,6 @@ pub fn human(duration: SignedDuration) -> String {
         63_072_000..252_288_000 => two(seconds, (YEAR, "y"), (DAY, "d")),
         _ => format!("{}y", seconds / YEAR),
     }
-}
-
-/// Returns a duration as Go prints it, like those of queues: `1h30m0s`.
-pub fn go(duration: SignedDuration) -> String {
-    GoDuration::from_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
 }
 
 pub fn moment(at: Timestamp) -> String {

@@ -178,7 +178,7 @@ impl CeilingIndex {
             queue: of.map(|of| of.queue(family).map_or("", ArcStr::as_str).to_owned()),
             end: of.and_then(|of| of.expires),
             since: of.and_then(|of| of.clocks.since(family)),
-            ceiling: of.and_then(|of| of.ceiling(self.tree())),
+            ceiling: of.and_then(|of| of.ceiling(self.trees())),
             end_below,
             granted_end,
             first_end,
@@ -286,9 +286,9 @@ mod tests {
         index.apply_queue("own", &serde_json::from_value::<QueueSpec>(own).unwrap());
         let mut of = |pod: &projection::Pod| {
             let standing = index.standing(pod).unwrap();
-            standing.ceiling(index.tree()).map(|ceiling| (ceiling.max_duration, ceiling.queue))
+            standing.ceiling(index.trees()).map(|ceiling| (ceiling.max_duration, ceiling.queue))
         };
-        assert_eq!(of(&pod("a", &json!({}))), Some(("2h 30m".into(), Some("root".into()))));
+        assert_eq!(of(&pod("a", &json!({}))), Some(("2h30m".into(), Some("root".into()))));
         let shorter = pod("a", &json!({"annotations": {"tenure.dev/max-duration": "10m"}}));
         assert_eq!(of(&shorter), Some(("10m".into(), None)));
         let elsewhere = pod("a", &json!({"labels": {"kai.scheduler/queue": "gone"}}));

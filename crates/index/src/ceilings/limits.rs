@@ -9,7 +9,7 @@ use tenure_policy::{
     pod_group::{group_counts, is_shorter},
     ready::{NotReady, PodsReady},
 };
-use tenure_types::runai::v3alpha1::CountFrom;
+use tenure_types::{ExtendedDuration, runai::v3alpha1::CountFrom};
 
 use super::Standing;
 use crate::{
@@ -71,7 +71,8 @@ pub fn ignored_own(objects: &mut Objects, standing: &Standing) -> Option<SignedD
     let own = standing.own?;
     let limits = Family::ALL.into_iter().filter_map(|family| objects.limits(family, standing.queue(family)?));
     let ceilings: Vec<_> = limits.map(|limits| limits.ceiling).collect();
-    let is_longer = |ceiling: &Option<SignedDuration>| ceiling.is_some_and(|ceiling| ceiling < own);
+    let is_longer =
+        |ceiling: &Option<ExtendedDuration>| ceiling.is_some_and(|ceiling| ceiling.to_signed() < own);
     (!ceilings.is_empty() && ceilings.iter().all(is_longer)).then_some(own)
 }
 
@@ -90,7 +91,7 @@ pub fn ineffective(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Option<
     } else {
         return None;
     };
-    let why = NoEffect::Longer { own, ceiling: standing.ceiling(objects.queues[Family::Runai].tree())? };
+    let why = NoEffect::Longer { own, ceiling: standing.ceiling(objects.trees())? };
     Some(Ineffective { bearer, namespace, name, uid, why })
 }
 
@@ -188,7 +189,9 @@ pub fn standing_below(
     });
     // a pod that names no queue of a family has no ceiling there, not even its own
     let mut ceilings = PerFamily::new(|family| {
-        objects.limits(family, queues[family].as_deref()?)?.ceiling.into_iter().chain(own).min()
+        let of_queue =
+            objects.limits(family, queues[family].as_deref()?)?.ceiling.map(ExtendedDuration::to_signed);
+        of_queue.into_iter().chain(own).min()
     });
     let alone = pod.clocks();
     // no group moves the end of a pod past its own scheduling and the ceiling

@@ -5,10 +5,9 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     expiry::{Clocks, Family, PerFamily, claimed, own_ceiling},
     marks::Marks,
-    naming::for_people,
     ready::{Cause, LivePod},
 };
-use tenure_types::{evidence::Evidence, projection};
+use tenure_types::{ExtendedDuration, duration::for_people, evidence::Evidence, projection};
 
 use super::{
     due::{DueKey, DuePod, Task},
@@ -128,7 +127,9 @@ impl ManagedPod {
         self.own = in_milliseconds(own.read(Bearer::Pod, &pod.metadata));
         let noted = RunLimits {
             queues: PerFamily::new(|family| shared(queues.get(family.row().group).map(String::as_str))),
-            own: in_milliseconds(max_duration.and_then(|text| own_ceiling(&text).ok())),
+            own: in_milliseconds(
+                max_duration.and_then(|text| own_ceiling(&text).counts).map(ExtendedDuration::to_signed),
+            ),
         };
         self.fixed.take_if(|_| !stays_bound);
         if noted != RunLimits::default() || self.fixed.is_some() {

@@ -16,6 +16,7 @@ use tenure_policy::{
     start::LongestFormation,
 };
 use tenure_types::{
+    ExtendedDuration, GoDuration,
     evidence::Evidence,
     extension::Extension,
     keys,
@@ -375,7 +376,7 @@ pub fn settings(of: &ConfigObj) -> Settings {
         scope: Scope::default(),
         table: OwnerTable::default().with(of.things.then_some(thing).into_iter().collect()),
         notice: points(of.notice, go).parse().unwrap(),
-        grace_on_change: GraceOnChange(SignedDuration::from_micros(of.grace)),
+        grace_on_change: GraceOnChange(ExtendedDuration::of(SignedDuration::from_micros(of.grace))),
         pods_ready: of.wait.map(pods_ready),
         floors: floors(of),
         longest_formation: FORMATION,
@@ -393,4 +394,5 @@ pub fn default_queues(of: &ConfigObj) -> PerFamily<Option<String>> {
 }
 
 /// The longest time that workloads may take to form.
-pub const FORMATION: LongestFormation = LongestFormation(SignedDuration::from_secs(20));
+pub const FORMATION: LongestFormation =
+    LongestFormation(ExtendedDuration::from_go(GoDuration::from_nanos(20_000_000_000)));

@@ -47,7 +47,7 @@ fn without_effect(cluster: &ClusterState, now: Timestamp) -> Vec<EventRecord> {
                 (EventReason::MaxDurationIgnored, pause::own_ignored(own, &ceiling))
             }
         };
-        warn!(%namespace, %name, %kind, note, "An own ceiling has no effect");
+        warn!(%namespace, %name, %kind, note, "An own ceiling doesn't count as it is written");
         let object = ObjectReference {
             api_version: Some(api_version),
             kind: Some(kind),

@@ -9,13 +9,17 @@ use std::{
 
 use jiff::SignedDuration;
 use serde_json::{Value, value::RawValue};
-use tenure_types::keys;
+use tenure_types::{ExtendedDuration, keys};
 
 use super::{
     place::{PodPlace, bounded},
     raw::{FieldPlace, each, fields, number, text, walk},
 };
-use crate::{expiry::own_ceiling, field::FieldError, owners::OwnerShape};
+use crate::{
+    expiry::{OwnCeiling, own_ceiling},
+    field::FieldError,
+    owners::OwnerShape,
+};
 
 /// The most templates that differ in the queue that they name. Of an object with more, these count.
 const MOST_PLACES: usize = 64;
@@ -208,18 +212,19 @@ impl Reading<'_> {
         }
         let AskingOwner { asks, unreadable, .. } = &mut self.owner;
         let in_seconds = matches!(asked, Asked::Seconds(_));
-        let (value, time) = match asked {
-            Asked::Seconds(seconds) => (Value::from(seconds), Ok(SignedDuration::from_secs(seconds))),
-            Asked::Text(text) => (Value::from(&*text), own_ceiling(&text)),
+        let (value, time, error) = match asked {
+            Asked::Seconds(seconds) => (Value::from(seconds), Some(SignedDuration::from_secs(seconds)), None),
+            Asked::Text(text) => {
+                let OwnCeiling { counts, error } = own_ceiling(&text);
+                (Value::from(&*text), counts.map(ExtendedDuration::to_signed), error)
+            }
         };
-        match time {
-            Ok(time) if asks.get(&field).is_none_or(|longest| longest.time < time) => {
-                asks.insert(field, AskedTime { field: place(), value, time, in_seconds });
-            }
-            Ok(_) => {}
-            Err(error) => {
-                unreadable.entry(field).or_insert_with(|| FieldError::invalid(place(), value, error));
-            }
+        if let Some(error) = error {
+            let error = || FieldError::invalid(place(), value.clone(), error);
+            unreadable.entry(field).or_insert_with(error);
+        }
+        if let Some(time) = time.filter(|time| asks.get(&field).is_none_or(|longest| longest.time < *time)) {
+            asks.insert(field, AskedTime { field: place(), value, time, in_seconds });
         }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{
     Value,
     value::{RawValue, to_raw_value},
 };
-use tenure_types::{keys, projection::Pod};
+use tenure_types::{ExtendedDuration, keys, projection::Pod};
 
 use super::raw::{fields, text, walk};
 use crate::{
@@ -31,7 +31,7 @@ pub struct PodClaim<'p> {
 
 /// Returns the ceiling that a pod notes itself. One that was remembered may be its workload's.
 pub fn own_claim(pod: &Pod) -> Option<SignedDuration> {
-    own_ceiling(pod.annotation(keys::MAX_DURATION_ANNOTATION)?).ok()
+    own_ceiling(pod.annotation(keys::MAX_DURATION_ANNOTATION)?).counts.map(ExtendedDuration::to_signed)
 }
 
 /// True if a pod isn't the owner's by what it claims: its label names another queue than each template does, or it has ended by a
@@ -53,7 +53,11 @@ pub fn claims_otherwise(
     let Ok(object) = to_raw_value(object) else { return false };
     let (mut templates, mut others) = (0_u32, vec![0_u32; named.len()]);
     let mut notes_own = false;
-    let own_of = |metadata| own_ceiling(&entry(metadata, "annotations", keys::MAX_DURATION_ANNOTATION)?).ok();
+    let own_of = |metadata| {
+        own_ceiling(&entry(metadata, "annotations", keys::MAX_DURATION_ANNOTATION)?)
+            .counts
+            .map(ExtendedDuration::to_signed)
+    };
     shape.pods(&object, &mut |PodPart { metadata, .. }| {
         templates = templates.saturating_add(1);
         for ((key, queue), others) in named.iter().zip(&mut others) {

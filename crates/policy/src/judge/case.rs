@@ -2,9 +2,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_types::{
+    ExtendedDuration,
     paused::ExceededCeiling,
     projection::{Pod, WholeObject},
     runai::v3alpha1::OnReversal,
@@ -145,7 +146,7 @@ pub struct RunState {
     /// The notices before the end of a run of its queue.
     pub notice: NoticePoints,
     /// The time that workloads of its queue wait after their time slice.
-    pub slice_delay: Option<SignedDuration>,
+    pub slice_delay: Option<ExtendedDuration>,
     /// The reaction of its queue to undone pauses.
     pub on_reversal: OnReversal,
     /// The returns of its queue's workloads that don't get ready.

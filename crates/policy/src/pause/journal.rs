@@ -131,7 +131,7 @@ mod tests {
             queue: "q".into(),
             end: at(9),
             at: at(5),
-            then: AtEnd::Requeued(SignedDuration::from_mins(5)),
+            then: AtEnd::Requeued("5m".parse().unwrap()),
         };
         let returned = ReturnRecord { at: at(7), early: true, reactivated: false };
         let record: PausedRecord = serde_json::from_value(record(6)).unwrap();
@@ -185,7 +185,7 @@ mod tests {
         let times: Vec<_> = acts.iter().map(|act| act.at().duration_since(at(0)).as_secs()).collect();
         assert_eq!(times, [1, 3, 5, 9]);
         let JournalAct::Noticed(notice) = &acts[2] else { panic!("{acts:?}") };
-        assert_eq!(notice.then, AtEnd::Requeued(SignedDuration::from_mins(5)));
+        assert_eq!(notice.then, AtEnd::Requeued("5m".parse().unwrap()));
         let after = noting(&before, Some(pause(11)), 11);
         let kept = acts_on(&after, at(11));
         assert_eq!((kept.len(), kept.last()), (5, Some(&pause(11))));

@@ -1,8 +1,9 @@
 //! Pauses that were undone: their number, the last field manager, and whether another pause follows.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Map, Value};
 use tenure_types::{
+    ExtendedDuration,
     paused::{FieldManager, PausedRecord},
     runai::v3alpha1::OnReversal,
 };
@@ -41,7 +42,7 @@ impl Reversals {
 
     /// True if pods that have exceeded their ceiling are deleted, and their owner isn't paused another time. Never where
     /// the ceiling is a time slice, after which the owner comes back by itself.
-    pub fn delete_pods(&self, on_reversal: OnReversal, slice_delay: Option<SignedDuration>) -> bool {
+    pub fn delete_pods(&self, on_reversal: OnReversal, slice_delay: Option<ExtendedDuration>) -> bool {
         on_reversal == OnReversal::DeletePods
             && slice_delay.is_none()
             && self.full >= REVERSALS_BEFORE_DELETION
@@ -176,7 +177,7 @@ mod tests {
         for (count, expected) in [(0, false), (2, false), (3, true), (u32::MAX, true)] {
             assert_eq!(full(count).delete_pods(OnReversal::DeletePods, None), expected, "{count}");
             assert!(!full(count).delete_pods(OnReversal::Pause, None), "{count}");
-            let slice = Some(SignedDuration::ZERO);
+            let slice = Some(ExtendedDuration::ZERO);
             assert!(
                 !full(count).delete_pods(OnReversal::DeletePods, slice),
                 "it comes back by itself: {count}"

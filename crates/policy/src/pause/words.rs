@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::Value;
 use tenure_types::{
+    duration::for_people,
     journal::AtEnd,
     keys,
     paused::{ExceededCeiling, FieldManager, HeldField, PausedRecord, RequeueState},
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{
     field::FieldError,
-    naming::{PausedObject, command, for_people},
+    naming::{PausedObject, command},
     owners::is_shown,
     reason::EventReason,
 };
@@ -141,7 +142,7 @@ impl Alone {
         match self {
             Self::NoOwner => "it has no owner that could be paused and come back".to_owned(),
             Self::Spared(owner) => {
-                format!("{owner} is not paused, for it has a pod that is exempt by priority")
+                format!("{owner} is not paused, because it has a pod that is exempt by priority")
             }
             Self::Outlives(owner) => format!("it runs on after all tries to pause {owner}"),
             Self::Finished(owner) => format!("{owner} has ended"),
@@ -193,7 +194,7 @@ pub fn approaching(at: Timestamp, queue: &str, object: &ObjectReference, then: A
     let then = match then {
         AtEnd::Paused => format!("it is paused until {}", command("resume", object)),
         AtEnd::Requeued(delay) => {
-            format!("it is paused, and comes back by itself after {}", for_people(delay))
+            format!("it is paused, and comes back by itself after {delay}")
         }
         AtEnd::Deleted => "it is deleted: it has no owner that could be paused".to_owned(),
         AtEnd::OwnerDeleted => "it is deleted with its pods, and can't be resumed".to_owned(),
@@ -263,10 +264,10 @@ fn ended(queue: &str, ceiling: Option<&ExceededCeiling>) -> String {
     format!("{ENDED_IN}{queue}{ENDED_BY}{}", which.unwrap_or_default())
 }
 
-/// The message about an own ceiling that is no duration, with the error that says so.
+/// The message about an own ceiling that isn't written as that of a queue, with the error that says so.
 pub fn own_invalid(value: &str, error: &str) -> String {
     let field = format!("metadata.annotations[{}]", keys::MAX_DURATION_ANNOTATION);
-    format!("{}: it has no effect", FieldError::invalid(field, value, error))
+    FieldError::invalid(field, value, error).to_string()
 }
 
 /// The message about an own ceiling that is longer than that of its queue.
@@ -372,10 +373,7 @@ mod tests {
             "Its run in Queue research ends at 2026-01-02T03:04:05Z: save what is needed to go on. Then";
         for (then, expected) in [
             (AtEnd::Paused, "it is paused until kubectl tenure resume job.batch/train -n team"),
-            (
-                AtEnd::Requeued(SignedDuration::from_mins(10)),
-                "it is paused, and comes back by itself after 10m",
-            ),
+            (AtEnd::Requeued("600s".parse().unwrap()), "it is paused, and comes back by itself after 600s"),
             (AtEnd::Deleted, "it is deleted: it has no owner that could be paused"),
         ] {
             assert_eq!(of(then), format!("{ends} {expected}"));
@@ -387,7 +385,7 @@ mod tests {
     fn a_pause_is_told_in_plain_words_with_its_ceiling_what_happens_and_what_helps() {
         let ceiling = |queue: Option<&str>| {
             Some(ExceededCeiling {
-                max_duration: "2h 30m".into(),
+                max_duration: "2h30m".into(),
                 queue: queue.map(str::to_owned),
                 extended: None,
             })
@@ -402,16 +400,16 @@ mod tests {
         let comes_back = "It is paused, and comes back by itself at 2026-01-02T03:04:05Z. To resume it now: kubectl tenure resume job.batch/train -n team";
         let at = "2026-01-02T03:04:05.678Z".parse().ok();
         for (ceiling, requeue_at, expected) in [
-            (ceiling(Some("research")), None, format!("{reached} of 2h 30m, set by that queue. {stays}")),
+            (ceiling(Some("research")), None, format!("{reached} of 2h30m, set by that queue. {stays}")),
             (
                 ceiling(Some("lab")),
                 at,
-                format!("{reached} of 2h 30m, set by Queue lab above it. {comes_back}"),
+                format!("{reached} of 2h30m, set by Queue lab above it. {comes_back}"),
             ),
             (
                 ceiling(None),
                 None,
-                format!("{reached} of 2h 30m, set by its own annotation tenure.dev/max-duration. {stays}"),
+                format!("{reached} of 2h30m, set by its own annotation tenure.dev/max-duration. {stays}"),
             ),
             (None, None, format!("{reached}. {stays}")),
         ] {
@@ -501,7 +499,7 @@ mod tests {
             (Alone::NoOwner, "it has no owner that could be paused and come back"),
             (
                 Alone::Spared(owner()),
-                "Job train (batch/v1) is not paused, for it has a pod that is exempt by priority",
+                "Job train (batch/v1) is not paused, because it has a pod that is exempt by priority",
             ),
             (Alone::Outlives(owner()), "it runs on after all tries to pause Job train (batch/v1)"),
             (Alone::Finished(owner()), "Job train (batch/v1) has ended"),
@@ -516,7 +514,7 @@ mod tests {
     fn the_message_about_the_end_of_a_run_can_be_read_again() {
         for (ceiling, expected) in [
             (None, None),
-            (Some(("2h 30m", None)), Some("2h 30m")),
+            (Some(("2h30m", None)), Some("2h30m")),
             (Some(("1h", Some("research"))), Some("1h")),
             (Some(("1h", Some("above"))), Some("1h")),
         ] {
@@ -549,10 +547,10 @@ mod tests {
             own_ignored(SignedDuration::from_hours(5), &ceiling),
             "Annotation tenure.dev/max-duration of 5h has no effect: Queue research ends a run after 2h, and a workload can only shorten that"
         );
-        let invalid = own_invalid("soon", "must be a duration such as 90m");
+        let invalid = own_invalid("soon", "must be a duration");
         assert_eq!(
             invalid,
-            "metadata.annotations[tenure.dev/max-duration]: Invalid value: \"soon\": must be a duration such as 90m: it has no effect"
+            "metadata.annotations[tenure.dev/max-duration]: Invalid value: \"soon\": must be a duration"
         );
     }
 }

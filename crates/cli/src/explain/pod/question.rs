@@ -9,19 +9,21 @@ use tenure_policy::{
     expiry::{Exemption, Family, Scope, claimed, exemption, own_ceiling},
     floor::Floor,
     gang::{Progress, progress},
-    naming::{self, command, for_people, reference},
+    naming::{self, command, reference},
     pause,
     preemption::{PreemptionKind, protected_until},
     queue::Nearest,
     toleration::{ClassState, PreemptorClaim, Toleration, judge},
     tree::QueueId,
 };
-use tenure_types::{keys::MAX_DURATION_ANNOTATION, projection::Pod, runai::v3alpha1::OnReversal};
+use tenure_types::{
+    ExtendedDuration, duration::for_people, keys::MAX_DURATION_ANNOTATION, projection::Pod,
+    runai::v3alpha1::OnReversal,
+};
 
 use super::{super::text::shown, PodExplanation, Protection, Relation, Run, TolerationAnswer, Would};
 use crate::{
     floors::Sourced,
-    print::go,
     snapshot::{NamedWorkload, NamespacedName, Snapshot},
 };
 
@@ -74,8 +76,11 @@ impl Question<'_> {
             notices_at: expires_at.into_iter().flat_map(notices).collect(),
             ceiling_since: expiring.and_then(Run::since),
             ceiling_since_from: expiring.map(Run::since_from),
-            max_duration: run.and_then(|run| run.ceiling(tree)).map(ceiling),
-            extension: expiring.map(|run| run.standing.extension).filter(SignedDuration::is_positive).map(go),
+            max_duration: run.and_then(|run| run.ceiling(snapshot.index.trees())).map(ceiling),
+            extension: expiring
+                .map(|run| run.standing.extension)
+                .filter(SignedDuration::is_positive)
+                .map(for_people),
             without_effect: self.without_effect.clone(),
             would: exempt.is_none().then(|| self.would(action, workload)),
             exempt: exempt.map(why),
@@ -169,7 +174,7 @@ impl Question<'_> {
                 .zip(self.rules.filter(|rules| rules.slice_delay().is_none()))
                 .and_then(|(owner, rules)| table.on_reversal(owner).or(rules.on_reversal))
                 .filter(|on_reversal| *on_reversal == OnReversal::DeletePods),
-            comes_back_after: paused.and(slice_delay).map(for_people),
+            comes_back_after: paused.and(slice_delay).map(|delay| delay.to_string()),
             resume: paused.map(|_| command("resume", &reference(known, Some(namespace)))),
         }
     }
@@ -192,20 +197,20 @@ pub(super) fn without_effect(
     let of_pod = pod.annotations().get(MAX_DURATION_ANNOTATION);
     let of_pod = of_pod.map(|text| (format!("Pod {}", pod.name_any()), text.as_str()));
     let invalid = of_owner.into_iter().chain(of_pod).filter_map(|(of, text)| {
-        let error = own_ceiling(text).err()?;
+        let error = own_ceiling(text).error?;
         Some(format!("{of}: {}", pause::own_invalid(text, &error)))
     });
     let mut sentences: Vec<String> = invalid.collect();
     sentences.extend(standing.and_then(|standing| {
         let own = standing.ignored_own(&mut snapshot.index)?;
-        Some(pause::own_ignored(own, &standing.ceiling(snapshot.tree())?))
+        Some(pause::own_ignored(own, &standing.ceiling(snapshot.index.trees())?))
     }));
     sentences
 }
 
-fn ceiling((value, queue): (SignedDuration, Option<&str>)) -> Sourced {
+fn ceiling((value, queue): (ExtendedDuration, Option<&str>)) -> Sourced {
     let own = || format!("annotation {MAX_DURATION_ANNOTATION}");
-    Sourced { value: go(value), from: queue.map_or_else(own, |name| format!("queue {name:?}")) }
+    Sourced { value: value.to_string(), from: queue.map_or_else(own, |name| format!("queue {name:?}")) }
 }
 
 const fn why(exemption: Exemption) -> &'static str {
