@@ -283,7 +283,7 @@ automountServiceAccountToken: false
 {{- define "tenure.waitForPodsReady" -}}
 {{- $strategy := .requeuingStrategy | default dict }}
 {{- if hasKey $strategy "backoffLimitTimeout" }}
-{{-   fail "waitForPodsReady.requeuingStrategy.backoffLimitTimeout must be left out: set backoffLimitCount; kubectl tenure requeue-schedule shows how long so many returns take" }}
+{{-   fail "waitForPodsReady.requeuingStrategy.backoffLimitTimeout must be left out: set backoffLimitCount; kubectl tenure requeue-schedule shows how long that many returns take" }}
 {{- end }}
 {{- $base := $strategy.backoffBaseSeconds | default 1 }}
 {{- $max := $strategy.backoffMaxSeconds | default $base }}
@@ -357,7 +357,7 @@ The authority of the callers of a part of the webhook, as JSON: its PEM, a Secre
 
 {{- /* "true" if the webhook answers the creation of owners, else "". An upgrade may reuse values of an older chart. */}}
 {{- define "tenure.webhook.answersOwners" -}}
-{{- if dig "enabled" false (.Values.webhook.owners | default dict) }}true{{ end }}
+{{- if dig "enabled" true (.Values.webhook.owners | default dict) }}true{{ end }}
 {{- end }}
 
 {{- /*

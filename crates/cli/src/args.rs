@@ -31,7 +31,7 @@ Examples:
   kubectl tenure queue research           # workloads that run in queue research, and when others come back
   kubectl tenure resume deployment/test   # resume a Deployment that Tenure has paused
   kubectl tenure extend job/training 2h   # ask for two hours more
-  kubectl tenure explain pod team/train-0 # the end of a pod's protection, and of its run
+  kubectl tenure explain pod/train-0      # the end of a pod's protection, and of its run
   kubectl tenure matrix -f queues.yaml    # floors and ceilings of queues that are not applied yet
   kubectl tenure simulate --generate      # what a ceiling would have done, on made-up jobs
   kubectl tenure validate -f queues.yaml  # what the API server and the webhook would say of them

@@ -32,7 +32,7 @@ use crate::{
 };
 pub use connect::{ConnectArgs, DEFAULT_NAMESPACE, read_kubeconfig};
 pub use kinds::{BUILT_IN, ResourceKind, ResourceKinds, qualified};
-pub use server::{Clock, FROM_SERVER, explain, is_forbidden, unreachable};
+pub use server::{Clock, FROM_SERVER, explain, explain_given_by, is_forbidden, unreachable};
 pub use target::{Target, is_segment, targets};
 
 /// Requests under way at once.

@@ -21,7 +21,7 @@ use tenure_types::{
 
 use crate::{
     change::FIELD_MANAGER,
-    cluster::{ConnectArgs, explain, is_forbidden, is_segment, objects},
+    cluster::{ConnectArgs, explain, explain_given_by, is_forbidden, is_segment, objects},
     floors::duration,
     print::{Column, Format, Listed, Printer, cell, human, print, printable, tell, warn},
 };
@@ -202,13 +202,12 @@ impl Decision {
     }
 
     fn explain(&self, error: kube::Error, namespace: &str) -> Error {
-        let is_forbidden = is_forbidden(&error);
-        let (error, verb) = (explain_extension(error), if self.is_approval { "approve" } else { "deny" });
-        if !is_forbidden {
-            return error;
+        if !is_forbidden(&error) {
+            return explain_extension(error);
         }
-        error.context(format!(
-            "to {verb} takes update of extensions/approval and patch of extensions/status: an admin binds ClusterRole tenure-approve in namespace {namespace}"
+        let verb = if self.is_approval { "approve" } else { "deny" };
+        explain_given_by(error, "").context(format!(
+            "to {verb} takes update of extensions/approval and patch of extensions/status: an administrator of the namespace gives these rights, by a RoleBinding to ClusterRole tenure-approve in namespace {namespace}"
         ))
     }
 
@@ -306,6 +305,6 @@ old       job/train   2h         Used      1h        eva            3h
             assert!(refusal(is_approval, state, None).unwrap().contains(state));
         }
         let more = refusal(true, "Pending", Some("3h")).unwrap();
-        assert_eq!(more, "extension.tenure.dev/a asks for 2h0m0s: --duration 3h0m0s is more");
+        assert_eq!(more, "extension.tenure.dev/a asks for 2h: --duration 3h is more");
     }
 }

@@ -37,8 +37,9 @@ const REST: u32 = 9;
 /// workload's preemptMinRuntime and of every reclaimMinRuntime on the way to the root; if no queue sets them, the
 /// defaults of --config count.
 ///
-/// STATE is Pending, Running, Expired (about to be paused, or in a dry run it would be), Paused (until it is resumed), Requeueing (paused until the
-/// time in COMES BACK AT), Inactive (paused until it is activated), Exempt (never touched) or Terminating.
+/// STATE is Pending, Running, Expired (about to be paused, or in a dry run it would be), Paused (until it is resumed),
+/// Requeueing (paused until the time in COMES BACK AT), Inactive (paused until it is activated), Exempt (never touched) or
+/// Terminating. Of a paused workload, AGE counts from the pause.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:

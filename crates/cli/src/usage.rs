@@ -10,7 +10,7 @@ use serde::Serialize;
 use tenure_types::usage::{USAGE_CONFIG_MAP, USAGE_KEY, UsageEnd, UsageRecord};
 
 use crate::{
-    cluster::{ConnectArgs, explain},
+    cluster::{ConnectArgs, explain_given_by},
     print::{OutputArgs, human, moment, printable, table},
 };
 
@@ -52,6 +52,9 @@ pub struct UsageArgs {
     output: OutputArgs,
 }
 
+/// Who gives the right to read the record.
+const READERS: &str = "an administrator of Tenure gives this right, by usage.readers of the chart";
+
 /// The headers of ends, and their names.
 const ENDS: [(&str, &str); 6] = [
     ("SUCCEEDED", "succeeded"),
@@ -89,7 +92,8 @@ impl UsageArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let cluster = connect.connect().await?;
         let (namespace, name) = (&self.tenure_namespace, &self.usage_config_map);
-        let map = cluster.api::<ConfigMap>(Some(namespace)).get_opt(name).await.map_err(explain)?;
+        let map = cluster.api::<ConfigMap>(Some(namespace)).get_opt(name).await;
+        let map = map.map_err(|error| explain_given_by(error, READERS))?;
         let map = map.with_context(|| {
             format!("there is no ConfigMap {name} in namespace {namespace}: install the chart with usage.enabled=true and without keeper.dryRun, or name the right one with --tenure-namespace and --usage-config-map")
         })?;

@@ -21,10 +21,8 @@ pub struct FamilyRow {
     pub group: &'static str,
     /// The versions of its queues, the one that says most first.
     pub versions: &'static [&'static str],
-    /// The name in `list`.
+    /// The name in `list`, in metrics and in records of usage.
     pub name: &'static str,
-    /// The name in metrics and records of usage.
-    pub label: &'static str,
     /// The label by which a pod names its queue.
     pub queue_label: &'static str,
     /// The kind of `PodGroup` that names the queue of its pods.
@@ -36,8 +34,7 @@ pub struct FamilyRow {
 const TENSORSTACK: FamilyRow = FamilyRow {
     group: "scheduler.tensorstack.dev",
     versions: &["v1beta1"],
-    name: "tensorstack",
-    label: "t9k",
+    name: "t9k",
     queue_label: keys::TENSORSTACK_QUEUE_LABEL,
     groups: PodGroupKind::Tensorstack,
     is_namespaced: true,
@@ -47,7 +44,6 @@ const RUNAI: FamilyRow = FamilyRow {
     group: "scheduling.run.ai",
     versions: &["v3alpha1", "v2"],
     name: "run.ai",
-    label: "run.ai",
     queue_label: keys::RUNAI_QUEUE_LABEL,
     groups: PodGroupKind::Runai,
     is_namespaced: false,

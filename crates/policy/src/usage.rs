@@ -31,7 +31,7 @@ pub type UsageResources = BTreeSet<String>;
 
 /// The name of a family in metrics and records.
 pub const fn family_label(family: Family) -> &'static str {
-    family.row().label
+    family.row().name
 }
 
 /// The facts about the run of a pod that is or was on a node.

@@ -1,6 +1,7 @@
 //! Install, upgrade, uninstall.
 
 use serde_json::json;
+use tenure_tests::pages::{Page, commands, run};
 
 use crate::{
     CHART, NAMESPACE, NOWHERE, helm, installed,
@@ -129,4 +130,38 @@ async fn a_second_release_is_refused_unless_a_value_allows_it() {
     let words = "Tenure is installed already, as release ";
     assert!(!refused.status.success() && refused.stderr.contains(words), "{}", refused.stderr);
     release(&["install", "second", "--set", "allowOtherReleases=true"]).await.success().unwrap();
+}
+
+/// Here no node takes the pod of the hook.
+#[tokio::test]
+async fn an_uninstall_whose_job_does_not_end_is_finished_by_the_commands_of_the_page() {
+    let cluster = start("chart-stuck").await.unwrap();
+    // the webhook isn't there to convert queues, or to review them
+    let values = json!({
+        "crds": {"serveV2": true}, "webhook": {"failurePolicy": "Ignore", "nodeSelector": {"no": "node"}},
+        "keeper": {"enabled": false},
+    });
+    helm(&cluster, "install", "tenure", &values, &[]).await.success().unwrap();
+    let uninstall = ["uninstall", "tenure", "--namespace", NAMESPACE, "--timeout", "5s"];
+    let stuck = cluster.helm(&uninstall).await.unwrap();
+    assert!(!stuck.status.success());
+    let page = Page::read("uninstall.md");
+    for said in [
+        "resource Job/tenure-system/tenure-uninstall not ready. status: InProgress",
+        "context deadline exceeded",
+    ] {
+        assert!(stuck.stderr.contains(said) && page.text.contains(said), "{}", stuck.stderr);
+    }
+    run(&cluster, &commands("uninstall.md", "# An uninstall that fails").concat()).await;
+    let left = ["get", "job,serviceaccount,clusterrole,clusterrolebinding", "-n", NAMESPACE, "-o", "name"];
+    let left = kubectl(&cluster, &left, "").await;
+    assert!(!left.contains("tenure-uninstall"), "{left}");
+
+    let conflict = helm(&cluster, "install", "tenure", &values, &[]).await;
+    assert!(!conflict.status.success() && conflict.stderr.contains("conflict"), "{}", conflict.stderr);
+    let again = helm(&cluster, "install", "tenure", &values, &["--force-conflicts"]).await;
+    let taken = "cannot reuse a name that is still in use";
+    assert!(again.stderr.contains(taken) && page.text.replace('\n', " ").contains(taken), "{}", again.stderr);
+    let install = commands("uninstall.md", "Install it again").concat();
+    run(&cluster, &format!("{} --set-json '{values}'", install.trim_end())).await;
 }

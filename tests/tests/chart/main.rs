@@ -30,6 +30,7 @@ mod tenancy;
 mod usage;
 mod users;
 mod values;
+mod wishes;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -9,6 +9,7 @@ mod explain;
 mod fields;
 mod refusals;
 mod requeue;
+mod rights;
 mod simulate;
 mod status;
 mod users;
@@ -158,7 +159,7 @@ async fn a_workload_is_listed_from_its_start_to_its_pause_and_resumes() {
 
     let row = await_state(world, name, "Running").await;
     assert_eq!((&row["workload"], &row["queue"]), (&json!("deployment/test"), &json!("cli-life")));
-    assert_eq!((&row["pods"], &row["family"]), (&json!(2), &json!("tensorstack")));
+    assert_eq!((&row["pods"], &row["family"]), (&json!(2), &json!("t9k")));
     assert_eq!(
         time(&row["expiresAt"]).duration_since(time(&row["startedAt"])),
         SignedDuration::from_hours(24)

@@ -13,21 +13,26 @@ const AS_JANE: [&str; 2] = ["--as", "jane"];
 #[tokio::test]
 async fn a_user_without_rights_is_told_what_is_forbidden() {
     let world = world().await;
+    let of_namespace =
+        ": an administrator of the namespace gives this right, by a RoleBinding to ClusterRole view or edit";
+    let of_cluster = ": an administrator of the cluster gives this right, by a ClusterRoleBinding";
     let pods = "Error from server (Forbidden): pods is forbidden: User \"jane\" cannot list resource \"pods\" in API group \"\"";
     let pod = |namespace: &str| {
         format!(
-            "Error from server (Forbidden): pods \"a\" is forbidden: User \"jane\" cannot get resource \"pods\" in API group \"\" in the namespace \"{namespace}\""
+            "Error from server (Forbidden): pods \"a\" is forbidden: User \"jane\" cannot get resource \"pods\" in API group \"\" in the namespace \"{namespace}\"{of_namespace}"
         )
     };
-    let everywhere = format!("{pods} at the cluster scope");
-    let queues = "error: can't list queues.scheduling.run.ai: Error from server (Forbidden): queues.scheduling.run.ai is forbidden: User \"jane\" cannot list resource \"queues\" in API group \"scheduling.run.ai\" at the cluster scope";
+    let everywhere = format!("{pods} at the cluster scope{of_cluster}");
+    let queues = "error: can't list queues.scheduling.run.ai: Error from server (Forbidden): queues.scheduling.run.ai is forbidden: User \"jane\" cannot list resource \"queues\" in API group \"scheduling.run.ai\" at the cluster scope: an administrator of Tenure gives this right, by users.seeQueues of the chart";
     for (command, complaint) in [
-        (&["list"][..], format!("{pods} in the namespace \"default\"")),
+        (&["list"][..], format!("{pods} in the namespace \"default\"{of_namespace}")),
         (&["list", "-A"], everywhere.clone()),
         (&["queue", "a"], everywhere),
         (
             &["resume", "--all"],
-            "error: can't list deployments.apps: Error from server (Forbidden): deployments.apps is forbidden: User \"jane\" cannot list resource \"deployments\" in API group \"apps\" in the namespace \"default\"".into(),
+            format!(
+                "error: can't list deployments.apps: Error from server (Forbidden): deployments.apps is forbidden: User \"jane\" cannot list resource \"deployments\" in API group \"apps\" in the namespace \"default\"{of_namespace}"
+            ),
         ),
         (&["explain", "pod", "a"], pod("default")),
         (&["explain", "preemption", "--preemptor", "ns/a", "--victim", "ns/b"], pod("ns")),
@@ -44,7 +49,7 @@ async fn a_user_without_rights_is_told_what_is_forbidden() {
     for verb in ["resume", "requeue", "activate", "deactivate"] {
         let said = run(world, &[&[verb, "job/a"][..], &AS_JANE].concat()).await.bad();
         let expected = format!(
-            "Error from server (Forbidden): jobs.batch \"a\" is forbidden: User \"jane\" cannot get resource \"jobs\" in API group \"batch\" in the namespace \"default\"\nTo {verb} takes the rights to get and to patch jobs.batch in namespace default\n"
+            "Error from server (Forbidden): jobs.batch \"a\" is forbidden: User \"jane\" cannot get resource \"jobs\" in API group \"batch\" in the namespace \"default\"{of_namespace}\nTo {verb} takes the rights to get and to patch jobs.batch in namespace default\n"
         );
         assert_eq!(said, expected);
     }

@@ -6,7 +6,7 @@ use tenure_testbed::UNREADY;
 use super::*;
 
 /// A queue in which pods that aren't ready make room after a second, for this many seconds.
-async fn queue_with_backoff(world: &World, name: &str, seconds: i32, limit: i32) {
+pub async fn queue_with_backoff(world: &World, name: &str, seconds: i32, limit: i32) {
     let strategy = json!({"backoffBaseSeconds": seconds, "backoffLimitCount": limit});
     let mut queue = runai_queue(name, "", "1d");
     queue["spec"]["waitForPodsReady"] = json!({"timeout": "1s", "requeuingStrategy": strategy});
@@ -14,7 +14,7 @@ async fn queue_with_backoff(world: &World, name: &str, seconds: i32, limit: i32)
 }
 
 /// A Job whose pods never get ready.
-async fn stuck(namespace: &Namespace, name: &str, queue: &str) -> DynamicObject {
+pub async fn stuck(namespace: &Namespace, name: &str, queue: &str) -> DynamicObject {
     let mut labels = in_runai_queue(queue);
     labels[UNREADY] = json!("true");
     namespace.create(&workload("Job", namespace.name(), name, &labels, &NOTHING)).await

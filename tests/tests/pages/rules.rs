@@ -36,7 +36,7 @@ const LINES: usize = 100;
 const WITH_MESSAGES: [&str; 2] = ["troubleshooting.md", "upgrade.md"];
 
 /// Messages of Kubernetes and Helm, and one of a policy that the chart puts together.
-const OF_OTHERS: [&str; 9] = [
+const OF_OTHERS: [&str; 10] = [
     "conflict with \"kubectl\"",
     "failed calling webhook \"runai-queues.tenure.dev\"",
     "x509: certificate signed by unknown authority",
@@ -45,6 +45,7 @@ const OF_OTHERS: [&str; 9] = [
     "unknown field \"spec.maxDuration\"",
     "when strategy is not set to Webhook",
     "once the pod is bound to a node",
+    "Job/tenure-system/tenure-uninstall not ready",
     "pre-delete hooks failed",
 ];
 
@@ -191,6 +192,36 @@ fn link_of_any_page_leads_to_a_file_and_a_heading_of_it() {
         }
     }
     assert!(links > 300, "{links}");
+}
+
+/// The groups of kinds that each cluster has, and Tenure's own.
+const THERE: [&str; 6] = [
+    "v1",
+    "apps/v1",
+    "batch/v1",
+    "rbac.authorization.k8s.io/v1",
+    "scheduling.k8s.io/v1",
+    "scheduling.run.ai/v3alpha1",
+];
+
+#[test]
+fn example_says_in_its_first_lines_and_in_the_table_what_it_needs() {
+    let directory = workspace().join("examples");
+    let table = fs::read_to_string(directory.join("README.md")).unwrap();
+    let rows: Vec<Vec<&str>> = table.lines().map(|row| row.split(" | ").collect()).collect();
+    let mut files = BTreeMap::new();
+    read_all(&directory, &mut files);
+    for (path, text) in files.iter().filter(|(path, _)| path.ends_with(".yaml")) {
+        let head: Vec<&str> = text.lines().take_while(|line| line.starts_with('#')).collect();
+        let needs = head.iter().position(|line| line.starts_with("# Needs "));
+        let name = Path::new(path).file_name().unwrap().to_str().unwrap();
+        let row = rows.iter().find(|row| row[0].contains(&format!("({name})"))).unwrap();
+        assert_eq!(row[2] != "|", needs.is_some(), "{name}: {row:?}");
+        let kinds = text.lines().filter_map(|line| line.strip_prefix("apiVersion: "));
+        let others: Vec<&str> = kinds.filter(|of| !THERE.contains(of)).collect();
+        let says = needs.is_some_and(|at| head[at..].concat().contains("kubectl get "));
+        assert!(others.is_empty() || says, "{name}: {others:?}");
+    }
 }
 
 /// The names by which GitHub links to the headings of a page.

@@ -3,7 +3,7 @@
 use anyhow::{Error, anyhow};
 use http::{Request, Uri, header::DATE};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimeParser};
-use kube::{Client, client::Body};
+use kube::{Client, client::Body, core::Status};
 
 use crate::print::with_causes;
 
@@ -13,17 +13,50 @@ const SAME: SignedDuration = SignedDuration::from_secs(2);
 /// The beginning of messages that say by themselves whose they are.
 pub const FROM_SERVER: &str = "Error from server";
 
-/// An error of a call, as kubectl shows it.
+/// An error of a call, as kubectl shows it. If a right is missing, the error says who gives it.
 pub fn explain(error: kube::Error) -> Error {
+    let giver = match &error {
+        kube::Error::Api(status) => giver(status),
+        _ => "",
+    };
+    explain_given_by(error, giver)
+}
+
+/// An error of a call for which these words say who gives a right that is missing.
+pub fn explain_given_by(error: kube::Error, giver: &str) -> Error {
+    let giver = if giver.is_empty() || !lacks_right(&error) { String::new() } else { format!(": {giver}") };
     match error {
         kube::Error::Api(status) => match status.reason.as_str() {
             "" => anyhow!("{FROM_SERVER}: {}", status.message),
-            reason => anyhow!("{FROM_SERVER} ({reason}): {}", status.message),
+            reason => anyhow!("{FROM_SERVER} ({reason}): {}{giver}", status.message),
         },
         kube::Error::HyperError(_) | kube::Error::Service(_) => {
             anyhow!("no answer from the API server: {}", Error::new(error).root_cause())
         }
         other => Error::new(other).context("no answer from the API server"),
+    }
+}
+
+/// True if the user lacks a right. What a policy denies is forbidden, too, and no role allows it.
+fn lacks_right(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403 && status.message.contains(" cannot "))
+}
+
+/// Says who gives the right that an answer says is missing.
+fn giver(status: &Status) -> &'static str {
+    let of = status.details.as_ref().map_or("", |details| details.kind.as_str());
+    match of {
+        // a path that is no resource
+        "" => "",
+        "queues" | "priorityclasses" => {
+            "an administrator of Tenure gives this right, by users.seeQueues of the chart"
+        }
+        _ if status.message.ends_with("at the cluster scope") => {
+            "an administrator of the cluster gives this right, by a ClusterRoleBinding"
+        }
+        _ => {
+            "an administrator of the namespace gives this right, by a RoleBinding to ClusterRole view or edit"
+        }
     }
 }
 

@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use tenure_policy::naming::group_of;
 
 use super::row::{Row, WorkloadState};
-use crate::print::{Column, Format, Listed, Printer, cell, human, moment_cell, until};
+use crate::print::{Column, Format, Listed, Printer, cell, human, moment, moment_cell, until};
 
-pub const FLOOR_UNTIL: Column<Row> = ("FLOOR UNTIL", |row, _| moment_cell(row.floor_until));
-pub const EXPIRES_AT: Column<Row> = ("EXPIRES AT", |row, _| moment_cell(row.expires_at));
+pub const FLOOR_UNTIL: Column<Row> = ("FLOOR UNTIL", |row, _| known(row, row.floor_until.map(moment)));
+pub const EXPIRES_AT: Column<Row> = ("EXPIRES AT", |row, _| known(row, row.expires_at.map(moment)));
 pub const STATE: Column<Row> = ("STATE", |row, _| format!("{:?}", row.state));
 
 impl Listed for Row {
@@ -16,19 +16,20 @@ impl Listed for Row {
         ("WORKLOAD", |row, _| row.workload.clone()),
         ("QUEUE", |row, _| cell(row.queue.as_deref())),
         ("AGE", |row, now| {
-            cell(now.zip(row.started_at).map(|(now, start)| human(now.duration_since(start))))
+            let since = row.started_at.or(row.paused_at);
+            cell(now.zip(since).map(|(now, since)| human(now.duration_since(since))))
         }),
         FLOOR_UNTIL,
         EXPIRES_AT,
-        ("COMES BACK AT", |row, _| moment_cell(row.requeue_at)),
+        ("COMES BACK AT", |row, _| comes_back(row)),
         STATE,
     ];
 
     const WIDE: &'static [Column<Self>] = &[
-        ("IN", |row, now| left(row.expires_at, now)),
+        ("IN", |row, now| known(row, row.expires_at.zip(now).map(|(at, now)| until(at, now)))),
         ("PODS", |row, _| row.pods.to_string()),
         ("FAMILY", |row, _| cell(row.family)),
-        ("CEILING FROM", |row, _| cell(row.ceiling_from.as_deref())),
+        ("CEILING FROM", |row, _| known(row, row.ceiling_from.clone())),
         ("REASON", |row, _| why(row)),
     ];
 
@@ -51,6 +52,15 @@ impl Printer<Row> {
     }
 }
 
+/// The time at which it comes back by itself, or the command that brings it back.
+fn comes_back(row: &Row) -> String {
+    match row.state {
+        WorkloadState::Paused => "kubectl tenure resume".into(),
+        WorkloadState::Inactive => "kubectl tenure activate".into(),
+        _ => moment_cell(row.requeue_at),
+    }
+}
+
 fn why(row: &Row) -> String {
     match (&row.reason, row.paused_at) {
         (Some(reason), Some(at)) if row.state != WorkloadState::Gone => {
@@ -59,6 +69,11 @@ fn why(row: &Row) -> String {
         }
         (reason, _) => cell(reason.as_deref()),
     }
+}
+
+/// A cell whose text comes from queues.
+fn known(row: &Row, text: Option<String>) -> String {
+    text.unwrap_or_else(|| if row.queue_is_hidden { "<unknown>".into() } else { cell(None::<String>) })
 }
 
 pub fn left(at: Option<Timestamp>, now: Option<Timestamp>) -> String {

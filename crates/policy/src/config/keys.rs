@@ -20,7 +20,7 @@ pub const METHOD: &str = "reclaimResolveMethod";
 /// The rule for a duration, as in messages.
 pub const DURATION: &str = "must be a duration such as 10m, 1h30m or 1d";
 const POINTS: &str = "must be a duration such as 10m, 1h30m or 1d, or up to 8 of them, such as 1h,10m";
-const LABEL_KEY: &str = "must be the key of a label, such as kai.scheduler/node-pool: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends, and possibly the name of a domain and '/' before it";
+const LABEL_KEY: &str = "must be the key of a label, such as kai.scheduler/node-pool: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends; the name of a domain and '/' may come first";
 const POOL: &str = "must be the value of a label, such as a100: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
 const USER: &str = "must be the name of a user, such as system:serviceaccount:kai-scheduler:scheduler, without spaces around it";
 const SCHEDULER: &str = "must be the name of one user: letters, digits and . _ : / @ + = # ~ % -, where a service account is system:serviceaccount:NAMESPACE:NAME; give each scheduler an entry of its own";

@@ -33,7 +33,7 @@ fn requeuing_strategy(path: &str, strategy: &RequeuingStrategy, errors: &mut Vec
         errors.push(FieldError::invalid(format!("{path}.backoffBaseSeconds"), base, detail));
     }
     if let Some(timeout) = strategy.backoff_limit_timeout {
-        let detail = "must be left out: set backoffLimitCount; kubectl tenure requeue-schedule shows how long so many returns take";
+        let detail = "must be left out: set backoffLimitCount; kubectl tenure requeue-schedule shows how long that many returns take";
         errors.push(FieldError::invalid(format!("{path}.backoffLimitTimeout"), timeout, detail));
     }
     if let Some(text) = strategy.backoff_factor.as_deref().filter(|text| factor(text).is_none()) {

@@ -250,7 +250,11 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         }
         let error = with_causes(failure);
         if self.trouble != Trouble::Other(error.clone()) {
-            warn!(kind = self.synced.what, error, "Watch failed: trying again");
+            if failure.is_expired() {
+                info!(kind = self.synced.what, error, "Listing again: the watched version is too old");
+            } else {
+                warn!(kind = self.synced.what, error, "Watch failed: trying again");
+            }
             self.trouble = Trouble::Other(error);
         }
         sleep(failure.retry_after() + RETRY.jittered(self.tries)).await;

@@ -274,7 +274,7 @@ pub struct RequeuingStrategy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = (
         "false",
-        "must be left out: set backoffLimitCount; kubectl tenure requeue-schedule shows how long so many returns take"
+        "must be left out: set backoffLimitCount; kubectl tenure requeue-schedule shows how long that many returns take"
     ))]
     pub backoff_limit_timeout: Option<i32>,
 }

@@ -104,7 +104,7 @@ fn pods_are_put_together_to_their_topmost_owner() {
     let row = one(view, 30);
     assert_eq!((row.workload.as_str(), row.api_version.as_str(), row.pods), ("deployment/d", "apps/v1", 2));
     assert_eq!((row.state, row.queue.as_deref()), (WorkloadState::Running, Some("q")));
-    assert_eq!((row.family, row.ceiling_from.as_deref()), (Some("tensorstack"), Some("q")));
+    assert_eq!((row.family, row.ceiling_from.as_deref()), (Some("t9k"), Some("q")));
     assert_eq!((row.started_at, row.expires_at, row.floor_until), (Some(at(0)), Some(at(60)), None));
 }
 

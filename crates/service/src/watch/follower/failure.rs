@@ -59,6 +59,14 @@ impl Failure {
         }
     }
 
+    /// True if the API server has forgotten the watched version, as one that has just started does: no fault of it.
+    pub(super) fn is_expired(&self) -> bool {
+        match self {
+            Self::Begin(kube::Error::Api(status)) | Self::Ended(status) => status.code == 410,
+            _ => false,
+        }
+    }
+
     /// True if the API server refuses to stream a list, for want of the feature or of a cache: pages may work. It has then
     /// answered at once, unlike one that is short of time.
     pub(super) fn refuses_streams(&self) -> bool {
@@ -75,6 +83,27 @@ impl Failure {
         match self {
             Self::List(error) | Self::Begin(error) | Self::Watch(error) => retry_after(error),
             _ => Duration::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_that_is_too_old_is_no_fault_and_lists_again() {
+        let status = |code| Box::new(Status { code, ..Status::default() });
+        let begin = |code| Failure::Begin(kube::Error::Api(status(code)));
+        for (failure, expired) in [
+            (begin(410), true),
+            (Failure::Ended(status(410)), true),
+            (begin(404), false),
+            (Failure::Ended(status(500)), false),
+            (Failure::Silent, false),
+        ] {
+            assert_eq!(failure.is_expired(), expired, "{failure}");
+            assert!(!expired || failure.needs_list(), "{failure}");
         }
     }
 }
