@@ -10,16 +10,14 @@ use tenure_policy::{
     requeue::{self, Backoff, Retry},
 };
 use tenure_types::{
-    ExtendedDuration, Grammar,
-    duration::for_people,
-    keys,
+    ExtendedDuration, Grammar, keys,
     runai::{QueueVersion, v3alpha1::WaitForPodsReady},
 };
 
 use crate::{
     cluster::ConnectArgs,
     input::Document,
-    print::{OutputArgs, tables, tell, warn},
+    print::{OutputArgs, long, tables, tell, warn, whole_seconds},
     snapshot::{Snapshot, queues},
 };
 
@@ -108,7 +106,7 @@ impl RequeueScheduleArgs {
         let has_flags = timeout.is_some() || factor.is_some() || base.or(max).or(limit).is_some();
         let source = queue.map_or_else(|| "defaults".to_owned(), |name| format!("queue {name:?}"));
         let backoff = Backoff {
-            timeout: timeout.unwrap_or(found.timeout),
+            timeout: timeout.map_or(found.timeout, ExtendedDuration::to_signed),
             base_seconds: base.unwrap_or(found.base_seconds),
             factor: factor.unwrap_or(found.factor),
             max_seconds: max.or(found.max_seconds),
@@ -120,10 +118,10 @@ impl RequeueScheduleArgs {
             wait_seconds: wait.as_secs_f64(),
             cumulative_seconds: whole_seconds(cumulative),
             wait: short(wait),
-            cumulative: for_people(SignedDuration::from_secs(whole_seconds(cumulative))),
+            cumulative: long(cumulative),
         };
         RequeueSchedule {
-            timeout: backoff.timeout.to_string(),
+            timeout: short(backoff.timeout),
             backoff_base_seconds: backoff.base_seconds,
             backoff_factor: backoff.factor.to_string(),
             backoff_max_seconds: backoff.max_seconds,
@@ -233,18 +231,14 @@ impl RequeueSchedule {
     }
 }
 
-/// Returns whole seconds, rounded.
-fn whole_seconds(duration: SignedDuration) -> i64 {
-    let up = i64::from(duration.subsec_millis() >= 500);
-    duration.as_secs().saturating_add(up)
-}
-
 /// Below a minute with tenths of a second.
 fn short(duration: SignedDuration) -> String {
     let tenths = duration.as_millis().saturating_add(50) / 100;
-    let below_a_minute = i64::try_from(tenths).ok().filter(|tenths| *tenths < 600);
-    let whole = || SignedDuration::from_secs(whole_seconds(duration));
-    for_people(below_a_minute.map_or_else(whole, |tenths| SignedDuration::from_millis(tenths * 100)))
+    match (tenths / 10, tenths % 10) {
+        (60.., _) => long(duration),
+        (seconds, 0) => format!("{seconds}s"),
+        (seconds, tenth) => format!("{seconds}.{tenth}s"),
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 mod answers;
 mod drivers;
-mod ends;
 mod extensions;
 mod history;
 mod limits;
@@ -31,7 +30,6 @@ use tenure_policy::{
 use tenure_types::{extension::Extension, projection};
 
 pub use answers::{Counts, MissingEvidence};
-pub use ends::StaleEnd;
 pub use marks::StaleMarks;
 pub use standing::{Seen, Standing};
 pub use tally::Tally;
@@ -295,7 +293,6 @@ impl CeilingIndex {
         if let Some(change) = self.reader.policy_change.take() {
             self.reader.missing.look(&mut self.objects, change.at);
         }
-        self.follow_ends();
     }
 }
 

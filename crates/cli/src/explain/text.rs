@@ -38,8 +38,7 @@ impl RunArgs {
         namespace: Option<&str>,
     ) -> Result<Snapshot> {
         let Self { input, output: _, t9k_system_namespace, floors } = self;
-        let t9k_system_namespace = Some(t9k_system_namespace.as_str());
-        let wanted = Wanted { pods, namespace, t9k_system_namespace, floors, may_lack_queues: true };
+        let wanted = Wanted { pods, namespace, t9k_system_namespace: Some(t9k_system_namespace), floors };
         Snapshot::read(input, connect, wanted).await
     }
 }

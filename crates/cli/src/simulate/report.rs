@@ -3,7 +3,6 @@
 use jiff::SignedDuration;
 use serde::Serialize;
 use serde_json::{Value, json};
-use tenure_types::duration::for_people;
 
 use super::{
     past::{Past, Unit, moment},
@@ -11,7 +10,7 @@ use super::{
     schedule::ScheduleReport,
     source::SourceReport,
 };
-use crate::print::{cell, human, printable, table, yaml};
+use crate::print::{cell, human, long, printable, table, yaml};
 
 /// The result of a simulation, for people and programs.
 #[derive(Debug, Serialize)]
@@ -117,8 +116,8 @@ impl Report {
             policy: tried.policy,
             baseline: tried.baseline,
             unit: counting.unit,
-            nearly_within: for_people(counting.nearly),
-            lost_within: for_people(counting.lost_within),
+            nearly_within: long(counting.nearly),
+            lost_within: long(counting.lost_within),
             total,
             queues: queues.iter().map(|(queue, tally)| QueueReport::new(&queue.name, tally)).collect(),
             losers: replayed.losers.iter().filter_map(|loser| LoserReport::new(past, loser)).collect(),
@@ -214,7 +213,7 @@ fn sentence(total: &QueueReport, counting: Counting, tried: &Tried, source: &Sou
             "{} of the {} would have ended within {} more",
             grouped(*nearly_finished),
             grouped(*cut),
-            for_people(counting.nearly)
+            long(counting.nearly)
         ));
     }
     if *slices > 0 {
@@ -303,10 +302,10 @@ fn suggestion(queue: &str, tally: &Tally, ceiling: Option<SignedDuration>) -> Op
         return None;
     }
     let step = tally.lacking.saturating_add(STEP - 1) / STEP * STEP;
-    let more = for_people(SignedDuration::from_secs(step));
+    let more = long(SignedDuration::from_secs(step));
     let mut spec = json!({"extensions": {"autoApprove": more, "maxTotal": more}});
     if let Some((ceiling, spec)) = ceiling.zip(spec.as_object_mut()) {
-        spec.insert("maxDuration".into(), for_people(ceiling).into());
+        spec.insert("maxDuration".into(), long(ceiling).into());
     }
     let (api_version, kind) = ("scheduling.run.ai/v3alpha1", "Queue");
     let queue = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": queue}, "spec": spec});

@@ -42,9 +42,7 @@ pub fn floor_v2(
     if value.as_nanos() < 0 {
         errors.push(FieldError::invalid(field, written.as_str(), "must not be negative"));
     }
-    let floor = ExtendedDuration::from_go(value);
-    // a negative one counts as zero
-    Some(if value.as_nanos() < 0 { floor } else { floor.written(written.as_str()) })
+    Some(ExtendedDuration::from_go(value))
 }
 
 /// Checks that a duration is positive. The error says what to do instead of writing zero.
