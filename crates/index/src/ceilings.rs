@@ -180,10 +180,10 @@ impl CeilingIndex {
         let readiness = |deadlines: &Deadlines| Some(deadlines.get(uid)?.readiness.get());
         let was_new = readiness(deadlines) == Some(Readiness::NotYet);
         let controller = |deadlines: &Deadlines| Some(deadlines.get(uid)?.controller?.uid);
-        let controlled = controller(deadlines);
+        let before = controller(deadlines);
         let is_kept = deadlines.apply(uid, pod, &mut objects.interner);
         drive(objects, deadlines, uid);
-        let former = controlled.filter(|_| controlled != controller(deadlines));
+        let former = before.filter(|_| before != controller(deadlines));
         for of in former.into_iter().chain([uid]) {
             stop_driving(objects, deadlines, of);
         }

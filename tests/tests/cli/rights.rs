@@ -48,7 +48,9 @@ async fn with_role_edit_alone_each_command_works_or_says_which_right_is_missing_
     let mut open = runai_queue("cli-open", "", "1d");
     open["spec"]["extensions"] = json!({"maxTotal": "4h"});
     world.apply(&open).await;
-    namespace.create(&bare_pod(name, "alone", &in_runai_queue("cli-open"), &NOTHING)).await;
+    for pod in ["alone", "other"] {
+        namespace.create(&bare_pod(name, pod, &in_runai_queue("cli-open"), &NOTHING)).await;
+    }
     // of a user with more rights
     let asked = in_namespace(world, name, &["extend", "pod/alone", "1h"]).await;
     let request = asked.stdout.split([' ', '/']).nth(1).unwrap_or_default().to_owned();
@@ -65,7 +67,7 @@ async fn with_role_edit_alone_each_command_works_or_says_which_right_is_missing_
     std::fs::write(&config, "defaultPreemptMinRuntime: 10m\n").unwrap();
     let config = config.display().to_string();
     let queues = format!("{}/../examples/ceiling.yaml", env!("CARGO_MANIFEST_DIR"));
-    let (works, pods) = ("", format!("{name}/alone"));
+    let (works, pods, other) = ("", format!("{name}/alone"), format!("{name}/other"));
     let rows: &[(&str, &[&str], &str)] = &[
         ("list", &[], works),
         ("list", &["-A"], CLUSTER),
@@ -84,7 +86,7 @@ async fn with_role_edit_alone_each_command_works_or_says_which_right_is_missing_
         ("matrix", &["-f", &queues], works),
         ("explain", &["deployment/runs"], QUEUES),
         ("explain pod", &[&pods], QUEUES),
-        ("explain preemption", &["--preemptor", &pods, "--victim", &pods], QUEUES),
+        ("explain preemption", &["--preemptor", &pods, "--victim", &other], QUEUES),
         ("status", &[], works),
         ("usage", &[], USAGE),
         ("requeue-schedule", &[], works),

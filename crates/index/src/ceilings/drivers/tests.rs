@@ -49,7 +49,9 @@ fn an_executor_ends_with_its_driver_also_when_that_is_gone() {
     let (driver, executor) = (pod("driver", 0, APPLICATION), pod("executor", 50, DRIVER));
     for pods in [[&driver, &executor], [&executor, &driver]] {
         let mut index = world();
-        pods.into_iter().for_each(|pod| _ = index.apply_pod(&read(pod)));
+        for pod in pods {
+            index.apply_pod(&read(pod));
+        }
         assert_eq!(end(&mut index, &executor), Some(at(100)));
         assert_eq!(index.missing_evidence().len(), 0, "the driver shows it");
         index.delete_pod(Uid::of("driver"));
