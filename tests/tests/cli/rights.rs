@@ -101,8 +101,8 @@ async fn with_role_edit_alone_each_command_works_or_says_which_right_is_missing_
     let in_rows: BTreeSet<String> = rows.iter().map(|(command, ..)| (*command).to_owned()).collect();
     assert_eq!(in_rows, commands(), "a row for each command");
     for (command, arguments, lacks) in rows {
-        let words: Vec<&str> = command.split(' ').chain(arguments.iter().copied()).collect();
-        let said = Said::of(tenure(&world.cluster, &user, &[&words[..], &["-n", name]].concat()).await).await;
+        let line: Vec<&str> = command.split(' ').chain(arguments.iter().copied()).collect();
+        let said = Said::of(tenure(&world.cluster, &user, &[&line[..], &["-n", name]].concat()).await).await;
         if lacks.is_empty() {
             assert_eq!(said.code, Some(0), "{command}: {said:?}");
             continue;

@@ -211,7 +211,9 @@ fn example_says_in_its_first_lines_and_in_the_table_what_it_needs() {
     let rows: Vec<Vec<&str>> = table.lines().map(|row| row.split(" | ").collect()).collect();
     let mut files = BTreeMap::new();
     read_all(&directory, &mut files);
-    for (path, text) in files.iter().filter(|(path, _)| path.ends_with(".yaml")) {
+    for (path, text) in
+        files.iter().filter(|(path, _)| Path::new(path).extension().is_some_and(|of| of == "yaml"))
+    {
         let head: Vec<&str> = text.lines().take_while(|line| line.starts_with('#')).collect();
         let needs = head.iter().position(|line| line.starts_with("# Needs "));
         let name = Path::new(path).file_name().unwrap().to_str().unwrap();
