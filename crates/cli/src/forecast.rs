@@ -25,8 +25,8 @@ use occupants::ClusterRoom;
 ///
 /// A bound, and no estimate: the time at which each pod has ended at the latest, by the ceiling of its queue alone. It adds
 /// ten minutes, within which the keeper acts even if its owners resist, and the grace period of the pod. Most pods end sooner.
-/// What has no ceiling is listed apart. The bound is off if somebody grants more time or changes a queue, and it doesn't say
-/// who gets the room.
+/// Pods without a ceiling are listed apart. The bound doesn't hold once more time is granted or a queue is changed. It doesn't
+/// say which workload gets the room.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:

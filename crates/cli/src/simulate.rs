@@ -49,9 +49,10 @@ use trace::{Columns, TraceOptions};
 /// it is exact who is cut and which preemptions a floor forbids. No run is scheduled otherwise, so that no other run uses what
 /// becomes free. A run that a ceiling has ended in the past ends there in each replay.
 ///
-/// NEARLY FINISHED are runs that are cut, and would have ended soon. EXTENDABLE are those for which the queue grants enough time
-/// by itself, if their users ask. AVOIDED are preemptions that a floor forbids to every preemptor, PERHAPS AVOIDED those that it
-/// forbids to preemptors of some queues: the past doesn't say who it was.
+/// NEARLY FINISHED are runs that are cut, and would have ended soon. EXTENDABLE are runs that are cut, and get the rest of
+/// their time from their queue by itself, if their users ask. AVOIDED are preemptions that a floor forbids to every
+/// preemptor. PERHAPS AVOIDED are preemptions that a floor forbids to preemptors of some queues: the past doesn't name the
+/// preemptor.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -146,8 +147,7 @@ struct SourceArgs {
     #[arg(long, value_name = "FILE|-")]
     trace: Option<String>,
 
-    /// Take the Jobs, JobSets and pods of the cluster that run, and those that have ended and are still there: of all
-    /// namespaces, or with -n of one
+    /// Take the Jobs, JobSets and pods of the cluster, running or ended: of all namespaces, or with -n of one
     #[arg(long)]
     from_cluster: bool,
 }

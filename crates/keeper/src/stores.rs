@@ -138,7 +138,7 @@ pub fn watches(
     let (client, cluster, clock) = (client.clone(), cluster.clone(), clock.clone());
     let (lead, metrics) = (gate.lead.clone(), metrics.clone());
     let pod_store = PodStore { cluster: cluster.clone(), clock: clock.clone(), lead, metrics };
-    // with those that have ended: a watch of the others shows an end as a deletion, which doesn't tell a success from a failure
+    // ended pods as well: a watch without them shows each end as a deletion, and tells no success from a failure
     let pods = follow(Api::all(client.clone()), all(), readiness.awaiting("pods"), pod_store);
     let synced = readiness.awaiting("queues.scheduling.run.ai");
     let tensorstack = follow(

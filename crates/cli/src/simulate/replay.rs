@@ -57,7 +57,7 @@ pub struct Numbers {
     pub preemptions_avoided: u64,
     /// Preemptions that a floor forbids if the preemptor was in another queue, or if it was in the same.
     pub preemptions_perhaps_avoided: u64,
-    /// What is lost early, by preemptions as they were, and by those that are left.
+    /// The unit-hours that preemptions early in a run have lost.
     pub lost_early: f64,
     pub lost_early_with_floors: f64,
     /// The hours for which preemptors wait for the ends of floors.
@@ -89,7 +89,7 @@ pub struct Replayed {
     /// By the number of the queue.
     pub queues: Vec<Tally>,
     pub total: Tally,
-    /// Those that lose most first.
+    /// The users who lose time, the greatest loss first.
     pub losers: Vec<Loser>,
 }
 

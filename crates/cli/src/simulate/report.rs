@@ -1,4 +1,4 @@
-//! What a simulation says: a sentence for somebody else, numbers by queue, names, and a remedy.
+//! The report of a simulation: one sentence to pass on, numbers by queue, the users who lose most, and a remedy.
 
 use jiff::SignedDuration;
 use serde::Serialize;

@@ -20,7 +20,7 @@ pub struct SourceReport {
     pub until: Option<jiff::Timestamp>,
     /// The time since which nothing is left out; none if that isn't known.
     pub complete_since: Option<jiff::Timestamp>,
-    /// The share of the unit-hours that it has, of those that something else has counted. None: nothing has.
+    /// The share of all unit-hours that the source has. None: the total is unknown.
     pub share_seen: Option<f64>,
     pub never_started: u64,
     pub skipped: Vec<Skipped>,
