@@ -43,11 +43,10 @@ async fn with_role_edit_alone_each_command_works_or_says_which_right_is_missing_
     await_state(world, name, "Requeueing").await;
     paused(&namespace, &deployment(&namespace, "paused"), "spec.replicas", &json!(0), &json!(1)).await;
     namespace.create(&deployment(&namespace, "stopped")).await;
-    let labels = in_runai_queue("cli-edit");
-    namespace.create(&workload("Deployment", name, "runs", &labels, &NOTHING)).await;
     let mut open = runai_queue("cli-open", "", "1d");
     open["spec"]["extensions"] = json!({"maxTotal": "4h"});
     world.apply(&open).await;
+    namespace.create(&workload("Deployment", name, "runs", &in_runai_queue("cli-open"), &NOTHING)).await;
     for pod in ["alone", "other"] {
         namespace.create(&bare_pod(name, pod, &in_runai_queue("cli-open"), &NOTHING)).await;
     }
