@@ -87,12 +87,10 @@ impl Reader for Ceilings {
     }
 
     fn delete_pod(&mut self, objects: &mut Objects, uid: Uid) {
-        let controller = self.deadlines.get(uid).and_then(|pod| pod.controller);
+        let before = facts(&self.deadlines, uid);
         self.deadlines.delete(uid);
         self.terminating.0.remove(&uid);
-        for of in controller.map(|of| of.uid).into_iter().chain([uid]) {
-            stop_driving(objects, &self.deadlines, of);
-        }
+        drive(objects, &mut self.deadlines, uid, before);
     }
 
     fn delete_queue(&mut self, family: Family, name: &str) {
@@ -102,7 +100,7 @@ impl Reader for Ceilings {
     }
 }
 
-use drivers::{drive, stop_driving};
+use drivers::{drive, facts};
 use extensions::{going_run, joined};
 use missing::MissingQueues;
 pub use terminating::Overlong;
@@ -179,14 +177,9 @@ impl CeilingIndex {
         terminating.apply(objects, (uid, pod), deadlines.get(uid), deadlines.exempts(pod));
         let readiness = |deadlines: &Deadlines| Some(deadlines.get(uid)?.readiness.get());
         let was_new = readiness(deadlines) == Some(Readiness::NotYet);
-        let controller = |deadlines: &Deadlines| Some(deadlines.get(uid)?.controller?.uid);
-        let before = controller(deadlines);
+        let before = facts(deadlines, uid);
         let is_kept = deadlines.apply(uid, pod, &mut objects.interner);
-        drive(objects, deadlines, uid);
-        let former = before.filter(|_| before != controller(deadlines));
-        for of in former.into_iter().chain([uid]) {
-            stop_driving(objects, deadlines, of);
-        }
+        drive(objects, deadlines, uid, before);
         let is_ready_now = was_new && readiness(deadlines) == Some(Readiness::Ready);
         if is_kept && objects.gangs.workload(objects.gangs.memberships(uid)).is_none() {
             self.schedule([uid]);

@@ -189,19 +189,18 @@ impl Deadlines {
         }
     }
 
-    /// Counts the runs of the pods that a pod controls from its scheduling. Returns those whose end moves, or whose evidence may
-    /// be there with the pod.
-    pub fn count_below(&mut self, driver: Uid) -> Vec<Uid> {
-        let Some((start, namespace)) = self.get(driver).map(|pod| (pod.started, pod.namespace.clone()))
-        else {
-            return Vec::new();
-        };
-        let below: Vec<Uid> = self.controlled_by(driver).map(|(uid, _)| uid).collect();
-        let moves = |uid: &Uid| {
-            let pod = self.pods.get_mut(uid).filter(|pod| pod.namespace == namespace);
-            pod.is_some_and(|pod| pod.count_from(start) || pod.lacks_since())
-        };
-        below.into_iter().filter(moves).collect()
+    /// True if both pods are kept, and in one namespace.
+    pub fn are_neighbours(&self, uid: Uid, other: Uid) -> bool {
+        let namespace = |uid| self.get(uid).map(|pod| &pod.namespace);
+        namespace(uid).is_some() && namespace(uid) == namespace(other)
+    }
+
+    /// Counts the run of a pod from the scheduling of the pod that controls it, if that is kept. Returns true if that moves its end,
+    /// or if its evidence depends on that pod.
+    pub fn count_with(&mut self, uid: Uid, driver: Uid) -> bool {
+        let is_here = self.are_neighbours(uid, driver);
+        let start = self.get(driver).and_then(|driver| driver.started).filter(|_| is_here);
+        self.pods.get_mut(&uid).is_some_and(|pod| pod.count_from(start) || pod.lacks_since())
     }
 
     pub fn controlled_by(&self, controller: Uid) -> impl Iterator<Item = (Uid, &ManagedPod)> {

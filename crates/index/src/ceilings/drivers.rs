@@ -1,32 +1,58 @@
 //! Pods that control other pods, such as the driver of a Spark application its executors: all of them are one run.
+//!
+//! A tenant may name any pod as the controller of thousands. So an event of a pod costs the same however many pods have its
+//! controller, and one of a driver looks at its pods only if it counts otherwise for them.
 
-use crate::{Uid, cluster::Objects, deadlines::Deadlines};
+use crate::{Uid, cluster::Objects, deadlines::Deadlines, owners::Controller, times::Milliseconds};
 
-/// Takes a pod as a part of the run of the pod that controls it, and the pods that it controls as parts of its own.
-pub fn drive(objects: &mut Objects, deadlines: &mut Deadlines, uid: Uid) {
-    let Some(pod) = deadlines.get(uid) else { return };
-    let is_here = |of: &Uid| deadlines.get(*of).is_some_and(|driver| driver.namespace == pod.namespace);
-    let above = pod.controller.map(|of| of.uid).filter(is_here);
-    let drives = deadlines.controlled_by(uid).any(|(_, below)| below.namespace == pod.namespace);
-    for driver in above.into_iter().chain(drives.then_some(uid)) {
-        if objects.owners.drive(driver, deadlines.get(driver).and_then(|pod| pod.controller)) {
-            objects.moved.owners.insert(driver);
-        }
-        objects.moved.pods.extend(deadlines.count_below(driver));
+/// The controller and the scheduling of a pod that is kept.
+type Facts = (Option<Controller>, Option<Milliseconds>);
+
+/// Returns what counts of a pod for the pods that it controls. None: the pod isn't kept.
+pub fn facts(deadlines: &Deadlines, uid: Uid) -> Option<Facts> {
+    deadlines.get(uid).map(|pod| (pod.controller, pod.started))
+}
+
+/// Takes a pod as a part of the run of the pod that controls it, and the pods that it controls as parts of its own. `before` are
+/// its facts as they were.
+pub fn drive(objects: &mut Objects, deadlines: &mut Deadlines, uid: Uid, before: Option<Facts>) {
+    let now = facts(deadlines, uid);
+    let controller = |of: Option<Facts>| Some(of?.0?.uid);
+    if let Some(driver) = controller(now).filter(|driver| deadlines.are_neighbours(uid, *driver)) {
+        record(objects, deadlines, driver);
+        objects.moved.pods.extend(deadlines.count_with(uid, driver).then_some(uid));
+    }
+    if now != before {
+        follow(objects, deadlines, uid);
+    }
+    for of in controller(before).filter(|of| controller(now) != Some(*of)).into_iter().chain([uid]) {
+        forget(objects, deadlines, of);
+    }
+}
+
+/// Has the ends and the evidence of the pods that a pod controls, or did, computed again where they may have changed.
+fn follow(objects: &mut Objects, deadlines: &mut Deadlines, driver: Uid) {
+    let below: Vec<Uid> = deadlines.controlled_by(driver).map(|(below, _)| below).collect();
+    if below.iter().any(|below| deadlines.are_neighbours(*below, driver)) {
+        record(objects, deadlines, driver);
+    }
+    let moved = below.into_iter().filter(|below| deadlines.count_with(*below, driver));
+    objects.moved.pods.extend(moved);
+}
+
+fn record(objects: &mut Objects, deadlines: &Deadlines, driver: Uid) {
+    let Some(pod) = deadlines.get(driver) else { return };
+    if objects.owners.drive(driver, pod.controller) {
+        objects.moved.owners.insert(driver);
     }
 }
 
 /// Forgets a pod that controlled others, once it and those are gone. Until then these have it above them.
-pub fn stop_driving(objects: &mut Objects, deadlines: &Deadlines, uid: Uid) {
-    if deadlines.get(uid).is_some() {
-        return;
+fn forget(objects: &mut Objects, deadlines: &Deadlines, driver: Uid) {
+    let is_used = || deadlines.get(driver).is_some() || deadlines.controlled_by(driver).next().is_some();
+    if objects.owners.drives(driver) && !is_used() && objects.owners.replace(driver, None) {
+        objects.moved.owners.insert(driver);
     }
-    let below: Vec<Uid> = deadlines.controlled_by(uid).map(|(below, _)| below).collect();
-    if below.is_empty() && objects.owners.drives(uid) && objects.owners.replace(uid, None) {
-        objects.moved.owners.insert(uid);
-    }
-    // the objects of the cluster don't show its start any more
-    objects.moved.pods.extend(below);
 }
 
 #[cfg(test)]
