@@ -29,7 +29,32 @@ fn main() {
     pod_events(&mut index, pods);
     owner_events(&mut index, pods);
     subgroup_events(&mut index, subgroups);
+    siblings(of_namespace);
     returns(due, of_namespace);
+}
+
+/// Pods of one Job, and then pods that name one pod as their controller, that leave one after the other.
+fn siblings(pods: usize) {
+    for (kind, uid, name) in [("Job", owner_uid(0), "of one Job"), ("Pod", pod_uid(0), "of one driver")] {
+        let mut index = CeilingIndex::new(Settings::default());
+        for number in 0..pods {
+            let mut pod = pod(number, true);
+            pod["metadata"]["namespace"] = json!("ns");
+            if number > 0 {
+                pod["metadata"]["ownerReferences"][0]["kind"] = json!(kind);
+                pod["metadata"]["ownerReferences"][0]["uid"] = json!(uid);
+            }
+            index.apply_pod(&decode::<Pod>(pod));
+        }
+        black_box(index.next_due_after(Timestamp::MIN));
+        let (begun, events) = (Instant::now(), pods / 2);
+        for number in 0..events {
+            index.delete_pod(tenure_index::Uid::of(&pod_uid(pods - 1 - number)));
+            black_box(index.next_due_after(Timestamp::MIN));
+        }
+        let each = begun.elapsed() / u32::try_from(events).unwrap_or(1);
+        println!("{pods} pods {name}: one that leaves {each:>10.1?}");
+    }
 }
 
 /// Pods that get ready and lose that again, each followed by the question when something is due.
@@ -148,7 +173,7 @@ fn pod(number: usize, ready: bool) -> Value {
     json!({
         "metadata": {
             "name": format!("training-{number:06}"), "namespace": namespace(number / PODS_PER_OWNER),
-            "uid": format!("{number:08x}-89ab-4def-8123-456789abcdef"), "creationTimestamp": time(5),
+            "uid": pod_uid(number), "creationTimestamp": time(5),
             "labels": {"kai.scheduler/queue": "queue"},
             "ownerReferences": [{
                 "apiVersion": "batch/v1", "kind": "Job", "name": format!("training-{:06}", number / PODS_PER_OWNER),
@@ -168,6 +193,10 @@ fn in_subgroup(number: usize, ready: bool) -> Value {
     pod["metadata"]["annotations"] = json!({"pod-group-name": "huge"});
     pod["metadata"]["labels"]["kai.scheduler/subgroup-name"] = json!(format!("s{number}"));
     pod
+}
+
+fn pod_uid(number: usize) -> String {
+    format!("{number:08x}-89ab-4def-8123-456789abcdef")
 }
 
 fn owner_uid(number: usize) -> String {
