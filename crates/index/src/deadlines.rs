@@ -263,7 +263,9 @@ impl Deadlines {
     /// Takes pods off the list of those whose workload may show another end.
     pub fn end_is_shown(&mut self, pods: &[Uid]) {
         if let Some(moved) = &mut self.moved_ends {
-            pods.iter().for_each(|pod| _ = moved.remove(pod));
+            for pod in pods {
+                moved.remove(pod);
+            }
         }
     }
 

@@ -31,7 +31,9 @@ use crate::{
     owners::{PauseRule, is_shown, keys_of},
 };
 pub use command::{awaited, command, commands_path};
-pub use hand_back::{HAND_BACK_MANAGER, KEEPER_MANAGER, PLUGIN_MANAGER, hand_back, is_owed};
+pub use hand_back::{
+    HAND_BACK_MANAGER, KEEPER_MANAGER, PLUGIN_MANAGER, SHOWN_END_MANAGER, hand_back, is_owed,
+};
 pub use held::held_fields;
 pub use journal::{EVENT_REPAIR, MOST_ACTS, acts_on, has_journal, is_recent, with_act};
 use owner::INACTIVE;

@@ -4,13 +4,15 @@ use tenure_index::Uid;
 use tenure_policy::{
     judge::{Notice, NoticeChange},
     naming::{PausedObject, reference},
-    pause,
+    pause::{self, SHOWN_END_MANAGER},
 };
 use tenure_service::call::ApiError;
 use tenure_types::{
     journal::{GivenNotice, JournalAct},
     projection::WholeObject,
 };
+
+use crate::api::FIELD_MANAGER;
 
 use super::{Act, Done, EventRecord, Failure, OwnerObject, Pauser, Task, Work, events_of, told, unread};
 
@@ -28,14 +30,21 @@ impl Pauser {
             NoticeChange::Set(noted) => (Some(pause::announce(object, noted)), Some(noted)),
         };
         if let Some(patch) = patch.filter(|_| !self.handles.dry_run) {
-            // what nothing is told of has waited for a limit of its own
-            if work.batch.task != Task::Note {
+            let manager = if work.batch.task == Task::Note {
+                // it has waited for a limit of its own
+                SHOWN_END_MANAGER
+            } else {
                 self.handles.announcements.until_ready().await;
-            }
+                FIELD_MANAGER
+            };
             let patch = pause::with_act(patch, &found.metadata, act.clone(), self.handles.now());
             // its event must be written if it was applied nevertheless
             let is_done = |found: &WholeObject| OwnerObject(&found.value).announcement() == noted;
-            let written = self.handles.objects.write(&first.namespace, &notice.object, &patch, is_done).await;
+            let written = self
+                .handles
+                .objects
+                .write_as(manager, &first.namespace, &notice.object, &patch, is_done)
+                .await;
             written.map_err(ApiError::from)?;
         }
         self.show_on_pods(work, notice);

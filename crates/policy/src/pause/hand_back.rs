@@ -30,6 +30,10 @@ pub const PLUGIN_MANAGER: &str = "kubectl-tenure";
 /// from others in the audit log of the API server.
 pub const HAND_BACK_MANAGER: &str = "tenure-hand-back";
 
+/// The field manager of a write that shows the end of a run, which nothing is told of: the name tells it from others in the audit
+/// log of the API server.
+pub const SHOWN_END_MANAGER: &str = "tenure-shown-end";
+
 /// The most managers of one field that are noted.
 const MOST_MANAGERS: usize = 8;
 
