@@ -1,7 +1,7 @@
 //! Pods that control other pods, such as the driver of a Spark application its executors: all of them are one run.
 //!
-//! A tenant may name any pod as the controller of thousands. So an event of a pod costs the same however many pods have its
-//! controller, and one of a driver looks at its pods only if it counts otherwise for them.
+//! A tenant may name any pod as the controller of thousands. So an event of a pod costs the same however many siblings it has. A
+//! driver's pods are looked at only when its own controller or its scheduling changes.
 
 use crate::{Uid, cluster::Objects, deadlines::Deadlines, owners::Controller, times::Milliseconds};
 

@@ -97,3 +97,21 @@ fn the_driver_of_executors_that_are_gone_is_forgotten() {
     index.delete_pod(Uid::of("executor"));
     assert!(!index.objects.owners.drives(Uid::of("driver")));
 }
+
+#[test]
+fn a_pod_that_leaves_has_none_of_its_siblings_computed_again() {
+    for controller in [("Job", "job"), DRIVER] {
+        let mut index = world();
+        index.apply_pod(&read(&pod("driver", 0, APPLICATION)));
+        for name in ["first", "second", "third"] {
+            let mut noted = pod(name, 50, controller);
+            noted["metadata"]["annotations"] =
+                json!({"tenure.dev/evidence": json!({"since": at(0)}).to_string()});
+            index.apply_pod(&read(&noted));
+        }
+        assert!(index.next_expiry().is_some(), "all are computed");
+        index.delete_pod(Uid::of("first"));
+        let moved = &index.objects.moved.pods;
+        assert!(!moved.contains(&Uid::of("second")) && !moved.contains(&Uid::of("third")), "{controller:?}");
+    }
+}
