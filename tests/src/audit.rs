@@ -7,7 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tenure_policy::pause::HAND_BACK_MANAGER;
+use tenure_policy::pause::{HAND_BACK_MANAGER, SHOWN_END_MANAGER};
 use tenure_testbed::{Cluster, RELEASE_NAMESPACE, eventually};
 
 use crate::DEADLINE;
@@ -37,8 +37,8 @@ pub fn answers_to_keeper(
         .collect()
 }
 
-/// All that the keeper has changed in a namespace, but for events: `patch deployments/test`, in the order of the
-/// answers.
+/// All that the keeper has changed in a namespace, but for events and the ends that workloads show from their start on:
+/// `patch deployments/test`, in the order of the answers.
 pub fn changes_of_keeper(cluster: &Cluster, namespace: &str) -> Vec<String> {
     Trail { begin: 0 }.changes_of_keeper(cluster, namespace)
 }
@@ -62,6 +62,7 @@ impl Trail {
         let is_change = |entry: &Value| {
             ["create", "update", "patch", "delete"].contains(&text(entry, "/verb"))
                 && text(entry, "/objectRef/resource") != "events"
+                && !text(entry, "/requestURI").contains(SHOWN_END_MANAGER)
         };
         let told = |entry: Value| {
             let [verb, resource, name] =

@@ -142,7 +142,7 @@ fn runai_durations() -> Vec<Case> {
         runai(json!({"expiryNotice": "9000w,9000w"}), bad("spec.expiryNotice", &json!("9000w,9000w"), "292")),
         runai(
             json!({"maxDuration": "1h", "expiryNotice": "1h"}),
-            Verdict::Warned("spec.expiryNotice: 1h0m0s is no shorter than maxDuration, 1h0m0s"),
+            Verdict::Warned("spec.expiryNotice: 1h is no shorter than maxDuration, 1h"),
         ),
     ]);
     cases
@@ -176,8 +176,8 @@ fn runai_relations() -> Vec<Case> {
         child_of("Not A Name", bad("spec.parentQueue", &json!("Not A Name"), "must be the name of a queue")),
         child_of("missing", Verdict::Warned("queue \"missing\" doesn't exist")),
         in_team("maxDuration", "30m", Verdict::Accepted),
-        in_team("maxDuration", "2h", Verdict::Warned("2h0m0s is longer than 1h0m0s of ancestor \"short\"")),
-        in_team("preemptMinRuntime", "2h", Verdict::Warned("spec.preemptMinRuntime: 2h0m0s of queue")),
+        in_team("maxDuration", "2h", Verdict::Warned("2h is longer than 1h of ancestor \"short\"")),
+        in_team("preemptMinRuntime", "2h", Verdict::Warned("spec.preemptMinRuntime: 2h of queue")),
     ]
 }
 

@@ -339,12 +339,6 @@ async fn a_young_executor_ends_with_its_driver_and_not_at_a_ceiling_of_its_own()
     namespace.await_pods(&[]).await;
     let gone = Timestamp::now();
     assert!(gone < made(&executor) + CEILING, "{gone}");
-    assert_changes(
-        world,
-        &namespace,
-        &["patch sparkapplications/sparkapplication", "patch pods/executor", "delete pods/executor"],
-    )
-    .await;
 }
 
 #[tokio::test]

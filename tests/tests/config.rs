@@ -198,7 +198,7 @@ async fn webhook_warns_of_ceilings_below_the_configured_default_floor() {
     configure(world, "reclaimResolveMethod: lca\n", true).await;
     assert!(!warnings().await.contains("Warning"), "{}", warnings().await);
     configure(world, "defaultPreemptMinRuntime: 10m\n", true).await;
-    let expected = "Warning: spec.maxDuration: 5m0s is shorter than the default preemptMinRuntime, 10m0s: workloads end before the floor does";
+    let expected = "Warning: spec.maxDuration: 5m is shorter than the default preemptMinRuntime, 10m: workloads end before the floor does";
     assert!(warnings().await.contains(expected), "{}", warnings().await);
     configure(world, "defaultPreemptMinRuntime: 10\n", false).await;
     assert!(warnings().await.contains(expected), "the last good one holds: {}", warnings().await);
@@ -265,8 +265,8 @@ async fn default_floors_of_kai_that_differ_are_told_once_and_counted_until_they_
         "level=warn",
         "kind=ConfigMap name=default/scheduler-config",
         "minruntime.arguments.defaultPreemptMinRuntime",
-        "kai=10m0s tenure=5m0s",
-        "set floors.defaultPreemptMinRuntime to 10m0s in Tenure's configuration",
+        "kai=10m tenure=5m",
+        "set floors.defaultPreemptMinRuntime to 10m in Tenure's configuration",
     ];
     assert_eq!(told(&all), 1, "{}", log());
     fixtures::install(world, fixtures::definitions(fixtures::KAI)).await;
@@ -304,7 +304,7 @@ async fn a_file_of_kais_is_taken_up_as_tenures_floors_where_kai_takes_it_as_it_i
     let apply = ["apply", "--dry-run=server", "-f", "-"];
     let queue = runai_queue("short", "", "5m").to_string();
     let output = world.cluster.kubectl_with_input(&apply, &queue).await.unwrap();
-    let expected = "5m0s is shorter than the default preemptMinRuntime, 10m0s";
+    let expected = "5m is shorter than the default preemptMinRuntime, 10m";
     assert!(output.stderr.contains(expected), "{output:?}");
     configure(world, &of_kai("10 m"), false).await;
     configure(world, "", true).await;

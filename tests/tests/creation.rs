@@ -83,6 +83,30 @@ async fn a_queue_label_that_no_pod_has_is_told_of_and_answered_as_no_ceiling() {
 }
 
 #[tokio::test]
+async fn a_queue_that_does_not_exist_is_told_of_at_the_creation_and_refuses_nothing() {
+    let tenant = Tenant::new(world().await).await;
+    tenant.as_admin().apply(&hour("existing", &json!({}))).await;
+    let told = |queue: &str| {
+        format!(
+            "Warning: queue {queue:?}, which the pods of this workload name, doesn't exist: no ceiling applies to them\n"
+        )
+    };
+    let create = async |name: &str, queue: &str| {
+        let mut job = job(&tenant, name, queue, 60);
+        job["spec"].as_object_mut().unwrap().remove("activeDeadlineSeconds");
+        tenant.kubectl(&["create", "-f", "-"], &job.to_string()).await
+    };
+    let typo = create("typo", "existng").await;
+    assert_eq!((typo.status.code(), typo.stderr), (Some(0), told("existng")));
+    let right = create("right", "existing").await;
+    assert_eq!(
+        (right.status.code(), right.stderr),
+        (Some(0), String::new()),
+        "also before the watch shows it"
+    );
+}
+
+#[tokio::test]
 async fn a_grace_period_that_is_longer_than_the_keepers_bound_is_told_of() {
     let tenant = Tenant::new(world().await).await;
     let grace = |seconds: i64| json!({"terminationGracePeriodSeconds": seconds});
@@ -314,8 +338,8 @@ async fn nothing_passes_the_webhook_but_owners_that_ask_for_something_new() {
 }
 
 #[tokio::test]
-async fn by_default_the_creation_of_owners_is_not_answered() {
-    let world = Box::pin(World::installed("creation-off", &[])).await.unwrap();
+async fn where_answers_to_owners_are_off_the_creation_of_owners_is_not_answered() {
+    let world = Box::pin(World::installed("creation-off", &["webhook.owners.enabled=false"])).await.unwrap();
     world.tenure.start_webhook(&world.cluster).await.unwrap();
     let namespace = Namespace::new(&world).await;
     namespace.apply(&hour("research", &json!({"overCeiling": "Refuse"}))).await;

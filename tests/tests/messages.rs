@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 use tenure_certs::Authority;
@@ -117,8 +118,8 @@ async fn pause(world: &World, events: &Inbox) -> Namespace {
 
     let notice = await_event(events, &namespace, "MaxDurationApproaching").await;
     let note = notice["data"]["note"].as_str().unwrap();
-    let deadline = notice["data"]["deadline"].as_str().unwrap();
-    assert!(note.contains(&format!("ends at {deadline}")), "{notice}");
+    let deadline: Timestamp = notice["data"]["deadline"].as_str().unwrap().parse().unwrap();
+    assert!(note.contains(&deadline.strftime(", at %H:%M:%S UTC: ").to_string()), "{notice}");
     let ended = await_event(events, &namespace, "RunEnded").await;
     let expected = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "name": "test", "uid": deployment.uid(),

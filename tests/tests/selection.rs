@@ -218,10 +218,10 @@ async fn a_pod_may_shorten_its_queues_ceiling_and_never_lengthen_it() {
     unlimited["spec"] = json!({});
     scene.namespace.apply(&unlimited).await;
     scene.pod("shorter", &in_queue(&scene.long), &own_ceiling("1s")).await;
-    scene.pod("runai", &in_runai_queue(&scene.long), &own_ceiling("1s 1ms")).await;
+    scene.pod("runai", &in_runai_queue(&scene.long), &own_ceiling("1s1ms")).await;
     scene.pod("unlimited", &in_runai_queue("own-pod-unlimited"), &own_ceiling("1s")).await;
-    scene.pod("longer", &in_queue(&scene.short), &own_ceiling("1day")).await;
-    scene.pod("same", &in_queue(&scene.long), &own_ceiling("1day")).await;
+    scene.pod("longer", &in_queue(&scene.short), &own_ceiling("1d")).await;
+    scene.pod("same", &in_queue(&scene.long), &own_ceiling("1d")).await;
     scene.pod("unreadable", &in_queue(&scene.long), &own_ceiling("soon")).await;
     scene.pod("no-queue", &json!({}), &own_ceiling("1s")).await;
     scene.assert_left(&["same", "unreadable", "no-queue"]).await;
@@ -275,13 +275,13 @@ async fn an_own_ceiling_that_is_written_later_counts_at_once_and_one_that_is_tak
     let scene = Scene::new("own-later").await;
     let namespace = &scene.namespace;
     let mut owners = Vec::new();
-    for (name, ceiling) in [("later", "1day"), ("taken-back", "4s")] {
+    for (name, ceiling) in [("later", "1d"), ("taken-back", "4s")] {
         let mut set = workload("StatefulSet", namespace.name(), name, &in_queue(&scene.long), &Value::Null);
         set["metadata"]["annotations"] = own_ceiling(ceiling);
         owners.push(namespace.create(&distinct(set, name)).await);
     }
     namespace.await_running(4).await;
-    namespace.patch(&owners[1], &json!({"metadata": {"annotations": own_ceiling("1day")}})).await;
+    namespace.patch(&owners[1], &json!({"metadata": {"annotations": own_ceiling("1d")}})).await;
     namespace.patch(&owners[0], &json!({"metadata": {"annotations": own_ceiling("4s")}})).await;
     for owner in &owners {
         namespace.await_pause_of(owner, "spec.replicas", &json!(0)).await;

@@ -357,7 +357,7 @@ The authority of the callers of a part of the webhook, as JSON: its PEM, a Secre
 
 {{- /* "true" if the webhook answers the creation of owners, else "". An upgrade may reuse values of an older chart. */}}
 {{- define "tenure.webhook.answersOwners" -}}
-{{- if dig "enabled" false (.Values.webhook.owners | default dict) }}true{{ end }}
+{{- if dig "enabled" true (.Values.webhook.owners | default dict) }}true{{ end }}
 {{- end }}
 
 {{- /*

@@ -114,8 +114,11 @@ async fn answer(snapshot: &mut Snapshot, namespace: &str, named: &Named) -> Resu
     if group.is_none() {
         let metadata = projection::metadata(&named.object);
         not_below(kueue::paused_in_place(of, &metadata, &snapshot.table), &workload, "explain")?;
-        let knows = snapshot.table.knows(of);
-        ensure!(knows, "Tenure doesn't pause a {}: explain its pods, or what it controls", of.kind);
+        let paused = snapshot.owners.paused_below(&metadata);
+        let paused =
+            paused.map(|of| format!("; it has paused {of}: kubectl tenure explain {of} -n {namespace}"));
+        let (knows, paused) = (snapshot.table.knows(of), paused.unwrap_or_default());
+        ensure!(knows, "Tenure doesn't pause a {}: explain its pods, or what it controls{paused}", of.kind);
     }
     let (count, first) = pods(snapshot, namespace, (of, group)).await?;
     let (paused, note) = match pause(snapshot, namespace, named).await? {

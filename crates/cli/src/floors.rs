@@ -128,9 +128,9 @@ mod tests {
     fn flags_win_over_the_file_and_the_file_over_the_defaults() {
         assert_eq!(floors(&[]), three("0s", "0s", "lca"));
         let (_file, path) = file("defaultPreemptMinRuntime: 1m\ndefaultReclaimMinRuntime: 2m\n");
-        assert_eq!(floors(&["--config", &path]), three("1m0s", "2m0s", "lca"));
+        assert_eq!(floors(&["--config", &path]), three("1m", "2m", "lca"));
         let flags = ["--default-reclaim-min-runtime=1d", "--reclaim-resolve-method=queue"];
-        assert_eq!(floors(&[&["--config", &path], &flags[..]].concat()), three("1m0s", "24h0m0s", "queue"));
+        assert_eq!(floors(&[&["--config", &path], &flags[..]].concat()), three("1m", "1d", "queue"));
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
         let arguments = "{defaultPreemptMinRuntime: 1m, defaultReclaimMinRuntime: '5'}";
         let text = format!("tiers: [{{plugins: [{{name: minruntime, arguments: {arguments}}}]}}]");
         let (_file, path) = file(&text);
-        assert_eq!(floors(&["--config", &path]), three("1m0s", "0s", "lca"));
+        assert_eq!(floors(&["--config", &path]), three("1m", "0s", "lca"));
     }
 
     #[test]

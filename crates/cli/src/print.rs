@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use tenure_types::hidden::{escape_json, is_hidden};
 
-pub use age::{go, human, long, moment, until, whole_seconds};
+pub use age::{human, moment, until};
 pub use listing::{Format, Listed, Printer};
 pub use table::{Column, Part, Table, cell, moment_cell, printable, table, tables};
 pub use tell::{Reported, complain, tell, warn, with_causes};

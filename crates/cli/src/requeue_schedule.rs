@@ -10,14 +10,16 @@ use tenure_policy::{
     requeue::{self, Backoff, Retry},
 };
 use tenure_types::{
-    ExtendedDuration, Grammar, keys,
+    ExtendedDuration, Grammar,
+    duration::for_people,
+    keys,
     runai::{QueueVersion, v3alpha1::WaitForPodsReady},
 };
 
 use crate::{
     cluster::ConnectArgs,
     input::Document,
-    print::{OutputArgs, long, tables, tell, warn, whole_seconds},
+    print::{OutputArgs, tables, tell, warn},
     snapshot::{Snapshot, queues},
 };
 
@@ -106,7 +108,7 @@ impl RequeueScheduleArgs {
         let has_flags = timeout.is_some() || factor.is_some() || base.or(max).or(limit).is_some();
         let source = queue.map_or_else(|| "defaults".to_owned(), |name| format!("queue {name:?}"));
         let backoff = Backoff {
-            timeout: timeout.map_or(found.timeout, ExtendedDuration::to_signed),
+            timeout: timeout.unwrap_or(found.timeout),
             base_seconds: base.unwrap_or(found.base_seconds),
             factor: factor.unwrap_or(found.factor),
             max_seconds: max.or(found.max_seconds),
@@ -118,10 +120,10 @@ impl RequeueScheduleArgs {
             wait_seconds: wait.as_secs_f64(),
             cumulative_seconds: whole_seconds(cumulative),
             wait: short(wait),
-            cumulative: long(cumulative),
+            cumulative: for_people(SignedDuration::from_secs(whole_seconds(cumulative))),
         };
         RequeueSchedule {
-            timeout: short(backoff.timeout),
+            timeout: backoff.timeout.to_string(),
             backoff_base_seconds: backoff.base_seconds,
             backoff_factor: backoff.factor.to_string(),
             backoff_max_seconds: backoff.max_seconds,
@@ -231,14 +233,18 @@ impl RequeueSchedule {
     }
 }
 
+/// Returns whole seconds, rounded.
+fn whole_seconds(duration: SignedDuration) -> i64 {
+    let up = i64::from(duration.subsec_millis() >= 500);
+    duration.as_secs().saturating_add(up)
+}
+
 /// Below a minute with tenths of a second.
 fn short(duration: SignedDuration) -> String {
     let tenths = duration.as_millis().saturating_add(50) / 100;
-    match (tenths / 10, tenths % 10) {
-        (60.., _) => long(duration),
-        (seconds, 0) => format!("{seconds}s"),
-        (seconds, tenth) => format!("{seconds}.{tenth}s"),
-    }
+    let below_a_minute = i64::try_from(tenths).ok().filter(|tenths| *tenths < 600);
+    let whole = || SignedDuration::from_secs(whole_seconds(duration));
+    for_people(below_a_minute.map_or_else(whole, |tenths| SignedDuration::from_millis(tenths * 100)))
 }
 
 #[cfg(test)]

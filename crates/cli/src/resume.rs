@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::json;
-use tenure_policy::pause::annotate;
+use tenure_policy::pause::{self, annotate};
 use tenure_types::keys::{ACTIVE_ANNOTATION, REQUEUE_STATE_ANNOTATION};
 
 use crate::{
@@ -53,6 +53,11 @@ impl Command for Resume {
     }
 
     fn judge(&self, subject: ChangeSubject<'_>) -> Result<ObjectChange> {
+        let undone = pause::forget_undone(subject.found).filter(|_| subject.record_text().is_none());
+        if let Some(patch) = undone.filter(|_| subject.paused_by().is_none()) {
+            let told = "resumed (it runs already: its undone pauses count from 0)";
+            return Ok(ObjectChange::new(patch, |_| Ok(told.into()), None));
+        }
         let record = subject.paused(&self.fields)?;
         let note = match subject.state(&record) {
             PauseState::Deactivated => {

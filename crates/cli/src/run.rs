@@ -1,12 +1,13 @@
 //! The run of a workload, joined from the runs of its pods.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tenure_index::Standing;
 use tenure_policy::{
     ceiling,
-    expiry::{Exemption, Family},
+    expiry::{Exemption, Family, PerFamily},
     tree::QueueTree,
 };
+use tenure_types::ExtendedDuration;
 
 /// Some pods of a workload, taken as one.
 #[derive(Clone, Debug)]
@@ -17,13 +18,50 @@ pub struct Run {
     /// The reason why the pods are never touched; none if the ceiling applies to any of them.
     pub exemption: Option<Exemption>,
     pub created_last: Timestamp,
+    /// True if a queue that it names may not be read: its end is that which its object shows, or isn't known.
+    pub queues_are_hidden: bool,
+    /// True if the end is that which its object shows.
+    pub shows_end: bool,
+}
+
+/// What the object of a workload shows of the end of its run, and the bounds in which the user of the plugin believes it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ShownEnd {
+    /// The end.
+    pub end: Option<Timestamp>,
+    /// The latest end to which a change of a queue that was made by now can put off one that has passed.
+    pub latest: Timestamp,
+    /// The families whose queues may not be read.
+    pub hidden: PerFamily<bool>,
 }
 
 impl Run {
     pub fn of(standing: Standing, exemption: Option<Exemption>) -> Self {
         let expires = standing.expires.filter(|_| exemption.is_none());
         let created_last = standing.clocks.created;
-        Self { pods: 1, standing: Standing { expires, ..standing }, exemption, created_last }
+        let standing = Standing { expires, ..standing };
+        Self { pods: 1, standing, exemption, created_last, queues_are_hidden: false, shows_end: false }
+    }
+
+    /// Takes the end that the object of the workload shows: where queues may not be read, and while a change of a queue puts
+    /// the end off, of which the keeper alone knows. Tenants may write it, so it counts within bounds.
+    pub fn showing(mut self, ShownEnd { end, latest, hidden }: ShownEnd) -> Self {
+        if self.exemption.is_some() {
+            return self;
+        }
+        let names_hidden = |family: &Family| hidden[*family] && self.standing.queue(*family).is_some();
+        self.queues_are_hidden = Family::ALL.iter().any(names_hidden);
+        let counts = |end: &Timestamp| match self.expires() {
+            // that of an earlier run may still be there
+            _ if self.queues_are_hidden => self.since().is_some_and(|since| *end > since),
+            computed => computed.is_some_and(|computed| *end > computed && *end <= latest),
+        };
+        let shown = end.filter(counts);
+        self.shows_end = shown.is_some();
+        if self.shows_end || self.queues_are_hidden {
+            self.standing.expires = shown.map(|end| (end, self.family()));
+        }
+        self
     }
 
     /// Joins two runs: the one that expires first counts for both. An exempt pod counts nothing beside one that isn't.
@@ -70,25 +108,22 @@ impl Run {
     }
 
     /// The ceiling that counts, and the queue that it comes from, unless it is the workload's own; none if there is none.
-    pub fn ceiling<'t>(&'t self, tree: &'t QueueTree) -> Option<(SignedDuration, Option<&'t str>)> {
-        let Standing { own, clocks, .. } = &self.standing;
-        let queue = self.standing.queue(self.family())?.as_str();
-        let of_queue = match self.family() {
-            Family::Tensorstack => Some((queue, self.expires()?.duration_since(clocks.created))),
-            Family::Runai => {
-                // not even a ceiling of its own applies in a queue that doesn't exist
-                tree.find(queue)?;
-                ceiling::effective(tree, queue).ok()?.map(|(queue, ceiling)| (queue, ceiling.to_signed()))
-            }
-        };
-        let of_queue = of_queue.map(|(queue, ceiling)| (ceiling, Some(queue)));
-        own.map(|own| (own, None)).into_iter().chain(of_queue).min_by_key(|(ceiling, _)| *ceiling)
+    pub fn ceiling<'t>(
+        &'t self,
+        trees: PerFamily<&'t QueueTree>,
+    ) -> Option<(ExtendedDuration, Option<&'t str>)> {
+        let (tree, queue) = (trees[self.family()], self.standing.queue(self.family())?.as_str());
+        // not even a ceiling of its own applies in a queue that doesn't exist
+        tree.find(queue)?;
+        let of_queue = ceiling::effective(tree, queue).ok()?.map(|(queue, ceiling)| (ceiling, Some(queue)));
+        let own = self.standing.own.map(|own| (ExtendedDuration::of(own), None));
+        own.into_iter().chain(of_queue).min_by_key(|(ceiling, _)| *ceiling)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tenure_policy::expiry::{Clocks, PerFamily};
+    use tenure_policy::expiry::Clocks;
 
     use super::*;
 
@@ -104,7 +139,7 @@ mod tests {
             queues: PerFamily::new(|family| (family == Family::Runai).then(|| "q".into())),
             by_default: PerFamily::default(),
             own: None,
-            extension: SignedDuration::ZERO,
+            extension: jiff::SignedDuration::ZERO,
             expires: expires.map(|seconds| (at(seconds), Family::Runai)),
             lacking: None,
         };
@@ -121,6 +156,25 @@ mod tests {
                 (Some(at(12)), Some(at(72)), Some(at(12)))
             );
         }
+    }
+
+    #[test]
+    fn an_end_that_the_object_shows_counts_where_queues_are_hidden_and_within_the_grace_of_a_change() {
+        let shown = |expires, end: Option<i64>, is_hidden| {
+            let hidden = PerFamily::new(|family| is_hidden && family == Family::Runai);
+            let end = ShownEnd { end: end.map(at), latest: at(160), hidden };
+            let run = run(0, Some(0), expires, None).showing(end);
+            (run.expires().map(Timestamp::as_second), run.shows_end)
+        };
+        assert_eq!(shown(None, Some(500), true), (Some(500), true));
+        assert_eq!(shown(None, None, true), (None, false), "it isn't known");
+        assert_eq!(shown(None, Some(-5), true), (None, false), "of an earlier run");
+        assert_eq!(shown(Some(50), Some(160), false), (Some(160), true), "put off by a change");
+        assert_eq!(shown(Some(50), Some(161), false), (Some(50), false), "by no change");
+        assert_eq!(shown(Some(50), Some(40), false), (Some(50), false));
+        assert_eq!(shown(None, Some(40), false), (None, false), "no ceiling applies");
+        let exempt = run(0, Some(0), None, Some(Exemption::Priority));
+        assert_eq!(exempt.showing(ShownEnd { end: Some(at(5)), ..ShownEnd::default() }).expires(), None);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::{
     cluster::ConnectArgs,
     floors::{duration, of_file},
     input,
-    print::{OutputArgs, OutputFormat, long, print, table, warn},
+    print::{OutputArgs, OutputFormat, print, table, warn},
     snapshot::Snapshot,
 };
 use cluster::ClusterPast;
@@ -340,7 +340,7 @@ impl SimulateArgs {
     }
 
     fn tried(&self, overrides: Overrides) -> Tried {
-        let shown = |of: Option<ExtendedDuration>| of.map(|of| long(of.to_signed()));
+        let shown = |of: Option<ExtendedDuration>| of.map(|of| of.to_string());
         let Overrides { ceiling, preempt, reclaim } = overrides;
         let floors = [("preemptMinRuntime", preempt), ("reclaimMinRuntime", reclaim)];
         let floors = floors.into_iter().filter_map(|(name, of)| Some(format!("{name} {}", shown(of)?)));
@@ -364,7 +364,7 @@ impl SimulateArgs {
     ) -> Result<()> {
         let rows = ceilings.iter().map(|ceiling| {
             let policy = with.with(Overrides { ceiling: Some(*ceiling), ..Overrides::default() }, past);
-            SweepRow::new(long(ceiling.to_signed()), &replay(past, baseline, &policy, counting).total)
+            SweepRow::new(ceiling.to_string(), &replay(past, baseline, &policy, counting).total)
         });
         let rows: Vec<SweepRow> = rows.collect();
         let hours = counting.unit.hours();

@@ -20,7 +20,7 @@ use tenure_index::{CeilingIndex, Settings};
 use tenure_policy::{
     climb::{Action, Climb, OwnerLookup},
     config::Config,
-    expiry::Family,
+    expiry::{Family, GraceOnChange, PerFamily},
     floor::Floors,
     owners::OwnerTable,
     pause::OwnerObject,
@@ -38,6 +38,7 @@ use crate::{
     floors::FloorArgs,
     input::{self, Document, InputArgs},
     print::{warn, with_causes},
+    run::ShownEnd,
 };
 pub use cluster::NotListed;
 pub use owners::{ClimbStep, KnownOwners, ListedOwner, Selected, found};
@@ -63,6 +64,11 @@ pub struct Snapshot {
     /// The node pool of all pods, if one is asked for.
     node_pool: Option<String>,
     t9k_system_namespace: Option<String>,
+    /// The families whose queues may not be read.
+    pub hidden: PerFamily<bool>,
+    /// True if priority classes may not be read.
+    pub hides_classes: bool,
+    grace_on_change: GraceOnChange,
     /// The pods that explanations are about, and the others of their groups.
     pods: BTreeMap<NamespacedName, Pod>,
     classes: HashMap<String, PriorityClass>,
@@ -82,13 +88,24 @@ pub struct Wanted<'a> {
     /// None: queues of T9k don't matter.
     pub t9k_system_namespace: Option<&'a str>,
     pub floors: &'a FloorArgs,
+    /// True if something can be said without queues and priority classes, too.
+    pub may_lack_queues: bool,
 }
 
 impl Snapshot {
     /// Returns an empty snapshot. No namespace: queues of T9k don't matter.
     pub fn new(config: &Config, t9k_system_namespace: Option<&str>, now: Timestamp) -> Self {
-        let Config { table, floors, longest_formation, pods_ready, kueue, notice, default_queues, .. } =
-            config.clone();
+        let Config {
+            table,
+            floors,
+            longest_formation,
+            pods_ready,
+            kueue,
+            notice,
+            default_queues,
+            grace_on_change,
+            ..
+        } = config.clone();
         let settings = Settings {
             table: table.clone(),
             notice,
@@ -101,7 +118,13 @@ impl Snapshot {
         };
         let (index, t9k_system_namespace) =
             (CeilingIndex::new(settings), t9k_system_namespace.map(str::to_owned));
-        Self { now, index, table, floors, t9k_system_namespace, ..Self::default() }
+        Self { now, index, table, floors, t9k_system_namespace, grace_on_change, ..Self::default() }
+    }
+
+    /// Returns the end of a run that the object of its workload shows, with the bounds in which it counts at `now`.
+    pub fn shown_end(&self, end: Option<Timestamp>, now: Timestamp) -> ShownEnd {
+        let GraceOnChange(grace) = self.grace_on_change;
+        ShownEnd { end, latest: now.checked_add(grace.to_signed()).unwrap_or(now), hidden: self.hidden }
     }
 
     /// Reads the objects that an explanation needs, and prints warnings about them.

@@ -125,7 +125,7 @@ fn a_matrix_has_all_queues_and_each_ordered_pair() {
         "name": "prod-team2",
         "path": ["prod", "prod-team2"],
         "preemptMinRuntime": {"value": "15s", "from": "queue \"prod-team2\""},
-        "maxDuration": {"value": "2h0m0s", "from": "queue \"prod\""},
+        "maxDuration": {"value": "2h", "from": "queue \"prod\""},
     });
     assert_eq!(answer["queues"][3], expected);
     assert_eq!(answer["queues"][0]["maxDuration"], Value::Null);
@@ -149,9 +149,9 @@ fn a_matrix_takes_defaults_and_methods_from_flags_and_shows_one_pair() {
     let defaults = ["--default-reclaim-min-runtime=90m", "--default-preempt-min-runtime=1d"];
     let arguments = [["matrix", "-f", "-", "-o", "json"].as_slice(), &defaults].concat();
     let (answer, _) = answer(&arguments, &objects(&[queue("a", &json!({})), queue("b", &json!({}))]));
-    let value = json!({"value": "24h0m0s", "from": "default"});
+    let value = json!({"value": "1d", "from": "default"});
     assert_eq!(answer["queues"][0]["preemptMinRuntime"], value);
-    let pair = json!({"preemptor": "a", "victim": "b", "value": "1h30m0s", "from": "default"});
+    let pair = json!({"preemptor": "a", "victim": "b", "value": "90m", "from": "default"});
     assert_eq!(answer["reclaim"][0], pair);
 }
 
@@ -165,7 +165,7 @@ fn a_matrix_is_the_same_in_yaml_and_a_table_for_people() {
     let yaml: Value = serde_saphyr::from_str(&printed("yaml")).unwrap();
     assert_eq!(yaml, json);
     let table = printed("table");
-    let row = "prod-team2   15s             queue \"prod-team2\"   2h0m0s    queue \"prod\"";
+    let row = "prod-team2   15s             queue \"prod-team2\"   2h        queue \"prod\"";
     assert!(table.contains(row), "{table}");
     assert!(table.contains("dev-team1    prod-team2   30s             queue \"prod\"\n"), "{table}");
 }
@@ -284,7 +284,7 @@ fn a_pod_is_explained_with_its_floors_its_end_and_what_would_be_paused() {
         ("/startedAt", json!("2026-01-01T00:59:50Z")),
         ("/expiresAt", json!("2026-01-01T02:59:00Z")),
         ("/ceilingSinceFrom", json!("when it was scheduled")),
-        ("/maxDuration", json!({"value": "2h0m0s", "from": "queue \"prod\""})),
+        ("/maxDuration", json!({"value": "2h", "from": "queue \"prod\""})),
         ("/would", would),
         ("/protected/0/preemptor", json!("same")),
         ("/protected/0/until", json!("2026-01-01T01:00:05Z")),

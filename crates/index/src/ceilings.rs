@@ -2,6 +2,7 @@
 
 mod answers;
 mod drivers;
+mod ends;
 mod extensions;
 mod history;
 mod limits;
@@ -30,6 +31,7 @@ use tenure_policy::{
 use tenure_types::{extension::Extension, projection};
 
 pub use answers::{Counts, MissingEvidence};
+pub use ends::StaleEnd;
 pub use marks::StaleMarks;
 pub use standing::{Seen, Standing};
 pub use tally::Tally;
@@ -286,6 +288,7 @@ impl CeilingIndex {
         if let Some(change) = self.reader.policy_change.take() {
             self.reader.missing.look(&mut self.objects, change.at);
         }
+        self.follow_ends();
     }
 }
 

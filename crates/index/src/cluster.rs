@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use arcstr::ArcStr;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{
     expiry::{Family, PerFamily},
@@ -26,6 +27,8 @@ use crate::{
     paused::PausedOwners,
     podgroups::{Gangs, GroupKey, GroupWorkload, memberships},
     queues::{Queues, ReadQueue},
+    shown_ends::ShownEnds,
+    times::in_time,
 };
 
 /// A reading of the pods of a cluster.
@@ -60,6 +63,7 @@ pub struct Objects {
     pub grants: Grants,
     pub paused: PausedOwners,
     pub hand_backs: HandBacks,
+    pub shown_ends: ShownEnds,
     pub moved: Moved,
 }
 
@@ -76,6 +80,11 @@ impl Objects {
     /// Returns the limits for workloads of a queue; none if there is no such queue.
     pub fn limits(&mut self, family: Family, queue: &str) -> Option<Limits> {
         self.queues[family].limits(queue)
+    }
+
+    /// Returns the trees of queues.
+    pub fn trees(&self) -> PerFamily<&QueueTree> {
+        PerFamily::new(|family| self.queues[family].tree())
     }
 
     /// Returns the name of the queue that counts for a workload that gives this name.
@@ -97,6 +106,11 @@ impl<R: Reader> ClusterModel<R> {
     /// The tree of queues of the run.ai family, which alone has floors.
     pub fn tree(&self) -> &QueueTree {
         self.queues(Family::Runai).tree()
+    }
+
+    /// The trees of queues of both families.
+    pub fn trees(&self) -> PerFamily<&QueueTree> {
+        self.objects.trees()
     }
 
     /// Adds or updates a queue; says whether a decision may have changed.
@@ -148,12 +162,18 @@ impl<R: Reader> ClusterModel<R> {
     /// Adds or updates an object that may own pods. `source` is the number of its watch: each kind has its own.
     pub fn apply_owner(&mut self, source: u16, metadata: &ObjectMeta) {
         let Some(uid) = metadata.uid.as_deref().map(Uid::of) else { return };
-        let Objects { interner, owners, paused, hand_backs, moved, .. } = &mut self.objects;
+        let Objects { interner, owners, paused, hand_backs, shown_ends, moved, .. } = &mut self.objects;
         let controller = projection::controller(metadata);
         let controller = controller.map(|above| Controller::read(above, &interner.kinds));
         paused.apply(uid, source, metadata, (controller, uid), &mut interner.names);
         hand_backs.apply(uid, source, metadata);
         let is_copy = controller.is_some_and(|above| owners.is_pausable(above));
+        if !is_copy {
+            shown_ends.apply(uid, source, metadata, &mut interner.names);
+        }
+        if controller.is_none() {
+            interner.own.label(uid, source, metadata);
+        }
         let ceiling = if is_copy {
             OwnCeilings::ceiling(metadata)
         } else {
@@ -167,6 +187,11 @@ impl<R: Reader> ClusterModel<R> {
         if owners.replace(uid, Some(owner)) {
             moved.owners.insert(uid);
         }
+    }
+
+    /// The end of its run that an owner shows, as far as it is known. A tenant may write it.
+    pub fn shown_end(&self, owner: Uid) -> Option<Timestamp> {
+        in_time(self.objects.shown_ends.get(owner))
     }
 
     /// Adds or updates a Kueue Workload. Returns true if it is or was paused, or owed a hand-back: all others change often and
@@ -186,6 +211,7 @@ impl<R: Reader> ClusterModel<R> {
     pub fn delete_owner(&mut self, uid: Uid) {
         self.objects.paused.delete(uid);
         self.objects.hand_backs.delete(uid);
+        self.objects.shown_ends.delete(uid);
         if self.objects.owners.replace(uid, None) {
             self.objects.moved.owners.insert(uid);
         }
@@ -193,8 +219,9 @@ impl<R: Reader> ClusterModel<R> {
 
     /// Forgets all owners of a source but these.
     pub fn retain_owners(&mut self, source: u16, uids: &HashSet<Uid>) {
-        let Objects { owners, paused, hand_backs, .. } = &self.objects;
+        let Objects { owners, paused, hand_backs, shown_ends, .. } = &self.objects;
         let known = owners.seen_by(source).chain(paused.seen_by(source)).chain(hand_backs.seen_by(source));
+        let known = known.chain(shown_ends.seen_by(source));
         let gone: Vec<Uid> = known.filter(|uid| !uids.contains(uid)).collect();
         for uid in gone {
             self.delete_owner(uid);

@@ -59,6 +59,10 @@ pub struct Deadlines {
     lost: UidMap<i64>,
     /// Pods on which evidence is missing.
     lack_evidence: HashSet<Uid>,
+    /// Pods whose workload may show another end than its run has. None: nothing asks for them.
+    pub moved_ends: Option<HashSet<Uid>>,
+    /// The namespaces and controllers of pods that have left since ends were last followed.
+    pub left: HashSet<(ArcStr, Controller)>,
 }
 
 /// Pods by the time at which each task is due.
@@ -117,12 +121,15 @@ impl Deadlines {
             self.pods.insert(uid, Box::new(pod));
             return true;
         };
-        let before = known.controller.map(|of| of.uid);
+        let (before, shown) = (known.controller.map(|of| of.uid), known.shown_end);
         let stays = known.update(pod, interner);
         let after = known.controller.map(|of| of.uid);
         self.by_controller.replace(uid, before, after);
         if before != after {
             known.revive();
+        }
+        if known.shown_end != shown {
+            self.moved_ends.as_mut().map(|moved| moved.insert(uid));
         }
         if !stays {
             self.delete(uid);
@@ -150,6 +157,10 @@ impl Deadlines {
         let Some(mut pod) = self.pods.remove(&uid) else { return };
         self.lost.remove(&uid);
         self.lack_evidence.remove(&uid);
+        if let Some(moved) = &mut self.moved_ends {
+            moved.remove(&uid);
+            self.left.extend(pod.controller.map(|of| (pod.namespace.clone(), of)));
+        }
         self.orders.place(uid, &mut pod, false);
         self.by_controller.replace(uid, pod.controller.map(|of| of.uid), None);
     }
@@ -179,7 +190,11 @@ impl Deadlines {
         pod.notice = Notice::plan(pod.notice.take(), pod.created, ceiling.as_ref());
         pod.unready = Unready::plan(pod.unready.take(), ready_until);
         pod.family = ceiling.as_ref().map_or(pod.family, |ceiling| ceiling.family);
+        let end = pod.expiry.at;
         pod.expiry.plan(ceiling);
+        if let Some(moved) = self.moved_ends.as_mut().filter(|_| pod.expiry.at != end) {
+            moved.insert(uid);
+        }
         self.orders.place(uid, pod, true);
         pod.notice.take_if(|notice| notice.is_idle());
         pod.unready.take_if(|unready| unready.until.is_none());
@@ -238,6 +253,31 @@ impl Deadlines {
     /// The number of pods with an expiry, past or future.
     pub fn under_ceiling(&self) -> usize {
         self.orders.expiries.len()
+    }
+
+    /// Takes the pods whose workload may show another end than its run has: at first, all.
+    pub fn take_moved_ends(&mut self) -> HashSet<Uid> {
+        self.moved_ends.take().unwrap_or_else(|| self.pods.keys().copied().collect())
+    }
+
+    /// Takes pods off the list of those whose workload may show another end.
+    pub fn end_is_shown(&mut self, pods: &[Uid]) {
+        if let Some(moved) = &mut self.moved_ends {
+            for pod in pods {
+                moved.remove(pod);
+            }
+        }
+    }
+
+    /// Has the workload of a pod looked at.
+    pub fn doubt_end(&mut self, pod: Uid) {
+        self.moved_ends.as_mut().map(|moved| moved.insert(pod));
+    }
+
+    /// True if a task is due that wasn't tried yet.
+    pub fn is_pressed(&self, now: Timestamp) -> bool {
+        let Orders { expiries, evictions, notices } = &self.orders;
+        [expiries, evictions, notices].into_iter().any(|order| order.is_pressed(now.as_millisecond()))
     }
 
     pub fn overdue(&self, now: Timestamp) -> usize {

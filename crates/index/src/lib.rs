@@ -15,13 +15,14 @@ mod paused;
 mod placement;
 mod podgroups;
 mod queues;
+mod shown_ends;
 mod times;
 mod uid;
 mod usage;
 
 pub use ceilings::{
-    CeilingIndex, Ceilings, Counts, MissingEvidence, Overlong, PodWorkload, Seen, Settings, StaleMarks,
-    Standing, Tally,
+    CeilingIndex, Ceilings, Counts, MissingEvidence, Overlong, PodWorkload, Seen, Settings, StaleEnd,
+    StaleMarks, Standing, Tally,
 };
 pub use cluster::{ClusterModel, Reader};
 pub use deadlines::{BatchCoverage, DueBatch, DueKey, DuePod, DueWork, Outcome, RetryAfter, Task, TaskSet};

@@ -1,4 +1,4 @@
-//! Ceilings that people have noted on their own workloads, and those of them that have no effect.
+//! Ceilings that people have noted on their own workloads, and what of that, and of the names of queues, has no effect.
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -7,8 +7,8 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tenure_policy::expiry::own_ceiling;
-use tenure_types::{keys, paused::ExceededCeiling, podgroup::PodGroupKind};
+use tenure_policy::expiry::{Family, OwnCeiling, own_ceiling};
+use tenure_types::{ExtendedDuration, keys, paused::ExceededCeiling, podgroup::PodGroupKind};
 
 use crate::Uid;
 
@@ -36,7 +36,7 @@ pub enum Bearer {
     Owner(u16),
 }
 
-/// Annotation `tenure.dev/max-duration` of an object, where it has no effect.
+/// What a user wrote about a ceiling or a queue, where it has no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ineffective {
     /// The kind of the object.
@@ -45,29 +45,47 @@ pub struct Ineffective {
     pub namespace: String,
     /// The object's name.
     pub name: String,
-    /// The object's uid.
+    /// The object's uid; of a queue that doesn't exist, that of the workload.
     pub uid: Uid,
     /// The reason.
     pub why: NoEffect,
 }
 
-/// The reason why annotation `tenure.dev/max-duration` has no effect.
+/// The reason why what a user wrote has no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NoEffect {
-    /// Its value is no duration.
+    /// Annotation `tenure.dev/max-duration` is no duration.
     Invalid {
         /// The value, or its beginning.
         value: String,
         /// The rule that it breaks.
         error: String,
     },
-    /// It is longer than the ceiling of the workload's queue.
+    /// The annotation is longer than the ceiling of the workload's queue.
     Longer {
         /// The ceiling that it says.
         own: SignedDuration,
         /// The ceiling that counts.
         ceiling: ExceededCeiling,
     },
+    /// The pods name a queue that doesn't exist.
+    UnknownQueue {
+        /// The family of the queue.
+        family: Family,
+        /// The name.
+        queue: String,
+    },
+    /// An owner has the label of a queue, and no pod that has a queue. The keeper asks the owner's templates whether they have the label.
+    LabelOnOwner,
+}
+
+/// An owner with the label of a queue, which its pods may lack.
+#[derive(Clone, Debug)]
+pub struct LabelledOwner {
+    pub source: u16,
+    pub namespace: Box<str>,
+    pub name: Box<str>,
+    pub created: Timestamp,
 }
 
 impl NoEffect {
@@ -76,6 +94,8 @@ impl NoEffect {
         match self {
             Self::Invalid { value, .. } => value.hash(&mut hasher),
             Self::Longer { own, .. } => own.hash(&mut hasher),
+            Self::UnknownQueue { queue, .. } => queue.hash(&mut hasher),
+            Self::LabelOnOwner => {}
         }
         hasher.finish()
     }
@@ -85,8 +105,10 @@ impl NoEffect {
 #[derive(Debug, Default)]
 pub struct OwnCeilings {
     by_namespace: BTreeMap<String, Notes>,
-    /// Pods whose own ceiling seemed to be longer than that of their queue.
+    /// Pods whose own ceiling seemed to be longer than that of their queue, or whose queue seemed not to exist.
     pub doubtful: HashSet<Uid>,
+    /// New owners with the label of a queue.
+    pub labelled: BTreeMap<Uid, LabelledOwner>,
 }
 
 #[derive(Debug, Default)]
@@ -101,28 +123,41 @@ struct Notes {
 impl OwnCeilings {
     /// The ceiling that an object notes, with nothing to be told: its annotations are copies of its controller's.
     pub fn ceiling(metadata: &ObjectMeta) -> Option<SignedDuration> {
-        own_ceiling(metadata.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?).ok()
+        own_ceiling(metadata.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?)
+            .counts
+            .map(ExtendedDuration::to_signed)
     }
 
     /// The ceiling that an object notes; none if it has no such annotation, or one that can't be read.
     pub fn read(&mut self, bearer: Bearer, metadata: &ObjectMeta) -> Option<SignedDuration> {
         let text = metadata.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?;
-        let error = match own_ceiling(text) {
-            Ok(own) => return Some(own),
-            Err(error) => error,
-        };
-        let cut = |text: &str| text.chars().take(100).collect::<String>();
-        self.note(Ineffective {
-            bearer,
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            name: metadata.name.clone().unwrap_or_default(),
-            uid: Uid::of(metadata.uid.as_deref()?),
-            why: NoEffect::Invalid { value: cut(text), error: cut(&error) },
-        });
-        None
+        let OwnCeiling { counts, error } = own_ceiling(text);
+        if let Some((error, uid)) = error.zip(metadata.uid.as_deref()) {
+            self.note(Ineffective {
+                bearer,
+                namespace: metadata.namespace.clone().unwrap_or_default(),
+                name: metadata.name.clone().unwrap_or_default(),
+                uid: Uid::of(uid),
+                why: NoEffect::Invalid { value: text.chars().take(100).collect(), error },
+            });
+        }
+        counts.map(ExtendedDuration::to_signed)
     }
 
-    /// Has a pod looked at again, whose own ceiling seems to be longer than that of its queue.
+    /// Has an owner looked at that has the label of a queue itself.
+    pub fn label(&mut self, uid: Uid, source: u16, metadata: &ObjectMeta) {
+        let labels = metadata.labels.as_ref();
+        let is_labelled =
+            labels.is_some_and(|all| keys::QUEUE_LABELS.iter().any(|key| all.contains_key(*key)));
+        let Some(created) = metadata.creation_timestamp.as_ref().filter(|_| is_labelled) else { return };
+        if self.labelled.len() < DOUBTFUL {
+            let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+            let (namespace, name) = (text(&metadata.namespace), text(&metadata.name));
+            self.labelled.insert(uid, LabelledOwner { source, namespace, name, created: created.0 });
+        }
+    }
+
+    /// Has a pod looked at again, whose own ceiling or queue seems to have no effect.
     pub fn doubt(&mut self, pod: Uid) {
         if self.doubtful.len() < DOUBTFUL {
             self.doubtful.insert(pod);
@@ -192,7 +227,7 @@ mod tests {
         let notes = own.take(10, Timestamp::from_second(seconds).unwrap());
         let value = |note: Ineffective| match note.why {
             NoEffect::Invalid { value, .. } => format!("{}/{}: {value}", note.namespace, note.name),
-            NoEffect::Longer { .. } => String::new(),
+            _ => String::new(),
         };
         notes.into_iter().map(value).collect()
     }

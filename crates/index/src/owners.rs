@@ -17,7 +17,7 @@ use crate::{
 const MAX_DEPTH: usize = 16;
 
 /// A controller, as an owner reference names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Controller {
     pub uid: Uid,
     pub kind: KindHash,

@@ -3,7 +3,7 @@
 mod owner;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     ops::Bound::{Excluded, Unbounded},
 };
 
@@ -24,12 +24,16 @@ use crate::{
 use owner::Early;
 pub use owner::{DueReturn, Holder, Paused, Turn};
 
+/// The number of owners at which one look for owners that run again looks.
+const TURN: usize = 500;
+
 /// Owners that bear the record of a pause, by uid.
 #[derive(Debug, Default)]
 pub struct PausedOwners {
-    by_uid: HashMap<Uid, Paused>,
-    /// Those among them whose pause holds other fields.
-    holding: BTreeSet<Uid>,
+    by_uid: BTreeMap<Uid, Paused>,
+    /// Those among them that were last seen to run again, and the last of all that was looked at.
+    again: BTreeSet<Uid>,
+    looked_at: Option<Uid>,
     /// The Workloads of Kueue's among them, after the root owner of their pods.
     workloads: BTreeSet<(Uid, Uid)>,
     /// The order in which they are due to come back.
@@ -60,7 +64,6 @@ impl PausedOwners {
             queue: names.shared(&record.queue),
             family: record.queue_group.as_deref().and_then(Family::of),
             was_unready: pause::is_for_readiness(&record),
-            holds: !record.held.is_empty(),
             returns,
             stays: pause::stays(&record, metadata),
             count: state.count,
@@ -79,7 +82,6 @@ impl PausedOwners {
         self.delete(uid);
         self.workloads.extend((root != uid).then_some((root, uid)));
         self.order.extend(paused.due().map(|at| (at, uid)));
-        self.holding.extend(paused.holds.then_some(uid));
         self.by_uid.insert(uid, paused);
     }
 
@@ -89,7 +91,7 @@ impl PausedOwners {
 
     pub fn delete(&mut self, uid: Uid) {
         let Some(paused) = self.by_uid.remove(&uid) else { return };
-        self.holding.remove(&uid);
+        self.again.remove(&uid);
         if paused.root != uid {
             self.workloads.remove(&(paused.root, uid));
         }
@@ -121,9 +123,21 @@ impl PausedOwners {
         })
     }
 
-    /// Owners whose pause holds other fields.
-    pub fn holding(&self) -> impl Iterator<Item = &Paused> {
-        self.holding.iter().filter_map(|uid| self.by_uid.get(uid))
+    /// The topmost owners that run again. Few do, so each call looks at a part of the others.
+    pub fn running_again(
+        &mut self,
+        owners: &OwnerRecords,
+        runs_again: impl Fn(&Paused) -> bool,
+    ) -> impl Iterator<Item = &Paused> {
+        let after = self.looked_at.map_or(Unbounded, Excluded);
+        let turn: Vec<Uid> = self.by_uid.range((after, Unbounded)).map(|(uid, _)| *uid).take(TURN).collect();
+        self.looked_at = turn.last().copied().filter(|_| turn.len() == TURN);
+        let mut again = std::mem::take(&mut self.again);
+        again.extend(turn);
+        let runs = |paused: &Paused| self.is_topmost(paused, owners) && runs_again(paused);
+        again.retain(|uid| self.by_uid.get(uid).is_some_and(runs));
+        self.again = again;
+        self.again.iter().filter_map(|uid| self.by_uid.get(uid))
     }
 
     /// Returns the next time after `after` at which one of them is due to come back.

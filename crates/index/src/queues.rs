@@ -147,7 +147,6 @@ fn warn_of(queue: &str, errors: &[FieldError]) {
 
 #[cfg(test)]
 mod tests {
-    use jiff::SignedDuration;
     use serde_json::{Value, json};
 
     use super::*;
@@ -161,10 +160,7 @@ mod tests {
         let mut queues = Queues::default();
         applied(&mut queues, "root", json!({"maxDuration": "1h"}));
         applied(&mut queues, "leaf", json!({"maxDuration": "2h", "parentQueue": "root"}));
-        assert_eq!(
-            queues.limits("leaf").and_then(|limits| limits.ceiling),
-            Some(SignedDuration::from_hours(1))
-        );
+        assert_eq!(queues.limits("leaf").and_then(|limits| limits.ceiling), "1h".parse().ok());
         assert_eq!(queues.limits("other"), None);
     }
 
@@ -175,7 +171,7 @@ mod tests {
         applied(&mut queues, "team", json!({"parentQueue": "root", "expiryNotice": "0s"}));
         applied(&mut queues, "leaf", json!({"parentQueue": "team"}));
         let mut notice = |queue: &str| Some(queues.limits(queue)?.nearest.notice?.to_string());
-        assert_eq!(notice("root").as_deref(), Some("1h0m0s,5m0s"));
+        assert_eq!(notice("root").as_deref(), Some("1h,5m"));
         assert_eq!(notice("leaf").as_deref(), Some("0s"));
         assert_eq!(queues.limits("other"), None);
     }
@@ -218,7 +214,7 @@ mod tests {
             let changed = queues.apply("a", &serde_json::from_value::<RunaiQueueV2Object>(queue).unwrap());
             (changed, queues.limits("a").and_then(|limits| limits.ceiling))
         };
-        let hour = Some(SignedDuration::from_hours(1));
+        let hour = "1h".parse().ok();
         assert_eq!(applied(json!({"tenure.dev/max-duration": "1h"})), (true, hour));
         assert_eq!(applied(json!({"tenure.dev/max-duration": "60m", "other": "x"})), (false, hour));
         assert_eq!(applied(json!({"tenure.dev/max-duration": "soon"})), (true, None));

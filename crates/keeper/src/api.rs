@@ -228,7 +228,7 @@ impl ObjectClient {
             .await
     }
 
-    /// Applies a merge patch. If the API server doesn't say whether it did, `is_done` tells from the object, as it is then.
+    /// Applies a merge patch as [`write_as`](Self::write_as) does, in the name of the keeper.
     pub async fn write(
         &self,
         namespace: &str,
@@ -236,8 +236,21 @@ impl ObjectClient {
         patch: &Value,
         is_done: impl Fn(&WholeObject) -> bool,
     ) -> Result<WholeObject, WriteError> {
+        self.write_as(FIELD_MANAGER, namespace, owner, patch, is_done).await
+    }
+
+    /// Applies a merge patch in the name of a field manager. If the API server doesn't say whether it did, `is_done` tells from the
+    /// object, as it is then.
+    pub async fn write_as(
+        &self,
+        manager: &str,
+        namespace: &str,
+        owner: &OwnerReference,
+        patch: &Value,
+        is_done: impl Fn(&WholeObject) -> bool,
+    ) -> Result<WholeObject, WriteError> {
         let failed = |source| WriteError { source, answers: true };
-        match self.merge(namespace, owner, patch).await {
+        match self.merge_as(manager, namespace, owner, patch).await {
             Err(error) if error.is_open() => {
                 let found = persist(async || self.get(namespace, owner).await).await;
                 let found = found.map_err(|source| WriteError { answers: !source.is_open(), source })?;

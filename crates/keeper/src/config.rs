@@ -84,6 +84,6 @@ mod tests {
         configure.apply(Config::parse("expiryNotice: 1m").unwrap(), Timestamp::UNIX_EPOCH);
         current.changed().await;
         changes.next().await;
-        assert_eq!(current.get().notice.to_string(), "1m0s");
+        assert_eq!(current.get().notice.to_string(), "1m");
     }
 }

@@ -1,5 +1,6 @@
 //! Hands due pods to the [`Pauser`], and turns its results into events, metrics and a line of log.
 
+mod ends;
 mod owed;
 mod task;
 
@@ -59,13 +60,17 @@ impl ExpiryController {
             self.ends.clear();
             self.notices.clear();
             self.handles.metrics.in_flight.store(0, Relaxed);
-            self.handles.cluster.with(CeilingIndex::forget_notices);
+            self.handles.cluster.with(|index| {
+                index.forget_notices();
+                index.forget_ends();
+            });
             self.handles.cluster.outbox.interrupted();
         };
         let work = async || {
             let ends = self.work(TaskSet::Ends, &self.ends, shutdown);
             let notices = self.work(TaskSet::Notices, &self.notices, shutdown);
-            tokio::join!(ends, notices, shutdown.run_until_cancelled(tell_owed(&self.handles)));
+            let shown = self.show_ends(shutdown);
+            tokio::join!(ends, notices, shown, shutdown.run_until_cancelled(tell_owed(&self.pauser)));
         };
         tokio::join!(lead.work(shutdown, work, lost), shutdown.run_until_cancelled(self.plan()));
     }
@@ -145,10 +150,10 @@ impl ExpiryController {
                 self.expired(group, kind.unwrap_or_default(), ExpiryResult::Failed);
                 error!(%queue, %namespace, %pod, error, "Failed to expire: will try again");
             }
-            Task::Announce | Task::Withdraw if *attempts > 0 => {
+            Task::Announce | Task::Withdraw | Task::Note if *attempts > 0 => {
                 debug!(%queue, %namespace, %pod, error, "Failed again to tell of the end of its run");
             }
-            Task::Announce | Task::Withdraw => {
+            Task::Announce | Task::Withdraw | Task::Note => {
                 warn!(%queue, %namespace, %pod, error, "Failed to tell of the end of its run: will try again");
             }
         }
@@ -269,7 +274,9 @@ impl ExpiryController {
                 warn!(%queue, %namespace, %pod, why, "Takes room and isn't ready, and nothing can be done");
             }
             Task::Expire | Task::Evict => debug!(%queue, %namespace, %pod, why, "Left alone"),
-            Task::Announce | Task::Withdraw => debug!(%queue, %namespace, %pod, why, "Not told"),
+            Task::Announce | Task::Withdraw | Task::Note => {
+                debug!(%queue, %namespace, %pod, why, "Not told");
+            }
         }
     }
 

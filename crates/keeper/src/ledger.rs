@@ -47,7 +47,7 @@ impl UsageBook {
     pub fn ending(&self, task: Task, pods: impl IntoIterator<Item = Uid>, now: Timestamp) -> EndingPods {
         let end = match task {
             Task::Evict => UsageEnd::EvictedUnready,
-            Task::Expire | Task::Announce | Task::Withdraw => UsageEnd::Cut,
+            Task::Expire | Task::Announce | Task::Withdraw | Task::Note => UsageEnd::Cut,
         };
         let pods = self.with(|ledger| ledger.end(pods, EndNote { at: now, end })).unwrap_or_default();
         EndingPods { book: self.clone(), pods }

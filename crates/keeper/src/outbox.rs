@@ -236,8 +236,13 @@ mod tests {
     #[test]
     fn each_act_of_an_object_is_owed_though_others_have_followed() {
         let (outbox, end) = (EventOutbox::default(), at("2026-01-01T00:00:02Z"));
-        let notice =
-            GivenNotice { queue: "q".into(), end, at: at("2026-01-01T00:00:00Z"), then: AtEnd::Paused };
+        let notice = GivenNotice {
+            queue: "q".into(),
+            end,
+            at: at("2026-01-01T00:00:00Z"),
+            then: AtEnd::Paused,
+            more: None,
+        };
         let pause = paused("2026-01-01T00:00:02Z");
         let back = back(pause.clone(), "2026-01-01T00:00:03Z");
         let metadata = bearing("a", &[JournalAct::Noticed(notice), pause, back]);

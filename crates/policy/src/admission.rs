@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, fmt::Display};
 use jiff::SignedDuration;
 use tenure_types::{
     ExtendedDuration,
+    duration::for_people,
     runai::{
         FLOOR_ANNOTATIONS, QueueVersion, SPEC_ANNOTATIONS, v2,
         v3alpha1::{self, MaxDurationAction, OnReversal},
@@ -141,7 +142,8 @@ const SHORT: SignedDuration = SignedDuration::from_secs(10);
 fn too_short(path: &str, ceiling: SignedDuration, written: impl Display) -> Option<String> {
     (ceiling < SHORT).then(|| {
         format!(
-            "{path}: {written} is less than {SHORT:#}: most pods take longer to start, and workloads end before they do anything"
+            "{path}: {written} is less than {}: most pods take longer to start, and workloads end before they do anything",
+            for_people(SHORT)
         )
     })
 }
@@ -185,7 +187,7 @@ fn runai_warnings(
     }
     if let Some((of, ceiling)) = effective.ceiling {
         let notice = effective.nearest.notice.map(|notice| notice.longest());
-        if let Some(notice) = notice.filter(|notice| notice.as_nanos() >= ceiling.as_nanos()) {
+        if let Some(notice) = notice.filter(|notice| *notice >= ceiling) {
             warnings.push(not_before_the_start(&version.path("expiryNotice"), notice, ceiling));
         }
         warnings.extend(floor_warnings(&ceiling_path, name, &effective, (of, ceiling), floors));
@@ -214,8 +216,8 @@ fn floor_warnings(
     (of, ceiling): (&str, ExtendedDuration),
     floors: &Floors,
 ) -> Vec<String> {
-    let effect = |floor: ExtendedDuration| match effective.longest_run() {
-        Some(longest) if longest >= floor.to_signed() => "a time slice lasts until the floor ends",
+    let effect = |floor: ExtendedDuration| match effective.longest_run {
+        Some(longest) if longest >= floor => "a time slice lasts until the floor ends",
         _ => "workloads end before the floor does",
     };
     let warning = |field: Inherited| match field.pick(effective.preempt, effective.reclaim) {
@@ -311,10 +313,7 @@ mod tests {
         let queues = [("root", json!({"maxDuration": "1h"})), ("team", json!({"parentQueue": "root"}))];
         let (errors, warnings) = review("leaf", json!({"parentQueue": "team", "maxDuration": "2h"}), &queues);
         assert!(errors.is_empty());
-        assert_eq!(
-            warnings,
-            ["spec.maxDuration: 2h0m0s is longer than 1h0m0s of ancestor \"root\": 1h0m0s applies"]
-        );
+        assert_eq!(warnings, ["spec.maxDuration: 2h is longer than 1h of ancestor \"root\": 1h applies"]);
     }
 
     #[test]
@@ -334,7 +333,7 @@ mod tests {
         let (errors, warnings) =
             review("leaf", json!({"parentQueue": "root", "reclaimMinRuntime": "2h"}), &queues);
         assert!(errors.is_empty());
-        assert!(warnings[0].starts_with("spec.reclaimMinRuntime: 2h0m0s of queue \"leaf\""), "{warnings:?}");
+        assert!(warnings[0].starts_with("spec.reclaimMinRuntime: 2h of queue \"leaf\""), "{warnings:?}");
     }
 
     #[test]
@@ -342,19 +341,19 @@ mod tests {
         let queues = [("root", json!({"preemptMinRuntime": "2h"}))];
         let (errors, warnings) = review("leaf", json!({"parentQueue": "root", "maxDuration": "1h"}), &queues);
         assert!(errors.is_empty());
-        assert!(warnings[0].starts_with("spec.preemptMinRuntime: 2h0m0s of queue \"root\""), "{warnings:?}");
+        assert!(warnings[0].starts_with("spec.preemptMinRuntime: 2h of queue \"root\""), "{warnings:?}");
     }
 
     #[test]
     fn warns_of_a_default_floor_above_the_effective_ceiling() {
         let floors = Floors { preempt: "10m".parse().unwrap(), ..Floors::default() };
         let review = |name, spec, queues: &[(&str, Value)]| review_with(&floors, name, spec, queues);
-        let own = "spec.maxDuration: 5m0s is shorter than the default preemptMinRuntime, 10m0s: workloads end before the floor does";
+        let own = "spec.maxDuration: 5m is shorter than the default preemptMinRuntime, 10m: workloads end before the floor does";
         assert_eq!(review("a", json!({"maxDuration": "5m"}), &[]), (vec![], vec![own.to_owned()]));
         let root = [("root", json!({"maxDuration": "5m"}))];
         let (_, warnings) = review("leaf", json!({"parentQueue": "root"}), &root);
         assert!(
-            warnings[0].starts_with("spec.maxDuration: 5m0s of ancestor \"root\" is shorter"),
+            warnings[0].starts_with("spec.maxDuration: 5m of ancestor \"root\" is shorter"),
             "{warnings:?}"
         );
         for spec in [
@@ -370,7 +369,7 @@ mod tests {
     fn warns_of_a_notice_that_comes_with_the_start() {
         let (errors, warnings) = review("a", json!({"maxDuration": "1h", "expiryNotice": "60m"}), &[]);
         assert!(errors.is_empty());
-        assert!(warnings[0].starts_with("spec.expiryNotice: 1h0m0s is no shorter"), "{warnings:?}");
+        assert!(warnings[0].starts_with("spec.expiryNotice: 60m is no shorter"), "{warnings:?}");
         assert_eq!(review("a", json!({"maxDuration": "1h", "expiryNotice": "59m"}), &[]), (vec![], vec![]));
     }
 
@@ -489,13 +488,13 @@ mod tests {
                 json!({"parentQueue": "root"}),
                 &[("max-duration", "2h")],
                 &root,
-                "metadata.annotations[tenure.dev/max-duration]: 2h0m0s is longer than 1h0m0s of ancestor \"root\"",
+                "metadata.annotations[tenure.dev/max-duration]: 2h is longer than 1h of ancestor \"root\"",
             ),
             (
                 json!({}),
                 &[("max-duration", "1h"), ("expiry-notice", "60m")],
                 &[],
-                "metadata.annotations[tenure.dev/expiry-notice]: 1h0m0s is no shorter than maxDuration",
+                "metadata.annotations[tenure.dev/expiry-notice]: 60m is no shorter than maxDuration",
             ),
             (
                 json!({}),

@@ -10,10 +10,11 @@ mod template;
 
 use std::collections::{BTreeSet, HashMap};
 
-use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tenure_types::{
-    GoDuration, keys,
+    ExtendedDuration,
+    duration::for_people,
+    keys,
     podgroup::{PodGroup, PodGroupKind},
     runai::v3alpha1::OverCeiling,
 };
@@ -26,14 +27,14 @@ use crate::{
     floor::Floors,
     kueue::Queues,
     limits::Limits,
-    naming::{command, for_people},
+    naming::command,
     tree::QueueTree,
 };
 
 use place::PodPlace;
 use read::AskedTime;
 pub use read::AskingOwner;
-pub use template::{PodClaim, claims_otherwise, own_claim, priority_classes};
+pub use template::{PodClaim, claims_otherwise, own_claim, priority_classes, unused_label};
 
 /// The most `PodGroup`s, and the most queues of T9k, that are looked up for an answer.
 pub const MOST_LOOKUPS: usize = 4;
@@ -111,12 +112,17 @@ pub struct KnownCeilings<'q> {
 struct ToldCeiling<'q> {
     /// The queue that sets it.
     queue: &'q str,
-    longest: SignedDuration,
+    longest: ExtendedDuration,
     /// The limits of the queue that was named.
     limits: Limits,
 }
 
 impl<'q> KnownCeilings<'q> {
+    /// True if a queue is known, or the default queue counts in its place.
+    pub fn has(&self, (family, queue): &FamilyQueue) -> bool {
+        self.trees[*family].bind(queue).is_some()
+    }
+
     fn of(&self, (family, queue): &'q FamilyQueue) -> Option<ToldCeiling<'q>> {
         let tree = self.trees[*family];
         let (of, _) = ceiling::effective(tree, queue).ok()??;
@@ -126,20 +132,27 @@ impl<'q> KnownCeilings<'q> {
 }
 
 /// Answers an owner by the queues of its pods. Commands name it as `object`; none if it can't be extended, as a `CronJob`.
+/// `absent`: the queues among them that don't exist.
 pub fn answer(
     owner: &AskingOwner,
     object: Option<&ObjectReference>,
     queues: &BTreeSet<FamilyQueue>,
+    absent: &BTreeSet<FamilyQueue>,
     known: &KnownCeilings<'_>,
 ) -> Findings {
     let mut findings = Findings::default();
+    findings.warnings.extend(absent.iter().map(|(_, queue)| {
+        format!(
+            "queue {queue:?}, which the pods of this workload name, doesn't exist: no ceiling applies to them"
+        )
+    }));
     let ceilings: Vec<_> = queues.iter().filter_map(|queue| known.of(queue)).collect();
     if ceilings.is_empty() {
         return findings;
     }
     for asked in owner.asks.values() {
         let exceeded = |over| {
-            let all = ceilings.iter().filter(|of| of.longest < asked.time);
+            let all = ceilings.iter().filter(|of| of.longest.to_signed() < asked.time);
             let all = all.filter(|of| of.limits.nearest.over_ceiling.unwrap_or_default() == over);
             all.min_by_key(|of| of.longest)
         };
@@ -149,7 +162,7 @@ pub fn answer(
             findings.warnings.push(warning(asked, ceiling, object));
         }
     }
-    findings.warnings.extend(owner.unreadable.values().map(|error| format!("{error}: it has no effect")));
+    findings.warnings.extend(owner.unreadable.values().map(ToString::to_string));
     findings
 }
 
@@ -168,18 +181,20 @@ fn warning(asked: &AskedTime, ceiling: &ToldCeiling<'_>, object: Option<&ObjectR
 
 /// The greatest value of the field that isn't too long.
 fn most(asked: &AskedTime, ceiling: &ToldCeiling<'_>) -> String {
-    if asked.in_seconds { ceiling.longest.as_secs().max(1).to_string() } else { for_people(ceiling.longest) }
+    if asked.in_seconds {
+        ceiling.longest.to_signed().as_secs().max(1).to_string()
+    } else {
+        ceiling.longest.to_string()
+    }
 }
 
 fn ends(ToldCeiling { queue, longest, limits }: &ToldCeiling<'_>) -> String {
-    let longest = for_people(*longest);
     match limits.nearest.slice_delay() {
         None => format!("Queue {queue} ends a run after {longest}"),
         Some(delay) if delay.is_zero() => {
             format!("Queue {queue} pauses a run after {longest}, and then starts the next one")
         }
         Some(delay) => {
-            let delay = for_people(delay);
             format!("Queue {queue} pauses a run after {longest}, and starts the next one {delay} later")
         }
     }
@@ -191,19 +206,14 @@ fn more(asked: &AskedTime, ceiling: &ToldCeiling<'_>, object: Option<&ObjectRefe
     if allowance.is_none() {
         return String::new();
     }
-    let time = written(asked.time.saturating_sub(ceiling.longest).min(allowance.max_total));
+    let time = for_people(
+        asked.time.saturating_sub(ceiling.longest.to_signed()).min(allowance.max_total.to_signed()),
+    );
     let command = match object {
         Some(object) => format!("{} {time}", command("extend", object)),
         None => format!("kubectl tenure extend job/NAME {time}"),
     };
     format!("; for more time, ask while it runs: {command}")
-}
-
-/// A time as the plugin takes it: `1h30m`.
-fn written(time: SignedDuration) -> String {
-    let text = GoDuration::from_nanos(time.as_nanos().try_into().unwrap_or(i64::MAX)).to_string();
-    let text = text.strip_suffix("m0s").map_or(text.clone(), |minutes| format!("{minutes}m"));
-    text.strip_suffix("h0m").map_or(text.clone(), |hours| format!("{hours}h"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The end of a pod's run by the ceiling of its queue.
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_types::projection::Pod;
+use tenure_types::{ExtendedDuration, Grammar, projection::Pod};
 
 use crate::{naming::group_of, start::whole_second};
 
@@ -111,11 +111,11 @@ impl Clocks {
 
 /// The time for which a workload that gets a notice runs on when a change of its queue has made it overdue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GraceOnChange(pub SignedDuration);
+pub struct GraceOnChange(pub ExtendedDuration);
 
 impl Default for GraceOnChange {
     fn default() -> Self {
-        Self(SignedDuration::from_mins(1))
+        Self(ExtendedDuration::of(SignedDuration::from_mins(1)))
     }
 }
 
@@ -146,7 +146,7 @@ impl PolicyChange {
         if is_younger || before.is_some_and(|before| before <= after) {
             return None;
         }
-        let grace = if has_notice { self.grace.0 } else { SignedDuration::ZERO };
+        let grace = if has_notice { self.grace.0.to_signed() } else { SignedDuration::ZERO };
         let end = self.at.checked_add(grace).unwrap_or(Timestamp::MAX);
         let end = before.map_or(end, |before| before.min(end));
         (end > after).then_some(end)
@@ -161,14 +161,35 @@ pub fn deadline(clocks: Clocks, ceilings: PerFamily<Option<SignedDuration>>) -> 
     Family::ALL.into_iter().filter_map(end).min()
 }
 
-/// Reads [`tenure_types::keys::MAX_DURATION_ANNOTATION`], a workload's own ceiling. An error says what would be right.
-pub fn own_ceiling(text: &str) -> Result<SignedDuration, String> {
-    let duration = humantime::parse_duration(text)
-        .map_err(|error| format!("must be a duration such as 90m or \"2h 30m\": {error}"))?;
-    if duration.as_secs() == 0 {
-        return Err("must be at least a second".into());
-    }
-    SignedDuration::try_from(duration).map_err(|_| "is too long".into())
+/// A workload's own ceiling, as [`tenure_types::keys::MAX_DURATION_ANNOTATION`] says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnCeiling {
+    /// The ceiling that counts. None: the text has no effect.
+    pub counts: Option<ExtendedDuration>,
+    /// The rule that the text breaks, with the effect.
+    pub error: Option<String>,
+}
+
+/// Reads a workload's own ceiling, in the grammar of a queue's `maxDuration`. Spellings of versions that took more than this
+/// grammar, such as `2h 30m` and `10 days`, still count: a run that was to be short must not become a long one. They are
+/// errors all the same.
+pub fn own_ceiling(text: &str) -> OwnCeiling {
+    let read = text.parse::<ExtendedDuration>();
+    let former = || Some(ExtendedDuration::of(humantime::parse_duration(text).ok()?.try_into().ok()?));
+    let counts = read.clone().ok().or_else(former).filter(|own| own.to_signed().as_secs() > 0);
+    let error = match (read, counts) {
+        (Ok(_), Some(_)) => None,
+        (Ok(_), None) => Some("must be at least a second: it has no effect".into()),
+        (Err(_), Some(own)) => {
+            Some(format!("must be {}: it counts as {own}, write that", ExtendedDuration::EXPECTED))
+        }
+        (Err(error), None) => {
+            // a tenant's text may be long
+            let why: String = error.to_string().chars().take(80).collect();
+            Some(format!("must be {}: {why}: it has no effect", ExtendedDuration::EXPECTED))
+        }
+    };
+    OwnCeiling { counts, error }
 }
 
 #[cfg(test)]
@@ -180,7 +201,10 @@ mod tests {
     #[test]
     fn a_change_of_queues_moves_an_end_that_is_past_by_the_grace_and_never_beyond_the_old_one() {
         let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).unwrap();
-        let change = PolicyChange { at: at(100), grace: GraceOnChange(SignedDuration::from_secs(60)) };
+        let change = PolicyChange {
+            at: at(100),
+            grace: GraceOnChange(ExtendedDuration::of(SignedDuration::from_secs(60))),
+        };
         let end = |before: Option<i64>, after: Option<i64>, has_notice| {
             change.earliest_end(Some(at(0)), before.map(at), after.map(at), has_notice)
         };
@@ -289,12 +313,28 @@ mod tests {
     }
 
     #[test]
-    fn an_own_ceiling_is_written_as_people_write_durations() {
-        for (text, seconds) in [("90s", 90), ("2h 30m", 9_000), ("1day", 86_400)] {
-            assert_eq!(own_ceiling(text), Ok(SignedDuration::from_secs(seconds)), "{text}");
+    fn an_own_ceiling_is_written_as_that_of_a_queue() {
+        for good in ["90s", "2h30m", "1.5d", "2w"] {
+            let counts = good.parse::<ExtendedDuration>().unwrap();
+            assert_eq!(own_ceiling(good), OwnCeiling { counts: Some(counts), error: None }, "{good}");
+            assert_eq!(counts.to_string(), good);
         }
-        for bad in ["", "soon", "-5m", "10", "0s", "1us", "999ms", "9999999999999y"] {
-            assert!(own_ceiling(bad).is_err(), "{bad}");
+        for bad in ["", "soon", "-5m", "10", "0s", "1us", "999ms", "0 s", "9999999999999y"] {
+            let OwnCeiling { counts, error } = own_ceiling(bad);
+            assert!(counts.is_none() && error.is_some(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_own_ceiling_in_a_former_spelling_counts_and_is_told_with_the_right_one() {
+        for (text, right) in
+            [("2h 30m", "2h30m"), ("10 days", "10d"), ("1day", "1d"), ("10 s", "10s"), ("1y", "365d6h")]
+        {
+            let OwnCeiling { counts, error } = own_ceiling(text);
+            assert_eq!(counts, right.parse().ok(), "{text}");
+            let error = error.unwrap();
+            assert!(error.starts_with("must be a duration such as 90m, 1h30m or 7d"), "{error}");
+            assert!(error.ends_with(&format!(": it counts as {right}, write that")), "{error}");
         }
     }
 

@@ -4,21 +4,20 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tenure_types::{
     ExtendedDuration,
+    duration::for_people,
     extension::{Extension, ExtensionState},
+    journal::MoreTime,
 };
 
-use crate::{
-    naming::{command, for_people},
-    reason::EventReason,
-};
+use crate::{naming::command, reason::EventReason};
 
 /// The extensions that a run may get. The default is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
     /// The longest total that is granted without approval.
-    pub auto_approve: SignedDuration,
+    pub auto_approve: ExtendedDuration,
     /// The longest total.
-    pub max_total: SignedDuration,
+    pub max_total: ExtendedDuration,
     /// The greatest number; none: any number.
     pub max_count: Option<u32>,
 }
@@ -36,7 +35,7 @@ impl Allowance {
 
     /// True if no run gets any extension.
     pub const fn is_none(self) -> bool {
-        !self.max_total.is_positive() || matches!(self.max_count, Some(0))
+        self.max_total.is_zero() || matches!(self.max_count, Some(0))
     }
 
     /// Returns the time that a run gets beyond its ceiling, by its grants in the order of their requests.
@@ -44,7 +43,7 @@ impl Allowance {
         let count = self.max_count.map_or(usize::MAX, |count| count.try_into().unwrap_or(usize::MAX));
         let grants = grants.into_iter().take(count);
         let all = grants.fold(SignedDuration::ZERO, SignedDuration::saturating_add);
-        all.min(self.max_total)
+        all.min(self.max_total.to_signed())
     }
 }
 
@@ -76,6 +75,20 @@ pub struct GoingRun {
     pub count: u32,
     /// The total of its grants.
     pub total: SignedDuration,
+}
+
+impl GoingRun {
+    /// Returns the time that the run may still get. None: no more.
+    pub fn more(&self) -> Option<MoreTime> {
+        let Allowance { auto_approve, max_total, max_count } = self.allowance;
+        let left = |most: SignedDuration| most.saturating_sub(self.total).max(SignedDuration::ZERO);
+        let more = MoreTime {
+            at_once: left(auto_approve.min(max_total).to_signed()),
+            in_all: left(max_total.to_signed()),
+        };
+        let may_ask = self.has_ceiling && max_count.is_none_or(|most| self.count < most);
+        Some(more).filter(|more| may_ask && more.in_all.is_positive())
+    }
 }
 
 /// The decision about a request or a grant.
@@ -123,20 +136,19 @@ fn decide_request(duration: SignedDuration, run: &GoingRun) -> Decision {
         return Decision::Deny(format!("Its run has had {count} extensions, of at most {most} (maxCount)"));
     }
     let after = total.saturating_add(duration);
-    if after > max_total {
-        let (most, left) = (for_people(max_total), max_total.saturating_sub(*total));
+    if after > max_total.to_signed() {
+        let left = max_total.to_signed().saturating_sub(*total);
         let left = left.is_positive().then(|| format!(": ask for at most {}", for_people(left)));
         let left = left.unwrap_or_default();
         let by = limited_by.as_ref().map_or_else(String::new, |queue| format!(" of Queue {queue}"));
         return Decision::Deny(format!(
-            "A run gets at most {most} in all (maxTotal{by}), and it has had {}{left}",
+            "A run gets at most {max_total} in all (maxTotal{by}), and it has had {}{left}",
             for_people(*total)
         ));
     }
-    if after > auto_approve {
+    if after > auto_approve.to_signed() {
         return Decision::Await(format!(
-            "Waits for approval: without it, a run gets at most {} in all (autoApprove)",
-            for_people(auto_approve)
+            "Waits for approval: without it, a run gets at most {auto_approve} in all (autoApprove)"
         ));
     }
     Decision::Grant(duration)
@@ -170,7 +182,6 @@ pub fn told(extension: &Extension) -> Option<(EventReason, String)> {
     let by = status.by.as_deref().unwrap_or_default();
     let message = status.message.map_or_else(String::new, |message| format!(": {message}"));
     let asked = extension.spec.duration.as_str();
-    let granted = extension.granted().map(ExtendedDuration::to_signed).map(for_people);
     let (reason, text) = match status.state? {
         ExtensionState::Pending => {
             let user = extension.spec.requested_by.as_deref().unwrap_or_default();
@@ -178,7 +189,7 @@ pub fn told(extension: &Extension) -> Option<(EventReason, String)> {
             (EventReason::ExtensionRequested, format!(": {user} asks for {asked} more{reason}{message}"))
         }
         ExtensionState::Granted => {
-            let granted = granted.unwrap_or_default();
+            let granted = extension.granted().unwrap_or_default();
             let text = format!(": {by} has granted {granted} more for this run{message}");
             (EventReason::ExtensionGranted, text)
         }

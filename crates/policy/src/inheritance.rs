@@ -5,7 +5,6 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use jiff::SignedDuration;
 use tenure_types::{ExtendedDuration, runai::v3alpha1::MaxDurationAction};
 
 use crate::{
@@ -34,12 +33,12 @@ pub struct Inheritance<'t> {
 pub(crate) struct Effective<'t> {
     /// The least `maxDuration`; that of the queue nearest to the leaf if several have it.
     pub ceiling: Option<Of<'t>>,
-    /// The longest run: the ceiling, or the time slice where workloads are requeued.
+    /// The longest run: the ceiling, or the time slice where workloads are requeued, which a floor may stretch.
     ///
     /// With `maxDurationAction: Requeue` the queue's own `maxDuration` is a time slice, which lasts at least as long as the
     /// longest floor of that queue. The slice is never longer than the ceiling or slice of the parent's workloads, which no
     /// field of a child changes: so a child can shorten it, and never lengthen it.
-    longest_run: Option<ExtendedDuration>,
+    pub longest_run: Option<ExtendedDuration>,
     /// The nearest `preemptMinRuntime`.
     pub preempt: Option<Of<'t>>,
     /// The nearest `reclaimMinRuntime`.
@@ -118,11 +117,6 @@ impl<'t> Effective<'t> {
         let preempt = value(self.preempt).unwrap_or_else(|| default(Inherited::Preempt));
         let by_default = has_default.then(|| default(Inherited::Reclaim));
         preempt.max(by_default.max(reclaim).unwrap_or_default())
-    }
-
-    /// The longest run of a workload, which a floor may stretch where it is a time slice.
-    pub fn longest_run(&self) -> Option<SignedDuration> {
-        self.longest_run.map(ExtendedDuration::to_signed)
     }
 }
 

@@ -29,7 +29,7 @@ use target::Target;
 /// Judges a case at `now`. An error asks for a fact.
 pub fn judge(case: &Case, state: &RunState, now: Timestamp) -> Result<Act, Question> {
     let (due, task) = (&case.due, case.task);
-    if task == Task::Announce && due.deadline <= now {
+    if matches!(task, Task::Announce | Task::Note) && due.deadline <= now {
         return Ok(Act::Leave("its run has ended", BatchCoverage::All));
     }
     let Some(pod) = case.pod()? else {
@@ -124,7 +124,8 @@ fn end_by_owner(
     }
     let reversals = Reversals::of(object, pause::MAX_DURATION_EXCEEDED, state.since);
     let on_reversal = table.on_reversal(&owner).unwrap_or(state.on_reversal);
-    if let Some(record) = object.record().filter(|_| reversals.delete_pods(on_reversal, state.slice_delay)) {
+    let deletes = reversals.delete_pods(on_reversal, state.slice_delay);
+    if let Some(record) = object.last_record().filter(|_| deletes) {
         let alone = Alone::Undone(describe(&owner));
         return Ok(delete_pod(case, state, alone, Some((owner, record, reversals))));
     }
@@ -150,8 +151,8 @@ fn is_ready_by_itself(pod: &Pod) -> bool {
 /// True if an owner was to get a notice of the end of its run, and got none. A pause that was undone has taken the notice
 /// away.
 fn is_unannounced(state: &RunState, object: OwnerObject<'_>) -> bool {
-    let is_told = object.announcement().is_some_and(|of| state.since.is_none_or(|since| of.end > since));
-    !state.notice.is_empty() && !is_told && object.record().is_none()
+    let is_told = object.announcement().is_some_and(|of| of.given_since(state.since).is_some());
+    !state.notice.is_empty() && !is_told && object.last_record().is_none()
 }
 
 fn delete_pod(

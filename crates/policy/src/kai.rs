@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use tenure_types::{ExtendedDuration, GoDuration};
 
 use crate::{
     config::{Kai, METHOD, PLUGIN, PREEMPT, RECLAIM, set_floor},
@@ -72,6 +73,9 @@ impl KaiDifference {
     /// Returns the advice to the user.
     pub fn remedy(&self) -> String {
         let Self { setting: _, field, kai, tenures_field, tenure } = self;
+        // KAI has no days and weeks
+        let go = tenure.parse().ok().filter(|_| tenure.parse::<GoDuration>().is_err());
+        let tenure = go.map_or_else(|| tenure.clone(), |of: ExtendedDuration| of.to_go().to_string());
         format!(
             "set {tenures_field} to {kai} in Tenure's configuration, or {field} to {tenure} in KAI-Scheduler's"
         )
@@ -131,14 +135,19 @@ impl KaiDefaults {
     /// Returns the settings for which Tenure has another value.
     pub fn differences(&self, ours: &Floors) -> Vec<KaiDifference> {
         let pool = self.pool.as_deref();
-        let value = |floors: &Floors, setting| match setting {
-            Setting::Preempt => floors.default_of(Inherited::Preempt, pool).value.to_string(),
-            Setting::Reclaim => floors.default_of(Inherited::Reclaim, pool).value.to_string(),
-            Setting::Method => floors.method.to_string(),
+        let floor = |floors: &Floors, field| floors.default_of(field, pool).value;
+        let texts = |field| {
+            let (kai, tenure) = (floor(&self.floors, field), floor(ours, field));
+            (kai != tenure).then(|| (kai.to_string(), tenure.to_string()))
         };
-        let both = |setting| (value(&self.floors, setting), value(ours, setting));
+        let both = |setting| match setting {
+            Setting::Preempt => texts(Inherited::Preempt),
+            Setting::Reclaim => texts(Inherited::Reclaim),
+            Setting::Method => (self.floors.method != ours.method)
+                .then(|| (self.floors.method.to_string(), ours.method.to_string())),
+        };
         let rows = Setting::ALL.into_iter().zip(&self.paths).zip(Setting::ALL.map(both));
-        let differing = rows.filter(|(_, (kai, tenure))| kai != tenure);
+        let differing = rows.filter_map(|(row, both)| Some((row, both?)));
         let difference = differing.map(|((setting, field), (kai, tenure))| {
             // the method is the same for all nodes
             let of_pool = pool.filter(|_| setting != Setting::Method);

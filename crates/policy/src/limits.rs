@@ -1,6 +1,6 @@
 //! The limits that apply to the workloads of a queue.
 
-use jiff::SignedDuration;
+use tenure_types::ExtendedDuration;
 
 use crate::{
     extension::Allowance,
@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// The longest run; none: no limit.
-    pub ceiling: Option<SignedDuration>,
+    pub ceiling: Option<ExtendedDuration>,
     /// The time that a run may get beyond its ceiling.
     pub extensions: Allowance,
     /// True if the topmost queue on the way names a parent that isn't there: fields that it sets don't count.
@@ -28,7 +28,7 @@ impl Limits {
     pub fn of(tree: &QueueTree, floors: &Floors, leaf: QueueId) -> Result<Self, Cycle> {
         let of = Effective::of(tree, floors, leaf)?;
         Ok(Self {
-            ceiling: of.longest_run(),
+            ceiling: of.longest_run,
             extensions: of.extensions.unwrap_or_default(),
             lacks_parent: of.lacks_parent,
             nearest: of.nearest,

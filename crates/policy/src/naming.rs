@@ -1,6 +1,5 @@
-//! Names of objects and durations: in references, in sentences, and in commands.
+//! Names of objects: in references, in sentences, and in commands.
 
-use jiff::SignedDuration;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use tenure_types::{paused::PausedRecord, projection::Pod};
 
@@ -61,9 +60,4 @@ pub fn command(verb: &str, object: &ObjectReference) -> String {
     let group = api_version.split_once('/').map_or_else(String::new, |(group, _)| format!(".{group}"));
     let namespace = object.namespace.as_ref().map_or_else(String::new, |name| format!(" -n {name}"));
     format!("kubectl tenure {verb} {}{group}/{name}{namespace}", text(&object.kind).to_lowercase())
-}
-
-/// A duration as people write it: `2h 30m`.
-pub fn for_people(duration: SignedDuration) -> String {
-    humantime::format_duration(duration.unsigned_abs()).to_string()
 }

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{
-    DurationError, ExtendedDuration, GoDuration, Points,
+    DurationError, ExtendedDuration, Points,
     duration::{MOST_POINTS, PointsGrammar},
 };
 
@@ -15,17 +15,17 @@ use tenure_types::{
 /// again. Times count in whole milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoticePoints {
-    /// In nanoseconds before the end, the longest first; zero where there is no further point.
-    nanoseconds: [i64; MOST_POINTS],
+    /// The times before the end, the longest first; zero where there is no further point.
+    points: [ExtendedDuration; MOST_POINTS],
 }
 
 impl<D: PointsGrammar> From<Points<D>> for NoticePoints {
     fn from(points: Points<D>) -> Self {
-        let mut nanoseconds = [0; MOST_POINTS];
-        for (place, point) in nanoseconds.iter_mut().zip(points.iter()) {
-            *place = point.nanoseconds();
+        let mut read = Self::default();
+        for (place, point) in read.points.iter_mut().zip(points.iter()) {
+            *place = point.extended();
         }
-        Self { nanoseconds }
+        read
     }
 }
 
@@ -43,16 +43,16 @@ impl NoticePoints {
     /// beginning of the grace covers all points within it. None for a run that gets no notice.
     #[must_use]
     pub fn of_grace(self, grace: SignedDuration) -> Self {
-        let grace = if self.is_empty() { 0 } else { i64::try_from(grace.as_nanos()).unwrap_or(i64::MAX) };
-        let mut nanoseconds = [0; MOST_POINTS];
-        nanoseconds.iter_mut().take(1).for_each(|longest| *longest = grace);
-        Self { nanoseconds }
+        let grace = if self.is_empty() { ExtendedDuration::ZERO } else { ExtendedDuration::of(grace) };
+        let mut points = [ExtendedDuration::ZERO; MOST_POINTS];
+        points.iter_mut().take(1).for_each(|longest| *longest = grace);
+        Self { points }
     }
 
     /// Returns the longest; zero if there is none.
-    pub const fn longest(&self) -> GoDuration {
-        let [longest, ..] = self.nanoseconds;
-        GoDuration::from_nanos(longest)
+    pub const fn longest(&self) -> ExtendedDuration {
+        let [longest, ..] = self.points;
+        longest
     }
 
     /// True if workloads get no notice.
@@ -62,8 +62,11 @@ impl NoticePoints {
 
     /// Returns the points as durations before the end, the longest first.
     pub fn iter(&self) -> impl Iterator<Item = SignedDuration> {
-        let points = self.nanoseconds.into_iter().take_while(|nanoseconds| *nanoseconds > 0);
-        points.map(SignedDuration::from_nanos)
+        self.written().map(ExtendedDuration::to_signed)
+    }
+
+    fn written(&self) -> impl Iterator<Item = ExtendedDuration> {
+        self.points.into_iter().take_while(|point| *point > ExtendedDuration::ZERO)
     }
 
     /// Returns the times of the points before an end, in milliseconds since the epoch, the earliest first.
@@ -83,19 +86,18 @@ impl NoticePoints {
         Timestamp::from_millisecond(last).ok()
     }
 
-    /// True if the time of a point has come by `now` that the notice given at `given` doesn't cover.
-    pub fn owes(&self, end: Timestamp, given: Timestamp, now: Timestamp) -> bool {
-        self.next(end, Some(given.as_millisecond())).is_some_and(|at| at <= now.as_millisecond())
+    /// True if the time of a point has come by `now` that the notice given at `given` doesn't cover. None: no notice was given.
+    pub fn owes(&self, end: Timestamp, given: Option<Timestamp>, now: Timestamp) -> bool {
+        let given = given.map(Timestamp::as_millisecond);
+        self.next(end, given).is_some_and(|at| at <= now.as_millisecond())
     }
 }
 
-/// As the field is written: `1h0m0s,10m0s`, or `0s`.
+/// As the field is written: `1h,10m`, or `0s`.
 impl fmt::Display for NoticePoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let go = |nanoseconds| GoDuration::from_nanos(nanoseconds);
-        let [longest, others @ ..] = self.nanoseconds;
-        go(longest).fmt(f)?;
-        others.into_iter().take_while(|point| *point > 0).try_for_each(|point| write!(f, ",{}", go(point)))
+        self.longest().fmt(f)?;
+        self.written().skip(1).try_for_each(|point| write!(f, ",{point}"))
     }
 }
 
@@ -112,13 +114,13 @@ mod tests {
     }
 
     fn owes(text: &str, end: i64, given: i64, now: i64) -> bool {
-        points(text).owes(at(end), at(given), at(now))
+        points(text).owes(at(end), Some(at(given)), at(now))
     }
 
     #[test]
     fn order_and_duplicates_of_points_do_not_matter() {
         assert_eq!(points("10m,1h,60m,5s"), points("1h, 10m,5s"));
-        assert_eq!(points("10m,1h").to_string(), "1h0m0s,10m0s");
+        assert_eq!(points("10m,60m").to_string(), "60m,10m");
         assert_eq!((points("0s"), points("0s").to_string()), (NoticePoints::default(), "0s".to_owned()));
         assert!(points("0").is_empty() && !points("1ms").is_empty());
     }

@@ -26,12 +26,15 @@ use tenure_types::{
 pub use crate::naming::PausedObject;
 use crate::{
     expiry::Family,
+    kueue,
     naming::group_of,
     owners::{PauseRule, is_shown, keys_of},
 };
 pub use command::{awaited, command, commands_path};
-pub use hand_back::{HAND_BACK_MANAGER, KEEPER_MANAGER, PLUGIN_MANAGER, hand_back, is_owed};
-pub use held::{held_fields, release};
+pub use hand_back::{
+    HAND_BACK_MANAGER, KEEPER_MANAGER, PLUGIN_MANAGER, SHOWN_END_MANAGER, hand_back, is_owed,
+};
+pub use held::held_fields;
 pub use journal::{EVENT_REPAIR, MOST_ACTS, acts_on, has_journal, is_recent, with_act};
 use owner::INACTIVE;
 pub use owner::{Announcement, OwnerObject, is_inactive, is_own, record_on, requeue_state_on};
@@ -42,8 +45,8 @@ use reversal::{Part, part};
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
 pub use words::{
     Alone, DELETED_MESSAGE, RunEnd, approaching, came_back, deleted_in_words, deleted_unready, dry_run,
-    held_up, in_words, job_deleted, job_kept, message, own_ignored, own_invalid, owner_deleted,
-    owner_deleted_in_words, return_refused, told, undone,
+    held_up, in_words, job_deleted, job_kept, message, noted, own_ignored, own_invalid, owner_deleted,
+    owner_deleted_in_words, return_refused, told, undone, unknown_queue, unused_label,
 };
 
 /// Creates the record of a pause by the rules of a queue, which sets the field of a rule.
@@ -77,8 +80,13 @@ pub fn record(
     }
 }
 
-/// Returns the merge patch that pauses, writes the record and the state of its return, and removes the announcement.
+/// Returns the merge patch that pauses, writes the record, in words as well, and the state of its return, and removes the
+/// announcement.
 pub fn patch(owner: OwnerObject<'_>, record: &PausedRecord, until: &ResumeCondition) -> Value {
+    let words = match until {
+        ResumeCondition::Requeued(state) => message_on(owner, record, state),
+        ResumeCondition::Resumed | ResumeCondition::Activated => stays_paused(owner, record),
+    };
     // a time of return from an earlier pause, or from any writer, would undo this one
     let state = match until {
         ResumeCondition::Requeued(state) => Some(json!(state).to_string().into()),
@@ -86,6 +94,8 @@ pub fn patch(owner: OwnerObject<'_>, record: &PausedRecord, until: &ResumeCondit
     };
     let annotations = [
         (keys::PAUSED_ANNOTATION, Some(json!(record).to_string().into())),
+        (keys::MESSAGE_ANNOTATION, Some(words.into())),
+        (keys::UNDONE_PAUSE_ANNOTATION, has_undone_pause(owner).then_some(Value::Null)),
         (keys::EXPIRES_AT_ANNOTATION, Some(Value::Null)),
         (keys::NOTICE_GIVEN_AT_ANNOTATION, Some(Value::Null)),
         (keys::REQUEUE_STATE_ANNOTATION, state),
@@ -95,6 +105,27 @@ pub fn patch(owner: OwnerObject<'_>, record: &PausedRecord, until: &ResumeCondit
     let held = record.held.iter().map(|held| (held.field.clone(), held.value.clone().into()));
     let patch = held::set(written(&record.field, record.value.clone()), held);
     with_annotations(patch, owner, &map(annotations))
+}
+
+/// Returns the words of a pause for people who look at the object.
+fn message_on(owner: OwnerObject<'_>, record: &PausedRecord, state: &RequeueState) -> String {
+    let text = |path| owner.at(path).as_str().unwrap_or_default().to_owned();
+    let itself = OwnerReference {
+        api_version: text("apiVersion"),
+        kind: text("kind"),
+        name: text("metadata.name"),
+        ..OwnerReference::default()
+    };
+    noted(record, state, &kueue::known(&itself, &projection::metadata(owner.0)))
+}
+
+/// The same of a pause after which the owner doesn't come back by itself.
+fn stays_paused(owner: OwnerObject<'_>, record: &PausedRecord) -> String {
+    message_on(owner, record, &RequeueState { requeue_at: None, ..owner.requeue_state() })
+}
+
+fn has_undone_pause(owner: OwnerObject<'_>) -> bool {
+    owner.annotation(keys::UNDONE_PAUSE_ANNOTATION).is_some()
 }
 
 /// Adds annotations, and the preconditions, to a patch that may set one already.
@@ -126,6 +157,27 @@ fn forget(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
     set_back(owner, record, None)
 }
 
+/// Returns the merge patch that takes the record from an owner which something else than Tenure has set going again. The last pause
+/// stays noted apart, for the count of reversals, and held fields are set back. None: the owner is paused.
+pub fn overtaken(owner: OwnerObject<'_>, record: &PausedRecord) -> Option<Value> {
+    if is_ours(owner, record) {
+        return None;
+    }
+    let undone = PausedRecord { held: Vec::new(), ..record.clone() };
+    let mut patch = forget(owner, record);
+    if let Some(annotations) = patch.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.insert(keys::UNDONE_PAUSE_ANNOTATION.into(), json!(undone).to_string().into());
+        // a person's word stays
+        annotations.remove(keys::ACTIVE_ANNOTATION);
+    }
+    Some(patch)
+}
+
+/// Returns the merge patch that forgets the last pause of an owner that runs again. None: no such pause is noted.
+pub fn forget_undone(owner: OwnerObject<'_>) -> Option<Value> {
+    has_undone_pause(owner).then(|| annotate(owner, &json!({keys::UNDONE_PAUSE_ANNOTATION: null})))
+}
+
 fn set_back(owner: OwnerObject<'_>, record: &PausedRecord, field: Option<(String, Value)>) -> Value {
     let held = held::to_restore(owner, record).into_iter();
     let held = held.map(|held| (held.field, held.previous_value.into()));
@@ -133,6 +185,8 @@ fn set_back(owner: OwnerObject<'_>, record: &PausedRecord, field: Option<(String
     let starts_over = is_deactivation(record) || owner.is_inactive();
     let annotations = [
         (keys::PAUSED_ANNOTATION, Some(Value::Null)),
+        (keys::MESSAGE_ANNOTATION, owner.annotation(keys::MESSAGE_ANNOTATION).map(|_| Value::Null)),
+        (keys::UNDONE_PAUSE_ANNOTATION, has_undone_pause(owner).then_some(Value::Null)),
         (keys::ACTIVE_ANNOTATION, owner.is_inactive().then_some(Value::Null)),
         (keys::REQUEUE_STATE_ANNOTATION, if starts_over { Some(Value::Null) } else { without_return(owner) }),
         (keys::HAND_BACK_ANNOTATION, hand_back::with(owner, record, &fields)),
@@ -145,6 +199,7 @@ pub fn deactivate(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
     let record = PausedRecord { reason: DEACTIVATED.into(), ..record.clone() };
     let annotations = [
         (keys::PAUSED_ANNOTATION, Some(json!(record).to_string().into())),
+        (keys::MESSAGE_ANNOTATION, Some(stays_paused(owner, &record).into())),
         (keys::ACTIVE_ANNOTATION, Some(INACTIVE.into())),
         (keys::REQUEUE_STATE_ANNOTATION, without_return(owner)),
     ];
@@ -228,11 +283,10 @@ impl PausedRun {
     }
 }
 
-/// Returns the merge patch that announces the end of the run, and notes when the last notice was given, if that is known.
+/// Returns the merge patch that notes the end of the run, and when the last notice of it was given.
 pub fn announce(owner: OwnerObject<'_>, Announcement { end, given }: Announcement) -> Value {
-    let given = given.map(|at| at.to_string().into());
-    let end = Some(end.to_string().into());
-    annotate(owner, &map([(keys::EXPIRES_AT_ANNOTATION, end), (keys::NOTICE_GIVEN_AT_ANNOTATION, given)]))
+    let (end, given) = (end.to_string(), given.map(|at| at.to_string()));
+    annotate(owner, &json!({keys::EXPIRES_AT_ANNOTATION: end, keys::NOTICE_GIVEN_AT_ANNOTATION: given}))
 }
 
 /// Returns the merge patch that removes the announcement.

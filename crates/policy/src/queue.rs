@@ -7,7 +7,6 @@ pub mod v2;
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
 use tenure_types::{
     ExtendedDuration, Written,
     runai::{
@@ -180,8 +179,8 @@ impl Nearest {
     }
 
     /// Returns the time for which a workload stays paused after its ceiling. None: until a person resumes it.
-    pub fn slice_delay(&self) -> Option<SignedDuration> {
-        let delay = self.requeue_delay.unwrap_or_default().to_signed();
+    pub fn slice_delay(&self) -> Option<ExtendedDuration> {
+        let delay = self.requeue_delay.unwrap_or_default();
         (self.action == Some(MaxDurationAction::Requeue)).then_some(delay)
     }
 }
@@ -240,8 +239,8 @@ fn extensions(path: &str, of: &QueueExtensions, errors: &mut Vec<FieldError>) ->
     }
     at_least(0, &format!("{path}.maxCount"), *max_count, errors);
     Allowance {
-        auto_approve: auto.min(total).to_signed(),
-        max_total: total.to_signed(),
+        auto_approve: auto.min(total),
+        max_total: total,
         max_count: max_count.map(|count| count.try_into().unwrap_or(0)),
     }
 }
@@ -342,7 +341,7 @@ mod tests {
             let (queue, errors) = runai(json!({"extensions": of}));
             (queue.extensions.unwrap(), errors)
         };
-        let hours = SignedDuration::from_hours;
+        let hours = |hours| ExtendedDuration::of(jiff::SignedDuration::from_hours(hours));
         let (allowance, errors) = read(json!({"autoApprove": "2h", "maxTotal": "1d", "maxCount": 3}));
         assert_eq!(errors, [""; 0]);
         assert_eq!(allowance, Allowance { auto_approve: hours(2), max_total: hours(24), max_count: Some(3) });

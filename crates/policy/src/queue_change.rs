@@ -5,13 +5,13 @@ use std::{
     fmt::Write,
 };
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
+use tenure_types::ExtendedDuration;
 
 use crate::{
     expiry::GraceOnChange,
     inheritance::{Effective, Inheritance},
-    naming::for_people,
     notice::NoticePoints,
     queue::RunaiQueue,
     runs::{AtLeast, Runs},
@@ -70,7 +70,7 @@ impl Known<'_, '_> {
         });
         let after = self.queues.above(name, new).ok()?.below(name, new, floors);
         let (mut ended, mut queues) = (AtLeast::default(), BTreeSet::new());
-        let mut shortest: Option<SignedDuration> = None;
+        let mut shortest: Option<ExtendedDuration> = None;
         let mut next = vec![(name, before.unwrap_or_default(), after)];
         // queues that go round in a circle are in no path to a root
         let mut seen = BTreeSet::new();
@@ -81,7 +81,7 @@ impl Known<'_, '_> {
             let of_queue = self.ended_of(name, &before, &after);
             if of_queue.workloads > 0 {
                 queues.insert(name);
-                shortest = shortest.into_iter().chain(after.longest_run()).min();
+                shortest = shortest.into_iter().chain(after.longest_run).min();
             }
             ended = ended.and(of_queue);
             for (child, queue) in self.queues.tree.children(name) {
@@ -94,13 +94,13 @@ impl Known<'_, '_> {
     }
 
     fn ended_of(&self, name: &str, before: &Effective<'_>, after: &Effective<'_>) -> AtLeast {
-        let Some((after, running)) = after.longest_run().zip(self.running.get(name)) else {
+        let Some((after, running)) = after.longest_run.zip(self.running.get(name)) else {
             return AtLeast::default();
         };
-        if before.longest_run().is_some_and(|before| before <= after) {
+        if before.longest_run.is_some_and(|before| before <= after) {
             return AtLeast::default();
         }
-        running.runs.longer_than(after, self.now)
+        running.runs.longer_than(after.to_signed(), self.now)
     }
 
     fn sentence(
@@ -108,20 +108,20 @@ impl Known<'_, '_> {
         field: &str,
         AtLeast { workloads, or_more }: AtLeast,
         queues: &BTreeSet<&str>,
-        ceiling: SignedDuration,
+        ceiling: ExtendedDuration,
         has_notice: bool,
     ) -> String {
         let least = if or_more { "at least " } else { "" };
         let (noun, have) = if workloads == 1 { ("workload", "has") } else { ("workloads", "have") };
         let when = if has_notice && !self.grace.0.is_zero() {
-            format!("within {}, after a notice", for_people(self.grace.0))
+            format!("within {}, after a notice", self.grace.0)
         } else {
             "at once".into()
         };
         format!(
             "{field}: this ends {least}{workloads} running {noun} of {}, which {have} run for longer than {}: paused {when}, or deleted where nothing can be paused",
             named(queues),
-            for_people(ceiling)
+            ceiling
         )
     }
 
@@ -149,7 +149,7 @@ impl Known<'_, '_> {
             above.below(name, queue, self.queues.floors).ceiling
         });
         let ceiling = of_path.map_or_else(String::new, |(of, ceiling)| {
-            format!(", without the ceiling of {} of queue {of:?}", for_people(ceiling.to_signed()))
+            format!(", without the ceiling of {ceiling} of queue {of:?}")
         });
         let mut warning = if children.len() == 1 {
             format!("{} is below queue {name:?}, and comes to the top{ceiling}", named(&children))

@@ -7,6 +7,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{
+    ExtendedDuration,
     evidence::Evidence,
     projection::{Pod, PodCondition},
     runai::v3alpha1::{CountFrom, RequeuingTimestamp, WaitForPodsReady},
@@ -245,7 +246,7 @@ pub struct PodsReady {
     /// The event from which that time counts.
     pub count_from: CountFrom,
     /// The longest time for which a workload that was ready may have too few ready pods; none: no limit.
-    pub recovery: Option<SignedDuration>,
+    pub recovery: Option<ExtendedDuration>,
     /// The time by which returning workloads are ordered.
     pub timestamp: RequeuingTimestamp,
     /// True if a workload comes back earlier when another has left.
@@ -277,7 +278,9 @@ impl PodsReady {
     /// If a run is first seen with too few pods since a time after its timeout, it was ready before: otherwise it would have
     /// been paused by then.
     pub fn deadline(&self, lacking: NotReady) -> Option<(Timestamp, Cause)> {
-        let after = |from: Timestamp, time| from.checked_add(time).unwrap_or(Timestamp::MAX);
+        let after = |from: Timestamp, time: ExtendedDuration| {
+            from.checked_add(time.to_signed()).unwrap_or(Timestamp::MAX)
+        };
         let was_ready = lacking.started.is_some_and(|started| {
             lacking.was_ready || lacking.first_since > after(started, self.backoff.timeout)
         });

@@ -98,6 +98,10 @@ reasons! {
     InvalidMaxDuration: OF_ANNOTATION;
     /// An object's own ceiling is longer than that of its queue.
     MaxDurationIgnored: OF_ANNOTATION;
+    /// The queue that a workload names doesn't exist.
+    QueueNotFound: OF_ANNOTATION;
+    /// The pods of an object with the label of a queue have no queue.
+    QueueLabelUnused: OF_ANNOTATION;
 }
 
 impl EventReason {

@@ -7,7 +7,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{
-    ExtendedDuration, Written,
+    ExtendedDuration, Grammar, Written,
     runai::v3alpha1::{RequeuingStrategy, RequeuingTimestamp, WaitForPodsReady},
 };
 
@@ -19,7 +19,7 @@ const JITTER: f64 = 0.0001;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
     /// The time after its start within which a workload's pods must be ready.
-    pub timeout: SignedDuration,
+    pub timeout: ExtendedDuration,
     /// The first delay.
     pub base_seconds: i32,
     /// The factor from one delay to the next; less than 1 counts as 1.
@@ -44,7 +44,7 @@ pub struct Retry {
 impl Default for Backoff {
     fn default() -> Self {
         Self {
-            timeout: SignedDuration::from_mins(5),
+            timeout: ExtendedDuration::of(SignedDuration::from_mins(5)),
             base_seconds: 1,
             factor: 1.412_847_38,
             max_seconds: None,
@@ -70,8 +70,8 @@ impl From<&WaitForPodsReady> for Backoff {
 }
 
 /// Reads a duration; none if it is left out, or can't be valid.
-pub(crate) fn positive(written: Option<&Written<ExtendedDuration>>) -> Option<SignedDuration> {
-    written?.parse().ok().map(ExtendedDuration::to_signed).filter(SignedDuration::is_positive)
+pub(crate) fn positive(written: Option<&Written<ExtendedDuration>>) -> Option<ExtendedDuration> {
+    written?.parse().ok().filter(|duration: &ExtendedDuration| !duration.is_zero())
 }
 
 /// Reads a `backoffFactor`: a decimal number of at least 1, such as `1.5`, of at most 20 characters.
@@ -133,9 +133,9 @@ impl Backoff {
     pub fn schedule(&self) -> impl Iterator<Item = Retry> + use<> {
         let backoff = *self;
         let retries = 1..=self.limit.unwrap_or(i32::MAX);
-        retries.scan(self.timeout, move |cumulative, retry| {
+        retries.scan(self.timeout.to_signed(), move |cumulative, retry| {
             let wait = backoff.wait(retry);
-            *cumulative = cumulative.saturating_add(wait).saturating_add(backoff.timeout);
+            *cumulative = cumulative.saturating_add(wait).saturating_add(backoff.timeout.to_signed());
             Some(Retry { retry, wait, cumulative: *cumulative })
         })
     }

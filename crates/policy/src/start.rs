@@ -5,7 +5,7 @@
 
 use jiff::{SignedDuration, Timestamp, Unit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tenure_types::keys;
+use tenure_types::{ExtendedDuration, keys};
 
 /// The most by which a stamp may be later than the start that pods show, or than the present time where they show none:
 /// clocks differ, and each scheduler has its own.
@@ -14,11 +14,11 @@ const SKEW: SignedDuration = SignedDuration::from_mins(1);
 /// The longest time from the scheduling of its first pod to a workload's start. Without this bound, a user who sets its
 /// minimum or adds pods to it could move its start again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LongestFormation(pub SignedDuration);
+pub struct LongestFormation(pub ExtendedDuration);
 
 impl Default for LongestFormation {
     fn default() -> Self {
-        Self(SignedDuration::from_mins(30))
+        Self(ExtendedDuration::of(SignedDuration::from_mins(30)))
     }
 }
 
@@ -45,7 +45,8 @@ impl RunFacts {
     pub fn start(&self) -> Option<Timestamp> {
         let start = self.started()?;
         // what a group takes to run is its user's word, and so is who joins it
-        let latest = self.first_scheduled.and_then(|first| first.checked_add(self.formation.0).ok());
+        let latest =
+            self.first_scheduled.and_then(|first| first.checked_add(self.formation.0.to_signed()).ok());
         Some(latest.map_or(start, |latest| start.min(latest)))
     }
 
@@ -158,7 +159,7 @@ mod tests {
     #[test]
     fn a_start_is_no_later_than_the_longest_formation() {
         let of = |stamp, shown| {
-            let formation = LongestFormation(SignedDuration::from_secs(28));
+            let formation = LongestFormation(ExtendedDuration::of(SignedDuration::from_secs(28)));
             let run = RunFacts { first_scheduled: at(2), formation, ..run(stamp, None, Some(1), shown) };
             run.start().map(|start| start.as_second() - 1_000_000)
         };

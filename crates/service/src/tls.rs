@@ -18,6 +18,7 @@ use futures::{
     future::{BoxFuture, join_all},
 };
 use rustls::server::{NoClientAuth, danger::ClientCertVerifier};
+use tenure_types::duration::for_people;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower::Layer;
@@ -77,8 +78,7 @@ pub struct TlsArgs {
 
 /// Parses the time between two checks. With none between them the process would do nothing else.
 fn interval(text: &str) -> anyhow::Result<Duration> {
-    let (interval, shortest) =
-        (humantime::parse_duration(text)?, humantime::format_duration(SHORTEST_INTERVAL));
+    let (interval, shortest) = (humantime::parse_duration(text)?, for_people(SHORTEST_INTERVAL));
     ensure!(interval >= SHORTEST_INTERVAL, "must be at least {shortest}");
     Ok(interval)
 }

@@ -6,13 +6,14 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use humantime::{format_duration, format_rfc3339_seconds};
+use humantime::format_rfc3339_seconds;
 use parking_lot::Mutex;
 use prometheus_client::{
     metrics::{family::Family, gauge::Gauge},
     registry::{Registry, Unit},
 };
 use tenure_certs::{Certificate, Validity};
+use tenure_types::duration::for_people;
 use tracing::{error, warn};
 
 /// The least time before the end of a certificate that draws a warning, unless a sixth of its validity is less.
@@ -84,7 +85,7 @@ fn warn_of(certificate: &str, validity: Validity, now: SystemTime) {
     let until = format_rfc3339_seconds(validity.until);
     match validity.until.duration_since(now) {
         Ok(left) if validity.from <= now => {
-            let left = format_duration(Duration::from_secs(left.as_secs()));
+            let left = for_people(Duration::from_secs(left.as_secs()));
             warn!(certificate, %until, %left, "A certificate ends soon: renew it");
         }
         Ok(_) => {

@@ -26,11 +26,10 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const READ_AS_V2: [&str; 2] = ["crds.runai=false", "queueVersion=v2"];
 
 /// Values of the chart that turn on features of the webhook that are off by default, and the flags that they set.
-const FEATURES: [(&str, &str); 4] = [
+const FEATURES: [(&str, &str); 3] = [
     (EXTENDER, "scheduler-extender"),
     ("schedulerExtender.allowAnonymous=true", "scheduler-allow-anonymous"),
     ("guard.enabled=true", "guard"),
-    ("webhook.owners.enabled=true", "answer-owners"),
 ];
 
 /// The value of the chart that has the webhook answer schedulers.
@@ -110,7 +109,9 @@ impl Tenure {
             webhook.push(flag("conversion-patch-file", patch));
         }
         let features = FEATURES.iter().filter(|(value, _)| values.contains(value));
-        let webhook = webhook.into_iter().chain(features.map(|(_, name)| flag(name, "true"))).collect();
+        let answers = Some("answer-owners").filter(|_| !values.contains("webhook.owners.enabled=false"));
+        let features = features.map(|(_, name)| *name).chain(answers);
+        let webhook = webhook.into_iter().chain(features.map(|name| flag(name, "true"))).collect();
         let account = account(cluster, "keeper").await?;
         let mut keepers = Vec::new();
         for index in 0..KEEPERS {

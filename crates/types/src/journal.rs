@@ -3,7 +3,10 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::paused::{PausedRecord, RequeueState};
+use crate::{
+    ExtendedDuration,
+    paused::{PausedRecord, RequeueState},
+};
 
 /// The value of annotation [`crate::keys::ACTS_ANNOTATION`], as JSON. The patch that acts also writes the journal, so that the
 /// events of an act can be written by another keeper if this one ends before it does. The journal decides what is told, and
@@ -78,6 +81,19 @@ pub struct GivenNotice {
     pub at: Timestamp,
     /// The action at the end.
     pub then: AtEnd,
+    /// The time that the run may still get. None: no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more: Option<MoreTime>,
+}
+
+/// The time that a run may still get by extensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MoreTime {
+    /// The time that is granted without approval.
+    pub at_once: SignedDuration,
+    /// All that may be granted.
+    pub in_all: SignedDuration,
 }
 
 /// The action on a workload at the end of its run.
@@ -87,7 +103,7 @@ pub enum AtEnd {
     /// The workload is paused, until a person resumes it.
     Paused,
     /// The workload is paused for this time.
-    Requeued(SignedDuration),
+    Requeued(ExtendedDuration),
     /// The workload is a pod, and is deleted.
     Deleted,
     /// The workload is deleted in place of a pause.
@@ -97,7 +113,9 @@ pub enum AtEnd {
 impl AtEnd {
     /// Returns the action on a paused workload.
     pub fn of(record: &PausedRecord, state: &RequeueState) -> Self {
-        state.requeue_at.map_or(Self::Paused, |at| Self::Requeued(at.duration_since(record.at)))
+        state
+            .requeue_at
+            .map_or(Self::Paused, |at| Self::Requeued(ExtendedDuration::of(at.duration_since(record.at))))
     }
 }
 

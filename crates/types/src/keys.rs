@@ -28,7 +28,7 @@ pub const LAST_START_ANNOTATION: &str = "kai.scheduler/last-start-timestamp";
 pub const NODE_POOL_LABEL: &str = "kai.scheduler/node-pool";
 
 /// Annotation on a root owner, a `PodGroup` or a pod: a ceiling of the workload's own, as people write durations
-/// (`2h 30m`). It can shorten the queue's and never lengthen it.
+/// (`2h30m`), in the grammar of its `maxDuration`. It can shorten the queue's and never lengthen it.
 pub const MAX_DURATION_ANNOTATION: &str = "tenure.dev/max-duration";
 
 /// Annotation on a bound pod that only Tenure may change; its value is [`crate::evidence::Evidence`].
@@ -61,6 +61,14 @@ pub const EVENT_QUEUE_ANNOTATION: &str = "tenure.dev/queue";
 
 /// Annotation on a root owner that Tenure has paused; its value is a [`crate::paused::PausedRecord`].
 pub const PAUSED_ANNOTATION: &str = "tenure.dev/paused";
+
+/// Annotation beside [`PAUSED_ANNOTATION`]: the same in a sentence for people, with the command that takes the pause back. Nothing
+/// reads it.
+pub const MESSAGE_ANNOTATION: &str = "tenure.dev/message";
+
+/// Annotation on a root owner that runs though nothing has resumed it: the record of its last pause, for the count of
+/// reversals.
+pub const UNDONE_PAUSE_ANNOTATION: &str = "tenure.dev/undone-pause";
 
 /// Annotation on a root owner whose fields Tenure has set back, and not yet handed back; its value is a
 /// [`crate::paused::HandBack`].

@@ -77,7 +77,7 @@ pub struct HeldField {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExceededCeiling {
-    /// The length of the ceiling, for people: `2h 30m`.
+    /// The length of the ceiling, as the queue has it: `2h30m`.
     pub max_duration: String,
     /// The queue that sets the ceiling, which may be an ancestor of the workload's queue; none if the workload has set
     /// it itself, by annotation [`crate::keys::MAX_DURATION_ANNOTATION`].

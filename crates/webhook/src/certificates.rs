@@ -16,7 +16,6 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use humantime::format_duration;
 use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
@@ -34,6 +33,7 @@ use tenure_service::{
     readiness::Awaited,
     validity::CertificateEnds,
 };
+use tenure_types::duration::for_people;
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -249,7 +249,7 @@ fn check_clock(now: SystemTime, servers: Option<SystemTime>, lifetimes: &Lifetim
     ensure!(
         apart <= most,
         "this node's clock is more than {} {direction} the API server's: no certificate is made until it is set",
-        format_duration(most),
+        for_people(most),
     );
     Ok(())
 }

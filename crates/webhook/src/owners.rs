@@ -6,7 +6,7 @@
 mod http;
 mod lookup;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -18,6 +18,7 @@ use tenure_policy::{
     owners::{OwnerShape, is_cron_job},
     tree::QueueTree,
 };
+use tenure_types::runai::QueueVersion;
 
 use crate::{
     CurrentConfig, KnownQueues,
@@ -37,10 +38,14 @@ pub struct OwnerAnswers {
 }
 
 impl OwnerAnswers {
-    /// Knows the queues that a watch has seen. With a client and the namespace of T9k's queues, it asks the API server for
-    /// groups, and for queues of T9k.
-    pub fn new(queues: KnownQueues, config: CurrentConfig, asking: Option<(Client, String)>) -> Self {
-        let lookups = asking.map(|(client, t9k_system_namespace)| Lookups::new(client, t9k_system_namespace));
+    /// Knows the queues that a watch has seen. With a client, the namespace of T9k's queues and the version of the others, it asks
+    /// the API server for groups, for queues of T9k, and before it says that a queue doesn't exist.
+    pub fn new(
+        queues: KnownQueues,
+        config: CurrentConfig,
+        asking: Option<(Client, String, QueueVersion)>,
+    ) -> Self {
+        let lookups = asking.map(|(client, t9k, version)| Lookups::new(client, t9k, version));
         Self { queues, config, lookups }
     }
 
@@ -69,13 +74,24 @@ impl OwnerAnswers {
             None => (queues(&HashMap::new()), QueueTree::default()),
         };
         let object = extended(request);
-        self.queues.look(|known| {
-            let known = KnownCeilings {
-                trees: PerFamily { tensorstack: &t9k, runai: known.tree() },
-                floors: &config.floors,
-            };
-            creation::answer(owner, object.as_ref(), &queues, &known)
-        })
+        let look = |look: &mut dyn FnMut(&KnownCeilings<'_>)| {
+            self.queues.look(|known| {
+                let trees = PerFamily { tensorstack: &t9k, runai: known.tree() };
+                look(&KnownCeilings { trees, floors: &config.floors });
+            });
+        };
+        let mut unknown = BTreeSet::new();
+        look(&mut |known| unknown = queues.iter().filter(|queue| !known.has(queue)).cloned().collect());
+        let absent = match &self.lookups {
+            // only of what is created
+            Some(lookups) if request.operation == "CREATE" => lookups.absent(unknown).await,
+            _ => BTreeSet::new(),
+        };
+        let mut findings = Findings::default();
+        look(&mut |known| {
+            findings = creation::answer(owner, object.as_ref(), &queues, &absent, known);
+        });
+        findings
     }
 }
 

@@ -102,7 +102,7 @@ impl Handlers {
     ) -> Self {
         let (queues, namespace) = (&sight.queues, &args.t9k_system_namespace);
         let owners = args.answer_owners.then(|| {
-            let asking = Some((client.clone(), namespace.clone()));
+            let asking = Some((client.clone(), namespace.clone(), args.runai_queue_version));
             OwnerAnswers::new(queues.clone(), sight.config.clone(), asking)
         });
         let extender = args.scheduler_extender.then(|| {

@@ -57,7 +57,7 @@ pub fn journal(input: &[u8]) -> Outcome {
     let mut acts = pause::acts_on(&metadata, now);
     let answer = acts.iter().map(|act| act.at().to_string()).collect::<Vec<_>>().join(", ");
     assert!(acts.len() <= pause::MOST_ACTS && acts.iter().all(|act| pause::is_recent(act.at(), now)));
-    let notice = GivenNotice { queue: "q".into(), end: now, at: now, then: AtEnd::Deleted };
+    let notice = GivenNotice { queue: "q".into(), end: now, at: now, then: AtEnd::Deleted, more: None };
     acts.push(JournalAct::Noticed(notice));
     let noted =
         pause::with_act(json!({"metadata": {"annotations": {}}}), &metadata, acts.last().cloned(), now);

@@ -75,7 +75,7 @@ pub fn round_trip(input: &[u8]) -> Outcome {
 /// A request for more time, which any tenant may write. No more is granted than a run may get.
 pub fn extension(input: &[u8]) -> Outcome {
     let read: Extension = serde_json::from_slice(input).map_err(|error| error.to_string())?;
-    let [auto_approve, max_total] = [1, 4].map(SignedDuration::from_hours);
+    let [auto_approve, max_total] = [1, 4].map(SignedDuration::from_hours).map(ExtendedDuration::of);
     let allowance = Allowance { auto_approve, max_total, max_count: Some(3) };
     let run = GoingRun {
         queue: "q".into(),
@@ -86,10 +86,10 @@ pub fn extension(input: &[u8]) -> Outcome {
         total: SignedDuration::ZERO,
     };
     let granted = read.granted().map(ExtendedDuration::to_signed);
-    assert!(allowance.total(granted) <= max_total);
+    assert!(allowance.total(granted) <= max_total.to_signed());
     let decision = extension::decide(&read, &RequestedRun::Going(run));
     if let Decision::Grant(time) = decision {
-        assert!(time <= auto_approve, "{time}");
+        assert!(time <= auto_approve.to_signed(), "{time}");
     }
     let told = extension::told(&read)
         .map_or_else(String::new, |(reason, message)| format!(", {reason:?}: {message}"));

@@ -6,7 +6,12 @@ use std::{
 };
 
 use jiff::Timestamp;
-use tenure_policy::{expiry, notice::NoticePoints, pause::RunEnd, requeue, start};
+use tenure_policy::{
+    expiry::{self, OwnCeiling},
+    notice::NoticePoints,
+    pause::RunEnd,
+    requeue, start,
+};
 use tenure_types::{
     ExtendedDuration, GoDuration, Grammar, TensorstackDuration, amount::Amount, selector::Selector,
 };
@@ -20,7 +25,8 @@ pub fn extended(input: &[u8]) -> Outcome {
         && go.as_nanos() >= 0
         && !text(input)?.starts_with(['+', '-'])
     {
-        assert_eq!(read, Ok(go.to_string()), "Go's grammar is a part of it");
+        let read = read.as_ref().ok().and_then(|text| text.parse::<ExtendedDuration>().ok());
+        assert_eq!(read.map(ExtendedDuration::to_go), Some(go), "Go's grammar is a part of it");
     }
     read
 }
@@ -42,9 +48,9 @@ fn duration<D: Grammar + Display + Debug + PartialEq>(input: &[u8]) -> Outcome {
 }
 
 pub fn own_ceiling(input: &[u8]) -> Outcome {
-    let read = expiry::own_ceiling(text(input)?)?;
-    assert!(read.as_secs() > 0, "{read}");
-    Ok(format!("{read:#}"))
+    let OwnCeiling { counts, error } = expiry::own_ceiling(text(input)?);
+    assert!(counts.is_none_or(|own| own.to_signed().as_secs() > 0), "{counts:?}");
+    error.map_or_else(|| Ok(counts.unwrap_or_default().to_string()), Err)
 }
 
 /// What is printed reads back as the same, and no point lies after the end.

@@ -212,7 +212,7 @@ async fn a_part_that_is_turned_on_changes_no_flag_about_certificates_and_no_righ
         let by_name: Vec<_> = rules.into_iter().filter(|rule| rule.get("resourceNames").is_some()).collect();
         (flags, by_name)
     };
-    let off = of(json!({})).await;
+    let off = of(json!({"webhook": {"owners": {"enabled": false}}})).await;
     assert_eq!(of(json!({"guard": {"enabled": true}, "webhook": {"owners": {"enabled": true}}})).await, off);
 }
 

@@ -31,7 +31,7 @@ async fn webhooks(values: &Value) -> [Value; 2] {
 #[tokio::test]
 async fn nothing_of_guard_and_extender_is_there_when_they_are_off() {
     let objects = render("test", &json!({})).await;
-    assert_eq!(kinds(&objects).get(CONFIGURATION), Some(&1));
+    assert_eq!(kinds(&objects).get(CONFIGURATION), Some(&2));
     let arguments = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
     for flag in ["--guard", "--scheduler-extender", "--wake-up"] {
         assert!(!arguments.iter().any(|argument| argument.starts_with(flag)), "{arguments:?}");
@@ -297,7 +297,7 @@ async fn notes_say_what_is_to_be_done_next() {
     .await;
     for expected in [
         "     https://10.0.0.7:9443/scheduler\n     webhook.certificate.existingSecret.caBundle",
-        "--config tenure.yaml --scheduler-extender --wake-up=false --guard --scheduler-client-ca-file scheduler-client-ca.crt\n",
+        "--config tenure.yaml --scheduler-extender --wake-up=false --guard --answer-owners --scheduler-client-ca-file scheduler-client-ca.crt\n",
         "-o jsonpath='{.data.scheduler-client-ca\\.crt}' > scheduler-client-ca.crt\n",
         "no pod is evicted. kubectl drain waits",
     ] {

@@ -1,4 +1,4 @@
-//! The value that turns on answers to the creation of owners, which are off by default.
+//! Answers to the creation of owners, which are on by default.
 
 use std::collections::BTreeSet;
 
@@ -9,19 +9,12 @@ use crate::{
     NOWHERE, arguments, assert_accepted, find, helm,
     keeper::rollout,
     kinds, parse, render,
-    rights::{granted_to, rights, triples},
+    rights::{granted_to, triples},
     shared,
     values::assert_refused,
 };
 
 const CONFIGURATION: &str = "ValidatingWebhookConfiguration";
-
-/// Values that turn answers on, with more of them.
-fn answering(mut values: Value) -> Value {
-    let webhook = values.as_object_mut().unwrap().entry("webhook").or_insert_with(|| json!({}));
-    webhook.as_object_mut().unwrap().insert("owners".into(), json!({"enabled": true}));
-    values
-}
 
 /// The webhooks, by these values.
 async fn webhooks(values: &Value) -> Vec<Value> {
@@ -52,22 +45,19 @@ fn reviewed(webhooks: &[Value]) -> Vec<(String, String, String)> {
 }
 
 #[tokio::test]
-async fn nothing_of_owners_is_reviewed_by_default() {
-    for values in
-        [json!({}), json!({"webhook": {"owners": null}}), json!({"webhook": {"owners": {"enabled": false}}})]
-    {
+async fn owners_are_reviewed_by_default_and_not_where_that_is_turned_off() {
+    let off = json!({"webhook": {"owners": {"enabled": false}}});
+    for (values, is_on) in [(json!({}), true), (json!({"webhook": {"owners": null}}), true), (off, false)] {
         let objects = render("test", &values).await;
-        assert_eq!(kinds(&objects).get(CONFIGURATION), Some(&1));
+        assert_eq!(kinds(&objects).get(CONFIGURATION), Some(&(1 + usize::from(is_on))));
         let arguments = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
-        assert!(!arguments.contains(&"--answer-owners".to_owned()), "{arguments:?}");
-        let own = rights().into_iter().filter(|right| right.starts_with("webhook"));
-        assert_eq!(granted_to("webhook", &objects), own.collect());
+        assert_eq!(arguments.contains(&"--answer-owners".to_owned()), is_on, "{arguments:?}");
     }
 }
 
 #[tokio::test]
 async fn every_kind_that_is_paused_is_reviewed_in_exact_versions_and_no_other_but_cron_jobs() {
-    let reviewed = reviewed(&webhooks(&answering(json!({}))).await);
+    let reviewed = reviewed(&webhooks(&json!({})).await);
     let mut expected: BTreeSet<_> = OwnerTable::default()
         .ancestors()
         .filter(|(group, _, is_paused)| *is_paused && *group != "kueue.x-k8s.io")
@@ -90,7 +80,7 @@ async fn rows_of_an_administrator_are_reviewed_once_and_those_of_kueue_never() {
         row("example.com", "Thing", "things", "spec.b"),
         row("kueue.x-k8s.io", "Workload", "workloads", "spec.active"),
     ]);
-    let reviewed = reviewed(&webhooks(&answering(json!({"keeper": {"owners": rows}}))).await);
+    let reviewed = reviewed(&webhooks(&json!({"keeper": {"owners": rows}})).await);
     let count = |group: &str, resource: &str| {
         reviewed.iter().filter(|(of, _, name)| of == group && name == resource).count()
     };
@@ -105,7 +95,7 @@ async fn rows_of_an_administrator_are_reviewed_once_and_those_of_kueue_never() {
 
 #[tokio::test]
 async fn no_workload_waits_for_a_webhook_that_is_down() {
-    for webhook in webhooks(&answering(json!({"webhook": {"failurePolicy": "Fail"}}))).await {
+    for webhook in webhooks(&json!({"webhook": {"failurePolicy": "Fail"}})).await {
         assert_eq!(webhook["failurePolicy"], "Ignore");
         assert_eq!(webhook["timeoutSeconds"], 2);
         assert_eq!(webhook["sideEffects"], "None");
@@ -124,8 +114,10 @@ async fn answers_are_trusted_as_the_other_webhooks_are_and_the_api_server_takes_
     for mode in ["selfManaged", "certManager", "existingSecret"] {
         let existing = json!({"name": "mine", "caBundle": ca});
         let queues = json!([{"localQueue": "main", "queue": "research"}]);
-        let mut values = answering(json!({"kueue": {"queues": queues}, "keeper": {"owners": [rollout()]}}));
-        values["webhook"]["certificate"] = json!({"mode": mode, "existingSecret": existing});
+        let certificate = json!({"mode": mode, "existingSecret": existing});
+        let values = json!({
+            "kueue": {"queues": queues}, "keeper": {"owners": [rollout()]}, "webhook": {"certificate": certificate},
+        });
         let name = format!("answering-{}", mode.to_lowercase());
         let rendered = helm(cluster, "template", &name, &values, &[]).await.success().unwrap();
         let objects = parse(&rendered);
@@ -150,17 +142,20 @@ async fn answers_are_trusted_as_the_other_webhooks_are_and_the_api_server_takes_
 
 #[tokio::test]
 async fn webhook_may_look_up_the_queues_of_pods_where_it_answers() {
-    let objects = render("test", &answering(json!({}))).await;
+    let objects = render("test", &json!({})).await;
     let arguments = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
     assert!(arguments.contains(&"--answer-owners".into()), "{arguments:?}");
-    let more = [
+    let lookups: BTreeSet<_> = [
         triples("webhook", &["scheduling.run.ai"], &["podgroups"], &["get"]),
         triples("webhook", &["scheduler.tensorstack.dev"], &["podgroups", "queues"], &["get"]),
-    ];
-    let expected: BTreeSet<_> =
-        rights().into_iter().filter(|right| right.starts_with("webhook")).chain(more.concat()).collect();
-    assert_eq!(granted_to("webhook", &objects), expected);
-    let outside = webhooks(&answering(json!({"webhook": {"url": NOWHERE}}))).await;
+    ]
+    .concat()
+    .into_iter()
+    .collect();
+    assert!(granted_to("webhook", &objects).is_superset(&lookups));
+    let off = render("test", &json!({"webhook": {"owners": {"enabled": false}}})).await;
+    assert!(granted_to("webhook", &off).is_disjoint(&lookups));
+    let outside = webhooks(&json!({"webhook": {"url": NOWHERE}})).await;
     assert_eq!(outside[0]["clientConfig"]["url"], format!("{NOWHERE}/owners"));
 }
 

@@ -18,6 +18,8 @@ const ABOVE: &[&str] = &["get"];
 /// All that Tenure may do in the whole cluster besides pausing: component, API group, resources, verbs.
 const RIGHTS: &[(&str, &str, &[&str], &[&str])] = &[
     ("webhook", "scheduling.run.ai", &["queues"], &["get", "list", "watch"]),
+    ("webhook", "scheduling.run.ai", &["podgroups"], &["get"]),
+    ("webhook", "scheduler.tensorstack.dev", &["podgroups", "queues"], &["get"]),
     ("keeper", "scheduling.run.ai", &["queues"], WATCHED),
     ("keeper", "scheduler.tensorstack.dev", &["queues"], WATCHED),
     ("keeper", "scheduler.tensorstack.dev", &["podgroups"], STAMPED),

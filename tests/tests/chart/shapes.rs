@@ -69,7 +69,7 @@ impl Shape {
         let rest = [
             // of the programs, for the roles view and edit, and of those who extend and approve
             ("ClusterRole", 6),
-            ("ValidatingWebhookConfiguration", 1),
+            ("ValidatingWebhookConfiguration", 2),
             ("MutatingWebhookConfiguration", 1),
             ("ValidatingAdmissionPolicy", 9),
             ("ValidatingAdmissionPolicyBinding", 9),

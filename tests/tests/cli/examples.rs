@@ -60,12 +60,12 @@ async fn ceiling_announces_the_end_and_pauses_the_job() {
 async fn floors_are_inherited_as_the_comment_says() {
     let world = world().await;
     let (namespace, _) = tried(world, "floors.yaml", &[]).await;
-    for (queue, floor) in [("vision-batch", "1h0m0s"), ("vision-labs", "2h0m0s"), ("language", "0s")] {
+    for (queue, floor) in [("vision-batch", "1h"), ("vision-labs", "2h"), ("language", "0s")] {
         let queue = in_matrix(world, queue).await;
         assert_eq!(queue["preemptMinRuntime"]["value"], floor, "{queue:#}");
     }
     let pair = ["matrix", "-o", "json", "--preemptor-queue", "language", "--victim-queue", "vision-batch"];
-    assert_eq!(object(world, &pair).await["reclaim"][0]["value"], "10m0s");
+    assert_eq!(object(world, &pair).await["reclaim"][0]["value"], "10m");
     namespace.await_running(1).await;
     let pod = format!("{}/labelling", namespace.name());
     let explained = object(world, &["explain", "pod", &pod, "-o", "json"]).await;

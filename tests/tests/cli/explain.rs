@@ -29,7 +29,7 @@ async fn a_pair_of_queues_has_the_floor_of_the_cluster() {
     let pair = ["matrix", "-o", "json", "--preemptor-queue", "ex-a", "--victim-queue", "ex-leaf"];
     let matrix = object(run(world, &pair).await);
     let expected =
-        json!([{"preemptor": "ex-a", "victim": "ex-leaf", "value": "3h0m0s", "from": "queue \"ex-b\""}]);
+        json!([{"preemptor": "ex-a", "victim": "ex-leaf", "value": "3h", "from": "queue \"ex-b\""}]);
     assert_eq!(matrix["reclaim"], expected);
     assert_eq!(matrix["queues"][1]["path"], json!(["ex-b", "ex-leaf"]));
     let missing = run(world, &["matrix", "--victim-queue", "ex-gone"]).await.bad();

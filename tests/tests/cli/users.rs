@@ -6,7 +6,7 @@ use serde_json::json;
 use tenure_testbed::{RELEASE_NAMESPACE, eventually};
 use tenure_tests::{
     DEADLINE, World,
-    workloads::{Namespace, in_runai_queue, runai_queue, workload},
+    workloads::{Namespace, distinct, in_runai_queue, runai_queue, workload},
 };
 
 use super::{NOTHING, Said, tenure, world};
@@ -18,6 +18,9 @@ const ALLOWED: &str = "--output=jsonpath={.status.allowed}";
 
 /// The warning to a user whose only rights come from a `RoleBinding`.
 const LEFT_OUT: &str = "Warning: you may not list queues.scheduling.run.ai, queues.scheduler.tensorstack.dev: what they say isn't shown\n";
+
+/// That of `explain`.
+const CLASSES_LEFT_OUT: &str = "Warning: you may not list queues.scheduling.run.ai, priorityclasses.scheduling.k8s.io, queues.scheduler.tensorstack.dev: what they say isn't shown\n";
 
 /// A kubeconfig of a service account that has a role in its namespace.
 pub async fn with_role(world: &World, namespace: &str, role: &str) -> PathBuf {
@@ -50,20 +53,43 @@ async fn users_with_view_or_edit_in_a_namespace_see_their_workloads_and_queues_o
     let name = namespace.name();
     world.apply(&runai_queue("cli-users", "", "1d")).await;
     let labels = in_runai_queue("cli-users");
-    namespace.create(&workload("Deployment", name, "test", &labels, &NOTHING)).await;
+    let deployment = namespace.create(&workload("Deployment", name, "test", &labels, &NOTHING)).await;
     namespace.await_running(2).await;
     let pod = format!("{name}/{}", namespace.pod_names().await.pop_first().unwrap());
     let (list, queue) = (["list", "-n", name], ["queue", "cli-users", "-n", name]);
     let explain = ["explain", "pod", &pod];
     let users = [with_role(world, name, "view").await, with_role(world, name, "edit").await];
+    let end = eventually("the end on the workload", DEADLINE, async || {
+        let annotations = namespace.field(&deployment, "metadata.annotations").await;
+        Ok(annotations.get("tenure.dev/expires-at").and_then(|end| Some(end.as_str()?.to_owned())))
+    })
+    .await
+    .unwrap();
     for user in &users {
         for command in [list.as_slice(), &queue] {
             let said = await_said(world, user, command, LEFT_OUT).await;
-            assert!(said.contains("deployment/test"), "{said}");
+            assert!(said.contains("deployment/test") && said.contains(&end), "{said}");
+            assert!(said.contains("<unknown>"), "its floor: {said}");
         }
-        let told = Said::of(tenure(&world.cluster, user, &explain).await).await.bad();
+        for command in [explain.as_slice(), &["explain", "deployment/test", "-n", name]] {
+            let said = await_said(world, user, command, CLASSES_LEFT_OUT).await;
+            assert!(
+                said.contains(&format!("it expires at {end}")) && said.contains("which you may not read"),
+                "{said}"
+            );
+        }
+        let preemption = ["explain", "preemption", "--preemptor", &pod, "--victim", &pod];
+        let told = Said::of(tenure(&world.cluster, user, &preemption).await).await.bad();
         assert_eq!(told.lines().count(), 1, "no verdict rather than a wrong one: {told}");
     }
+
+    world.apply(&runai_queue("cli-users-short", "", "1s")).await;
+    let short = workload("Deployment", name, "short", &in_runai_queue("cli-users-short"), &NOTHING);
+    let short = namespace.create(&distinct(short, "short")).await;
+    namespace.await_pause_of(&short, "spec.replicas", &json!(0)).await;
+    let explain_short = ["explain", "deployment/short", "-n", name];
+    let said = await_said(world, &users[1], &explain_short, CLASSES_LEFT_OUT).await;
+    assert!(said.contains("Tenure paused it at 20"), "{said}");
 
     let subject = json!([{
         "kind": "Group", "name": format!("system:serviceaccounts:{name}"), "apiGroup": "rbac.authorization.k8s.io",

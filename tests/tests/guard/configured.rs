@@ -136,10 +136,9 @@ impl<'w> Scene<'w> {
 }
 
 /// The floors that the guard names: the team's own, and its department's.
-const OWN: &str =
-    "reclaimMinRuntime of its queue \"ARENA-sheltered\" is 1h0m0s, from queue \"ARENA-sheltered\"";
+const OWN: &str = "reclaimMinRuntime of its queue \"ARENA-sheltered\" is 1h, from queue \"ARENA-sheltered\"";
 const DEPARTMENTS: &str =
-    "reclaimMinRuntime of its queue \"ARENA-exposed\" is 1h0m0s, from queue \"ARENA-above-exposed\"";
+    "reclaimMinRuntime of its queue \"ARENA-exposed\" is 1h, from queue \"ARENA-above-exposed\"";
 
 #[tokio::test]
 async fn floors_of_the_chart_hold_at_extender_and_guard_and_change_while_they_run() {
@@ -151,9 +150,9 @@ async fn floors_of_the_chart_hold_at_extender_and_guard_and_change_while_they_ru
     let scene = Scene::new(world).await;
 
     // the default against the same queue, as the chart was installed
-    let silent = "preemptMinRuntime of its queue \"ARENA-silent\" is 2h0m0s, by default";
-    let sheltered = "preemptMinRuntime of its queue \"ARENA-sheltered\" is 2h0m0s, by default";
-    let exposed = "preemptMinRuntime of its queue \"ARENA-exposed\" is 2h0m0s, by default";
+    let silent = "preemptMinRuntime of its queue \"ARENA-silent\" is 2h, by default";
+    let sheltered = "preemptMinRuntime of its queue \"ARENA-sheltered\" is 2h, by default";
+    let exposed = "preemptMinRuntime of its queue \"ARENA-exposed\" is 2h, by default";
     scene
         .await_protection([
             (true, false, Some(silent)),
@@ -165,7 +164,7 @@ async fn floors_of_the_chart_hold_at_extender_and_guard_and_change_while_they_ru
 
     // the default against other queues
     scene.configure(json!({"defaultReclaimMinRuntime": "3h"})).await;
-    let silent = "reclaimMinRuntime of its queue \"ARENA-silent\" is 3h0m0s, by default";
+    let silent = "reclaimMinRuntime of its queue \"ARENA-silent\" is 3h, by default";
     let teams = [(false, false, Some(OWN)), (true, true, Some(DEPARTMENTS))];
     scene
         .await_protection([(false, true, Some(silent)), (false, true, Some(silent)), teams[0], teams[1]])
@@ -178,10 +177,10 @@ async fn floors_of_the_chart_hold_at_extender_and_guard_and_change_while_they_ru
         })
     };
     scene.configure(json!({"nodePools": [pool("5h", "4h")]})).await;
-    let pooled = "preemptMinRuntime of its queue \"ARENA-silent\" is 5h0m0s, from node pool \"a100\"";
+    let pooled = "preemptMinRuntime of its queue \"ARENA-silent\" is 5h, from node pool \"a100\"";
     scene.await_protection([(false, false, None), (true, true, Some(pooled)), teams[0], teams[1]]).await;
     scene.configure(json!({"nodePools": [pool("0s", "4h")]})).await;
-    let pooled = "reclaimMinRuntime of its queue \"ARENA-silent\" is 4h0m0s, from node pool \"a100\"";
+    let pooled = "reclaimMinRuntime of its queue \"ARENA-silent\" is 4h, from node pool \"a100\"";
     scene.await_protection([(false, false, None), (false, true, Some(pooled)), teams[0], teams[1]]).await;
 
     // the search begins at the victim's own queue

@@ -2,8 +2,10 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 mod floors;
+mod mistakes;
 mod pods;
 mod points;
+mod shown;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
@@ -74,10 +76,11 @@ async fn a_workload_is_told_of_its_end_once_a_run_and_the_pause_takes_the_announ
         assert!(Timestamp::now() < end, "told only at {}", Timestamp::now());
         let told = namespace.await_events_of(APPROACHING, run).await;
         assert!(
-            told.iter().all(|event| event.starts_with("Deployment/test: Its run in Queue told ends at ")),
+            told.iter().all(|event| event.starts_with("Deployment/test: Its run in Queue told ends in 1")),
             "{told:?}"
         );
-        assert!(told.iter().any(|event| event.contains(&end.to_string())), "{told:?}");
+        let clock = end.strftime(", at %H:%M:%S UTC: ").to_string();
+        assert!(told.iter().any(|event| event.contains(&clock)), "{told:?}");
         let then = format!("Then it is paused until kubectl {resume}");
         assert!(told.iter().all(|event| event.ends_with(&then)), "{told:?}");
         namespace.await_pause_of(&deployment, "spec.replicas", &json!(0)).await;
@@ -89,7 +92,7 @@ async fn a_workload_is_told_of_its_end_once_a_run_and_the_pause_takes_the_announ
         namespace.patch(&deployment, &json!({"spec": {"replicas": 2}})).await;
     }
     let patches = audit::of_keeper(&world.cluster, "patch", "deployments", namespace.name());
-    assert_eq!(patches, ["test"; 4], "an announcement and a pause a run");
+    assert_eq!(patches, ["test"; 5], "an announcement and a pause a run, and the first record is taken away");
     let on_pods = audit::of_keeper(&world.cluster, "patch", "pods", namespace.name());
     assert_eq!(on_pods, [""; 0], "off by default");
     let describe = ["describe", "deployment", "test", "-n", namespace.name()];
@@ -181,10 +184,10 @@ async fn an_own_ceiling_without_effect_draws_one_event_a_value_on_what_has_it() 
     namespace.create(&pod).await;
     let longer = |own: &str| {
         format!(
-            "Deployment/longer: Annotation tenure.dev/max-duration of {own} has no effect: Queue own-ceilings ends a run after 1day, and a workload can only shorten that"
+            "Deployment/longer: Annotation tenure.dev/max-duration of {own} has no effect: Queue own-ceilings ends a run after 1d, and a workload can only shorten that"
         )
     };
-    assert_eq!(namespace.await_events_of("MaxDurationIgnored", 1).await, [longer("2days")]);
+    assert_eq!(namespace.await_events_of("MaxDurationIgnored", 1).await, [longer("2d")]);
     let invalid = namespace.await_events_of("InvalidMaxDuration", 1).await;
     let begin =
         "Pod/invalid: metadata.annotations[tenure.dev/max-duration]: Invalid value: \"nonsense\": must be";
@@ -193,7 +196,7 @@ async fn an_own_ceiling_without_effect_draws_one_event_a_value_on_what_has_it() 
     let own = |value: &str| json!({"metadata": {"annotations": {"tenure.dev/max-duration": value}}});
     namespace.patch(&deployment, &own("3d")).await;
     let told = namespace.await_events_of("MaxDurationIgnored", 2).await;
-    assert!(told.contains(&longer("3days")), "{told:?}");
+    assert!(told.contains(&longer("3d")), "{told:?}");
     assert_eq!(namespace.events_of("InvalidMaxDuration").await.len(), 1);
     let describe = ["describe", "deployment", "longer", "-n", name];
     let described = world.cluster.kubectl(&describe).await.unwrap().success().unwrap();
@@ -224,7 +227,7 @@ async fn an_own_ceiling_that_is_no_duration_is_told_with_what_would_be_right_and
     assert_eq!(told.len(), no_durations.len());
     for (name, value) in no_durations {
         let expected = format!(
-            "Pod/{name}: metadata.annotations[tenure.dev/max-duration]: Invalid value: \"{value}\": must be a duration such as 90m or \"2h 30m\""
+            "Pod/{name}: metadata.annotations[tenure.dev/max-duration]: Invalid value: \"{value}\": must be a duration such as 90m, 1h30m or 7d"
         );
         assert!(told.iter().any(|told| told.starts_with(&expected)), "{expected}: {told:?}");
     }
@@ -235,6 +238,18 @@ async fn an_own_ceiling_that_is_no_duration_is_told_with_what_would_be_right_and
         let time = |key: &str| row[key].as_str().unwrap().parse::<Timestamp>().unwrap();
         assert_eq!(time("expiresAt"), time("startedAt") + DAY, "{row}");
     }
+    // versions before took it, so it doesn't become no ceiling, and is told as well
+    let mut former = bare_pod(namespace.name(), "former", &in_runai_queue("no-durations"), &Value::Null);
+    former["metadata"]["annotations"] = json!({"tenure.dev/max-duration": "2 hours 30m"});
+    namespace.create(&former).await;
+    let told = namespace.await_events_of("InvalidMaxDuration", no_durations.len() + 1).await;
+    let expected = ": it counts as 2h30m, write that";
+    assert!(told.iter().any(|told| told.starts_with("Pod/former: ") && told.ends_with(expected)), "{told:?}");
+    let listed = plugin_prints(world, namespace.name(), &["list", "-o", "json"]).await;
+    let rows: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    let row = rows.iter().find(|row| row["workload"] == "pod/former").unwrap();
+    let time = |key: &str| row[key].as_str().unwrap().parse::<Timestamp>().unwrap();
+    assert_eq!(time("expiresAt"), time("startedAt") + SignedDuration::from_mins(150), "{row}");
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ impl Told {
     async fn await_notices(&self, count: usize) -> Timestamp {
         let told = self.namespace.await_events_of(APPROACHING, count).await;
         assert_eq!(told.len(), count, "{told:?}");
-        let end = announced(&self.namespace, &self.pod).await.unwrap().to_string();
+        let end = announced(&self.namespace, &self.pod).await.unwrap().strftime("%H:%M UTC").to_string();
         assert!(told.iter().any(|event| event.contains(&end)), "{end} in {told:?}");
         given(&self.namespace, &self.pod).await
     }

@@ -134,7 +134,7 @@ async fn the_webhook_reviews_annotations_and_names_them() {
         queue(V2, "kai-longer", &annotated("max-duration", "2h"), &json!({"parentQueue": "kai-short"}));
     eventually("the parent to be known", DEADLINE, async || {
         let output = write(cluster, &["create", "--dry-run=server"], &longer).await;
-        let warning = "Warning: metadata.annotations[tenure.dev/max-duration]: 2h0m0s is longer than 1h0m0s";
+        let warning = "Warning: metadata.annotations[tenure.dev/max-duration]: 2h is longer than 1h";
         Ok(output.stderr.contains(warning).then_some(()))
     })
     .await

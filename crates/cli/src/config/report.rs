@@ -14,7 +14,7 @@ use tenure_policy::{
 };
 use tenure_types::runai::v3alpha1::CountFrom;
 
-use crate::print::{cell, go, tables};
+use crate::print::{cell, tables};
 
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -185,11 +185,11 @@ fn own(config: &Config) -> [(&'static str, String); 24] {
         ("expiryNotice", notice.to_string()),
         ("noticeOnPods", notice_on_pods.to_string()),
         ("floorOnPods", floor_on_pods.to_string()),
-        ("graceOnChange", go(grace_on_change.0)),
+        ("graceOnChange", grace_on_change.0.to_string()),
         ("pausedHistoryLimit", paused_history_limit.map_or_else(|| "none".into(), |most| most.to_string())),
         ("waitForPodsReady", readiness.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
         ("owners", count(*rows, "row")),
-        ("longestFormation", go(longest_formation.0)),
+        ("longestFormation", longest_formation.0.to_string()),
         ("trustedWriters", count(trusted.len(), "user")),
         ("tenancy.trustedWriters", count(tenancy_writers.len(), "user")),
         ("tenancy.defaultQueue.runai", or_none(runai)),
@@ -219,7 +219,7 @@ fn config_map(of: &ConfigMapKey) -> String {
     format!("{namespace}/{name}, {key}")
 }
 
-/// `10m0s, back after 60s × 2, at most 3600s, 10 times, by Eviction`
+/// `10m, back after 60s × 2, at most 3600s, 10 times, by Eviction`
 fn pods_ready(of: &PodsReady) -> String {
     let PodsReady { is_enabled, backoff, count_from, recovery, timestamp, on_capacity } = of;
     if !is_enabled {
@@ -227,9 +227,9 @@ fn pods_ready(of: &PodsReady) -> String {
     }
     let Backoff { timeout, base_seconds, factor, max_seconds, limit } = backoff;
     let parts = [
-        Some(go(*timeout)),
+        Some(timeout.to_string()),
         (*count_from == CountFrom::Creation).then(|| "from creation".to_owned()),
-        recovery.map(|recovery| format!("recovery {}", go(recovery))),
+        recovery.map(|recovery| format!("recovery {recovery}")),
         Some(format!("back after {base_seconds}s × {factor}")),
         max_seconds.map(|max| format!("at most {max}s")),
         limit.map(|limit| format!("{limit} times")),
@@ -258,17 +258,17 @@ trustedWriters: ['system:serviceaccount:kai-scheduler:scheduler']
         let expected = "\
 PARAMETER                          VALUE                     FROM
 defaultPreemptMinRuntime           0s                        default
-defaultReclaimMinRuntime           1h0m0s                    file
+defaultReclaimMinRuntime           1h                        file
 reclaimResolveMethod               lca                       default
 nodePoolLabelKey                   kai.scheduler/node-pool   default
 expiryNotice                       0s                        default
 noticeOnPods                       false                     default
 floorOnPods                        false                     default
-graceOnChange                      1m0s                      default
+graceOnChange                      1m                        default
 pausedHistoryLimit                 none                      default
 waitForPodsReady                   off                       default
 owners                             1 row                     file
-longestFormation                   30m0s                     default
+longestFormation                   30m                       default
 trustedWriters                     1 user                    file
 tenancy.trustedWriters             0 users                   default
 tenancy.defaultQueue.runai         none                      default
@@ -286,7 +286,7 @@ guard.exemptGroups                 0 groups                  default
 guard.exemptNamespaces             1 namespace               default
 
 NODE POOL   DEFAULT PREEMPT   DEFAULT RECLAIM
-a100        24h0m0s           1h0m0s
+a100        1d                1h
 
 TRUSTED WRITER                                  OF
 system:serviceaccount:kai-scheduler:scheduler   start times
@@ -328,7 +328,7 @@ kube-system             exempt namespace
     #[test]
     fn bounds_are_shown_with_their_queues() {
         let printed = printed("delegation: {bounds: [{queue: research, preemptMinRuntime: 90m}]}");
-        let expected = "\nBOUND OF QUEUE   LONGEST PREEMPT   LONGEST RECLAIM\nresearch         1h30m0s           <none>\n";
+        let expected = "\nBOUND OF QUEUE   LONGEST PREEMPT   LONGEST RECLAIM\nresearch         90m               <none>\n";
         assert!(printed.contains(expected), "{printed}");
         assert!(
             printed.contains("\ndelegation.bounds                  1 queue                   file\n"),
@@ -340,16 +340,15 @@ kube-system             exempt namespace
     fn when_workloads_make_room_that_do_not_get_ready_is_shown() {
         let by_default = printed("waitForPodsReady: {}");
         let expected =
-            "\nwaitForPodsReady                   5m0s, back after 1s × 1.41284738, by Eviction   file\n";
+            "\nwaitForPodsReady                   5m, back after 1s × 1.41284738, by Eviction   file\n";
         assert!(by_default.contains(expected), "{by_default}");
         let strategy = "{timestamp: Creation, backoffBaseSeconds: 60, backoffFactor: '2', backoffMaxSeconds: 3600, backoffLimitCount: 10}";
         let text =
             format!("waitForPodsReady: {{timeout: 10m, recoveryTimeout: 1m, requeuingStrategy: {strategy}}}");
-        let expected =
-            " 10m0s, recovery 1m0s, back after 60s × 2, at most 3600s, 10 times, by Creation   file\n";
+        let expected = " 10m, recovery 1m, back after 60s × 2, at most 3600s, 10 times, by Creation   file\n";
         assert!(printed(&text).contains(expected), "{}", printed(&text));
         let expected =
-            " 5m0s, from creation, back after 1s × 1.41284738, by Eviction, earlier on capacity   file\n";
+            " 5m, from creation, back after 1s × 1.41284738, by Eviction, earlier on capacity   file\n";
         let text = "waitForPodsReady: {countFrom: Creation, requeuingStrategy: {onCapacity: true}}";
         assert!(printed(text).contains(expected), "{}", printed(text));
         assert!(printed("waitForPodsReady: {enable: false}").contains(" off "));
@@ -386,7 +385,7 @@ c         exempt namespace
         let text = format!("tiers: [{{plugins: [{{name: minruntime, arguments: {arguments}}}]}}]");
         let expected = "\
 PARAMETER                  VALUE   FROM
-defaultPreemptMinRuntime   5m0s    file
+defaultPreemptMinRuntime   5m      file
 defaultReclaimMinRuntime   0s      default
 reclaimResolveMethod       lca     default
 ";

@@ -91,6 +91,9 @@ pub struct PodExplanation {
     started_at_from: &'static str,
     /// True if the workload may lose pods at any time, except the pods that it needs to run while it is protected.
     elastic: bool,
+    /// True if its queue may not be read: then nothing is known of its floors and of its ceiling.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    queue_is_hidden: bool,
     /// Empty once the pod has ended, or is terminating.
     protected: Vec<Protection>,
     preemption_toleration: Option<TolerationAnswer>,
@@ -98,6 +101,9 @@ pub struct PodExplanation {
     priority_class_trouble: Option<String>,
     /// The end of its run, counted from `ceiling_since`.
     expires_at: Option<Timestamp>,
+    /// True if the end is that of annotation `tenure.dev/expires-at`, and not computed from queues.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    shows_end: bool,
     /// The times at which its end is announced, if it is; the first of them first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notices_at: Vec<Timestamp>,

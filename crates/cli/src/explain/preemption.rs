@@ -86,7 +86,14 @@ impl PreemptionArgs {
             ensure!(named.insert(victim), "--victim {}: named twice", shown(victim));
         }
         let pods: Vec<NamespacedName> = std::iter::once(&preemptor).chain(&victims).cloned().collect();
-        let wanted = Wanted { pods: &pods, namespace: None, t9k_system_namespace: None, floors: &args };
+        let wanted = Wanted {
+            pods: &pods,
+            namespace: None,
+            t9k_system_namespace: None,
+            floors: &args,
+            // a verdict would be wrong, and not only incomplete
+            may_lack_queues: false,
+        };
         let snapshot = Snapshot::read(&input, connect, wanted).await?;
         let answer = answer(&snapshot, &preemptor, &victims)?;
         output.show(&answer, || text(&answer, &shown(&preemptor), snapshot.now))

@@ -38,7 +38,8 @@ impl RunArgs {
         namespace: Option<&str>,
     ) -> Result<Snapshot> {
         let Self { input, output: _, t9k_system_namespace, floors } = self;
-        let wanted = Wanted { pods, namespace, t9k_system_namespace: Some(t9k_system_namespace), floors };
+        let t9k_system_namespace = Some(t9k_system_namespace.as_str());
+        let wanted = Wanted { pods, namespace, t9k_system_namespace, floors, may_lack_queues: true };
         Snapshot::read(input, connect, wanted).await
     }
 }

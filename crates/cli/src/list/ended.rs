@@ -28,7 +28,7 @@ pub struct Ended {
     pub workload: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// The ceiling that was reached, as in `2h 30m`.
+    /// The ceiling that was reached, as in `2h30m`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<String>,
     pub at: Timestamp,

@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use tenure_policy::naming::group_of;
 
 use super::row::{Row, WorkloadState};
-use crate::print::{Column, Format, Listed, Printer, cell, human, moment_cell, until};
+use crate::print::{Column, Format, Listed, Printer, cell, human, moment, moment_cell, until};
 
-pub const FLOOR_UNTIL: Column<Row> = ("FLOOR UNTIL", |row, _| moment_cell(row.floor_until));
-pub const EXPIRES_AT: Column<Row> = ("EXPIRES AT", |row, _| moment_cell(row.expires_at));
+pub const FLOOR_UNTIL: Column<Row> = ("FLOOR UNTIL", |row, _| known(row, row.floor_until.map(moment)));
+pub const EXPIRES_AT: Column<Row> = ("EXPIRES AT", |row, _| known(row, row.expires_at.map(moment)));
 pub const STATE: Column<Row> = ("STATE", |row, _| format!("{:?}", row.state));
 
 impl Listed for Row {
@@ -26,10 +26,10 @@ impl Listed for Row {
     ];
 
     const WIDE: &'static [Column<Self>] = &[
-        ("IN", |row, now| left(row.expires_at, now)),
+        ("IN", |row, now| known(row, row.expires_at.zip(now).map(|(at, now)| until(at, now)))),
         ("PODS", |row, _| row.pods.to_string()),
         ("FAMILY", |row, _| cell(row.family)),
-        ("CEILING FROM", |row, _| cell(row.ceiling_from.as_deref())),
+        ("CEILING FROM", |row, _| known(row, row.ceiling_from.clone())),
         ("REASON", |row, _| why(row)),
     ];
 
@@ -69,6 +69,11 @@ fn why(row: &Row) -> String {
         }
         (reason, _) => cell(reason.as_deref()),
     }
+}
+
+/// A cell whose text comes from queues.
+fn known(row: &Row, text: Option<String>) -> String {
+    text.unwrap_or_else(|| if row.queue_is_hidden { "<unknown>".into() } else { cell(None::<String>) })
 }
 
 pub fn left(at: Option<Timestamp>, now: Option<Timestamp>) -> String {

@@ -7,8 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde::Serialize;
 use tenure_index::Uid;
 use tenure_policy::{
-    expiry::Family,
-    floor::Floors,
+    expiry::{Family, PerFamily},
     naming::group_of,
     pause::{self, Return},
     requeue::Waiting,
@@ -19,7 +18,7 @@ use tenure_types::{
     paused::{PausedRecord, RequeueState},
 };
 
-use crate::run::Run;
+use crate::{run::Run, snapshot::Snapshot};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum WorkloadState {
@@ -76,8 +75,12 @@ pub struct Row {
     pub started_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor_until: Option<Timestamp>,
+    /// Without one, and if its queue isn't hidden, no ceiling applies yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
+    /// True if its queue may not be read: then its floor and its ceiling aren't known, nor its end if its object shows none.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub queue_is_hidden: bool,
     /// The queue, or the annotation, that the ceiling comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling_from: Option<String>,
@@ -123,6 +126,8 @@ pub struct WorkloadSummary {
     /// The name of its Workload of Kueue's, if that has the record.
     pub of_kueue: Option<String>,
     pub terminating: bool,
+    /// The end of its run that its object shows.
+    pub shown_end: Option<Timestamp>,
 }
 
 impl WorkloadSummary {
@@ -143,8 +148,10 @@ impl WorkloadSummary {
     }
 
     /// Returns the row; none if the workload neither runs nor is paused.
-    pub fn row(self, tree: &QueueTree, floors: &Floors, now: Timestamp) -> Option<Row> {
-        let Self { namespace, reference, run, ready, needed, units: _, pause, of_kueue, terminating } = self;
+    pub fn row(self, known: &Snapshot, now: Timestamp) -> Option<Row> {
+        let Self { namespace, reference, run, ready, needed, units: _, pause, .. } = self;
+        let (trees, floors) = (known.index.trees(), &known.floors);
+        let tree = trees[Family::Runai];
         let row = Row {
             namespace,
             workload: name_of(&reference.api_version, &reference.kind, &reference.name),
@@ -159,18 +166,18 @@ impl WorkloadSummary {
             // younger pods show that the pause was reversed
             let is_over = |run: &Run| record.as_ref().is_none_or(|record| run.created_last > record.at);
             if !run.as_ref().is_some_and(is_over) {
-                return Some(Row { kueue_workload: of_kueue, ..paused(row, &metadata, record) });
+                return Some(Row { kueue_workload: self.of_kueue, ..paused(row, &metadata, record) });
             }
         }
         let row = Row { ready_pods: Some(ready), needed_pods: Some(needed), ..row };
-        let run = run?;
+        let run = run?.showing(known.shown_end(self.shown_end, now));
         // the end of its last protection: against other queues, the floor depends on their place in the tree
         let floor =
             run.standing.queue(Family::Runai).map(|queue| floors.longest(tree, tree.find(queue)).to_signed());
         let floor_until =
             run.standing.start.zip(floor).and_then(|(start, floor)| start.checked_add(floor).ok());
         let floor_until = floor_until.filter(|until| *until > now);
-        Some(running(Row { floor_until, ..row }, &run, terminating, tree, now))
+        Some(running(Row { floor_until, ..row }, &run, self.terminating, trees, now))
     }
 }
 
@@ -208,10 +215,10 @@ fn paused(row: Row, metadata: &ObjectMeta, record: Option<PausedRecord>) -> Row 
     }
 }
 
-fn running(row: Row, run: &Run, terminating: bool, tree: &QueueTree, now: Timestamp) -> Row {
+fn running(row: Row, run: &Run, terminating: bool, trees: PerFamily<&QueueTree>, now: Timestamp) -> Row {
     let family = run.family();
     let other = Family::ALL.into_iter().find(|other| *other != family);
-    let ceiling = run.ceiling(tree).filter(|_| run.exemption.is_none());
+    let ceiling = run.ceiling(trees).filter(|_| run.exemption.is_none());
     Row {
         queue: run.standing.queue(family).map(ToString::to_string),
         other_queue: other.and_then(|other| run.standing.queue(other)).map(ToString::to_string),
@@ -220,6 +227,7 @@ fn running(row: Row, run: &Run, terminating: bool, tree: &QueueTree, now: Timest
         reason: run.exemption.map(|why| format!("{why:?}")),
         started_at: run.since(),
         expires_at: run.expires(),
+        queue_is_hidden: run.queues_are_hidden,
         ceiling_from: ceiling.map(|(_, queue)| queue.unwrap_or(MAX_DURATION_ANNOTATION).to_owned()),
         ..row
     }

@@ -133,7 +133,8 @@ impl View {
         let mut workloads = Workloads::new();
         for pod in pods {
             let Some(standing) = pod.seen.standing(&mut snapshot.index) else { continue };
-            let mut exemption = pod.exemption;
+            let (mut exemption, shown) = (pod.exemption, pod.seen.shown_end());
+            let uid = pod.reference.uid.clone();
             let (owner, terminating) =
                 match snapshot.climb_known(&pod.namespace, None, pod.controller.as_ref()) {
                     ClimbStep::Done(Action::Pause(owner) | Action::Forbidden(owner)) => (owner, false),
@@ -147,6 +148,8 @@ impl View {
                 };
             let workload = entry(&mut workloads, &pod.namespace, &owner);
             workload.terminating |= terminating;
+            workload.shown_end =
+                if owner.uid == uid { shown } else { snapshot.index.shown_end(Uid::of(&owner.uid)) };
             workload.add(Run::of(standing, exemption), pod.ready, pod.unit);
         }
         for (owner, metadata) in snapshot.owners.paused() {
@@ -168,8 +171,7 @@ impl View {
             }
         }
         workloads.retain(|(_, uid), _| snapshot.selected.contains(uid));
-        let (tree, floors) = (snapshot.tree(), &snapshot.floors);
-        let rows = workloads.into_values().filter_map(|workload| workload.row(tree, floors, now));
+        let rows = workloads.into_values().filter_map(|workload| workload.row(&snapshot, now));
         let mut rows: Vec<Row> = rows.collect();
         rows.sort_by_cached_key(Row::key);
         rows

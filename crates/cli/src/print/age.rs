@@ -1,7 +1,6 @@
 //! Durations as kubectl prints them: two digits of precision or so.
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_types::GoDuration;
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
@@ -22,27 +21,6 @@ pub fn human(duration: SignedDuration) -> String {
         63_072_000..252_288_000 => two(seconds, (YEAR, "y"), (DAY, "d")),
         _ => format!("{}y", seconds / YEAR),
     }
-}
-
-/// Returns a duration as Go prints it, like those of queues: `1h30m0s`.
-pub fn go(duration: SignedDuration) -> String {
-    GoDuration::from_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
-}
-
-/// Returns whole seconds, rounded.
-pub fn whole_seconds(duration: SignedDuration) -> i64 {
-    let up = i64::from(duration.subsec_millis() >= 500);
-    duration.as_secs().saturating_add(up)
-}
-
-/// Returns a duration such as `1d2h3m4s`, to the second and without zero parts.
-pub fn long(duration: SignedDuration) -> String {
-    let seconds = whole_seconds(duration);
-    let parts =
-        [(seconds / 86_400, 'd'), (seconds / 3600 % 24, 'h'), (seconds / 60 % 60, 'm'), (seconds % 60, 's')];
-    let shown = parts.into_iter().filter(|(number, _)| *number > 0);
-    let text = shown.map(|(number, unit)| format!("{number}{unit}")).collect::<Vec<_>>().concat();
-    if text.is_empty() { "0s".into() } else { text }
 }
 
 pub fn moment(at: Timestamp) -> String {

@@ -24,6 +24,7 @@ fn row(name: &str, state: WorkloadState) -> Row {
         started_at: None,
         floor_until: None,
         expires_at: None,
+        queue_is_hidden: false,
         ceiling_from: None,
         pods: 0,
         ready_pods: None,

@@ -111,7 +111,7 @@ fn durations_are_short_and_say_enough() {
     ] {
         assert_eq!(short(SignedDuration::from_millis(millis)), expected, "{millis}");
     }
-    assert!(long(SignedDuration::MAX).starts_with("106751991167300d"));
+    assert!(short(SignedDuration::MAX).starts_with("106751991167300d"));
 }
 
 mod of_queues {

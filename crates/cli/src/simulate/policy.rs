@@ -162,7 +162,9 @@ fn is_queue(name: &str) -> bool {
 impl Leaf<'_> {
     /// The ceilings of a run that notes this one itself. It counts in queues that exist.
     pub fn ceilings(&self, own: Option<SignedDuration>) -> PerFamily<Option<SignedDuration>> {
-        PerFamily::new(|family| self.limits[family]?.ceiling.into_iter().chain(own).min())
+        PerFamily::new(|family| {
+            self.limits[family]?.ceiling.into_iter().map(ExtendedDuration::to_signed).chain(own).min()
+        })
     }
 
     /// True if what its ceiling ends comes back by itself.
@@ -175,6 +177,6 @@ impl Leaf<'_> {
         let allowance = self.limits[family].map(|limits| limits.extensions);
         allowance
             .filter(|of| !of.is_none())
-            .map_or(SignedDuration::ZERO, |of| of.auto_approve.min(of.max_total))
+            .map_or(SignedDuration::ZERO, |of| of.auto_approve.min(of.max_total).to_signed())
     }
 }

@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tenure_types::duration::for_people;
 
 use super::{
     past::{Past, Unit, moment},
@@ -10,7 +11,7 @@ use super::{
     schedule::ScheduleReport,
     source::SourceReport,
 };
-use crate::print::{cell, human, long, printable, table, yaml};
+use crate::print::{cell, human, printable, table, yaml};
 
 /// The result of a simulation, for people and programs.
 #[derive(Debug, Serialize)]
@@ -116,8 +117,8 @@ impl Report {
             policy: tried.policy,
             baseline: tried.baseline,
             unit: counting.unit,
-            nearly_within: long(counting.nearly),
-            lost_within: long(counting.lost_within),
+            nearly_within: for_people(counting.nearly),
+            lost_within: for_people(counting.lost_within),
             total,
             queues: queues.iter().map(|(queue, tally)| QueueReport::new(&queue.name, tally)).collect(),
             losers: replayed.losers.iter().filter_map(|loser| LoserReport::new(past, loser)).collect(),
@@ -213,7 +214,7 @@ fn sentence(total: &QueueReport, counting: Counting, tried: &Tried, source: &Sou
             "{} of the {} would have ended within {} more",
             grouped(*nearly_finished),
             grouped(*cut),
-            long(counting.nearly)
+            for_people(counting.nearly)
         ));
     }
     if *slices > 0 {
@@ -302,10 +303,10 @@ fn suggestion(queue: &str, tally: &Tally, ceiling: Option<SignedDuration>) -> Op
         return None;
     }
     let step = tally.lacking.saturating_add(STEP - 1) / STEP * STEP;
-    let more = long(SignedDuration::from_secs(step));
+    let more = for_people(SignedDuration::from_secs(step));
     let mut spec = json!({"extensions": {"autoApprove": more, "maxTotal": more}});
     if let Some((ceiling, spec)) = ceiling.zip(spec.as_object_mut()) {
-        spec.insert("maxDuration".into(), long(ceiling).into());
+        spec.insert("maxDuration".into(), for_people(ceiling).into());
     }
     let (api_version, kind) = ("scheduling.run.ai/v3alpha1", "Queue");
     let queue = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": queue}, "spec": spec});

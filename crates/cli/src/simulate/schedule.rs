@@ -189,7 +189,7 @@ impl<'t> Pool<'t> {
         match limits.and_then(|limits| limits.nearest.slice_delay()) {
             Some(delay) => {
                 self.report.slices += 1;
-                self.arrivals.push(Reverse((now.saturating_add(delay.as_secs()), Some(number))));
+                self.arrivals.push(Reverse((now.saturating_add(delay.to_signed().as_secs()), Some(number))));
             }
             None => self.report.cut += 1,
         }

@@ -54,6 +54,10 @@ impl Snapshot {
                 Err(error) => {
                     self.owners.not_listed(&kind.resource.group, &kind.resource.kind);
                     let is_forbidden = is_forbidden(&error);
+                    let family = Family::of(&kind.resource.group).filter(|_| kind.resource.kind == "Queue");
+                    if let Some(family) = family.filter(|_| is_forbidden) {
+                        self.hidden[family] = true;
+                    }
                     let error = cannot_list(kind, error);
                     failed.insert(number, NotListed { kind: kind.clone(), error, is_forbidden });
                 }
@@ -110,13 +114,20 @@ impl Snapshot {
         }
         let metadata = nodes.into_iter().chain(owners);
         let lists = lists.chain(groups).chain(of_t9k.map(|(kind, place)| (kind, Some(place))));
-        for NotListed { kind, error, is_forbidden: _ } in self.list(cluster, lists, metadata).await {
+        let mut hidden = Vec::new();
+        for NotListed { kind, error, is_forbidden } in self.list(cluster, lists, metadata).await {
             match (kind.resource.group.as_str(), kind.resource.kind.as_str()) {
-                // a verdict would be wrong, and not only incomplete
+                (_, "Queue" | "PriorityClass") if is_forbidden && wanted.may_lack_queues => {
+                    self.hides_classes |= kind.resource.kind == "PriorityClass";
+                    hidden.push(kind.plural());
+                }
                 ("scheduling.run.ai", _) | (_, "PriorityClass") => return Err(error),
                 (_, "Node") => warn(&format!("no node pool is known: {}", with_causes(&error))),
                 _ => warn(&with_causes(&error)),
             }
+        }
+        if !hidden.is_empty() {
+            warn(&format!("you may not list {}: what they say isn't shown", hidden.join(", ")));
         }
         Ok(())
     }

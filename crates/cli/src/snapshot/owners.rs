@@ -112,6 +112,16 @@ impl KnownOwners {
         (!may_outlive_its_end(owner)).then(|| found.answer.clone())
     }
 
+    /// An object that this one controls and that was paused, as `job/nightly-1`; the last by name.
+    pub fn paused_below(&self, above: &ObjectMeta) -> Option<String> {
+        let is_below =
+            |of: &ObjectMeta| projection::controller(of).map(|of| Some(&of.uid)) == Some(above.uid.as_ref());
+        let below = self.paused().filter(|(_, metadata)| is_below(metadata));
+        let named =
+            below.map(|(of, _)| format!("{}/{}", of.reference.kind.to_lowercase(), of.reference.name));
+        named.max()
+    }
+
     pub fn paused(&self) -> impl Iterator<Item = (&ListedOwner, &ObjectMeta)> {
         self.by_uid.values().filter_map(|owner| Some((owner, owner.paused.as_deref()?)))
     }

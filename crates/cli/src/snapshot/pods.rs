@@ -186,7 +186,7 @@ fn unreadable_stamp(group: &ObjectMeta) -> Option<String> {
 fn unreadable_max_duration(group: &ObjectMeta) -> Option<String> {
     let text = group.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?;
     let (namespace, name) = super::key(group);
-    let error = expiry::own_ceiling(text).err()?;
+    let error = expiry::own_ceiling(text).error?;
     Some(format!("PodGroup {namespace}/{name}: {}", pause::own_invalid(text, &error)))
 }
 

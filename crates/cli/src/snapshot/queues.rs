@@ -173,7 +173,7 @@ mod tests {
                 ": it counts as it is written",
             ),
             ("queue \"b\": its parent \"Not A Name\" doesn't exist", ": it counts as a top-level queue"),
-            ("queue \"b\": spec.preemptMinRuntime: Invalid value: \"2h\": ", ": counts as 2h0m0s"),
+            ("queue \"b\": spec.preemptMinRuntime: Invalid value: \"2h\": ", ": counts as 2h"),
             ("queue \"c\": spec.preemptMinRuntime: Invalid value: \"-5s\": ", ": counts as 0s"),
             ("queue \"c\": spec.reclaimMinRuntime: Invalid value: \"2d\": ", ": counts as unset"),
             ("queue \"d\": spec: Invalid value: \"spec\": ", ": it counts as empty"),

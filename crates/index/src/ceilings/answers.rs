@@ -8,10 +8,23 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{expiry::Family, floor::Floors, judge::RunState, queue::Nearest, ready::PodsReady};
 use tenure_types::{evidence::Evidence, extension::Extension, projection};
 
-use super::{CeilingIndex, Ceilings, Overlong, Seen, Standing, Tally, limits, tally::tally};
-use crate::{
-    RunPlace, Stamped, Stamping, Uid, deadlines::ManagedPod, grants::Grants, own::Ineffective, paused::Paused,
+use super::{
+    CeilingIndex, Ceilings, Overlong, Seen, Standing, Tally, extensions::going_run, limits, tally::tally,
 };
+use crate::{
+    Bearer, NoEffect, RunPlace, Stamped, Stamping, Uid,
+    deadlines::ManagedPod,
+    grants::Grants,
+    own::{Ineffective, LabelledOwner},
+    paused::Paused,
+    times::time,
+};
+
+/// The age from which on a workload is told that its queue doesn't exist, or that its pods have none: both may come after it.
+const SETTLED: SignedDuration = SignedDuration::from_secs(10);
+
+/// The age up to which it is.
+const OF_LATE: SignedDuration = SignedDuration::from_mins(10);
 
 /// Numbers of pods and paused owners.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -168,6 +181,10 @@ impl CeilingIndex {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let first_end = root.and_then(|root| self.first_end(namespace, root));
         let of = standing.as_ref();
+        let more = of.and_then(|of| {
+            let (workload, since) = (root.or_else(|| Some(seen.as_ref()?.uid))?, of.clocks.started?);
+            going_run(&mut self.objects, namespace, workload, since, of)?.more()
+        });
         let of_runai = of.and_then(|of| self.objects.limits(Family::Runai, of.queue(Family::Runai)?));
         let rules = self.rules(family, queue);
         let notice = rules.notice.unwrap_or_default();
@@ -179,12 +196,13 @@ impl CeilingIndex {
             absent_queue: of.and_then(|of| of.by_default[family].as_deref()).map(str::to_owned),
             end: of.and_then(|of| of.expires),
             since: of.and_then(|of| of.clocks.since(family)),
-            ceiling: of.and_then(|of| of.ceiling(self.tree())),
+            ceiling: of.and_then(|of| of.ceiling(self.trees())),
             end_below,
             granted_end,
             first_end,
             awaits_queue: of.is_some_and(|of| missing.has_one_of(&self.objects, of, now)),
             outlives: known.is_some_and(ManagedPod::outlives),
+            more,
             may_be_extended: of_runai.is_some_and(|limits| !limits.extensions.is_none()),
             notice: known.map_or(notice, |of| of.expiry.points(notice, of.expiry.at)),
             slice_delay: rules.slice_delay(),
@@ -193,17 +211,39 @@ impl CeilingIndex {
         }
     }
 
-    /// The notes of own ceilings without effect that are to be told now: at most one of a namespace, and at most `most`.
+    /// The notes of what has no effect that are to be told now: at most one of a namespace, and at most `most`. Of queues, they are
+    /// about workloads that were made of late, and not a moment ago: queues and pods may come after them.
     pub fn take_ineffective(&mut self, most: usize, now: Timestamp) -> Vec<Ineffective> {
         self.reschedule();
+        self.note_labels(now);
         let Self { objects, reader } = self;
         for uid in std::mem::take(&mut objects.interner.own.doubtful) {
-            let pod = reader.deadlines.get(uid);
-            if let Some(ineffective) = pod.and_then(|pod| limits::ineffective(objects, uid, pod)) {
-                objects.interner.own.note(ineffective);
+            let Some(pod) = reader.deadlines.get(uid) else { continue };
+            let ineffective = limits::ineffective(objects, uid, pod);
+            let without_queue = limits::without_queue(objects, uid, pod);
+            let age = now.duration_since(time(pod.created));
+            if without_queue.is_some() && age < SETTLED {
+                objects.interner.own.doubt(uid);
             }
+            let without_queue = without_queue.filter(|_| (SETTLED..OF_LATE).contains(&age));
+            ineffective.into_iter().chain(without_queue).for_each(|of| objects.interner.own.note(of));
         }
         objects.interner.own.take(most, now)
+    }
+
+    /// Notes the owners that have the label of a queue, and no pod that has a queue.
+    fn note_labels(&mut self, now: Timestamp) {
+        for (uid, owner) in std::mem::take(&mut self.objects.interner.own.labelled) {
+            let age = now.duration_since(owner.created);
+            if age < SETTLED {
+                self.objects.interner.own.labelled.insert(uid, owner);
+            } else if age < OF_LATE && self.pods_under(&owner.namespace, uid).next().is_none() {
+                let LabelledOwner { source, namespace, name, .. } = owner;
+                let (bearer, why) = (Bearer::Owner(source), NoEffect::LabelOnOwner);
+                let (namespace, name) = (namespace.into(), name.into());
+                self.objects.interner.own.note(Ineffective { bearer, namespace, name, uid, why });
+            }
+        }
     }
 
     /// The counts of the queues of the run.ai family, as of `now`.
@@ -287,9 +327,9 @@ mod tests {
         index.apply_queue("own", &serde_json::from_value::<QueueSpec>(own).unwrap());
         let mut of = |pod: &projection::Pod| {
             let standing = index.standing(pod).unwrap();
-            standing.ceiling(index.tree()).map(|ceiling| (ceiling.max_duration, ceiling.queue))
+            standing.ceiling(index.trees()).map(|ceiling| (ceiling.max_duration, ceiling.queue))
         };
-        assert_eq!(of(&pod("a", &json!({}))), Some(("2h 30m".into(), Some("root".into()))));
+        assert_eq!(of(&pod("a", &json!({}))), Some(("2h30m".into(), Some("root".into()))));
         let shorter = pod("a", &json!({"annotations": {"tenure.dev/max-duration": "10m"}}));
         assert_eq!(of(&shorter), Some(("10m".into(), None)));
         let elsewhere = pod("a", &json!({"labels": {"kai.scheduler/queue": "gone"}}));

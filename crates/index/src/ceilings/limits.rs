@@ -9,7 +9,7 @@ use tenure_policy::{
     pod_group::{group_counts, is_shorter},
     ready::{NotReady, PodsReady},
 };
-use tenure_types::runai::v3alpha1::CountFrom;
+use tenure_types::{ExtendedDuration, runai::v3alpha1::CountFrom};
 
 use super::Standing;
 use crate::{
@@ -31,7 +31,7 @@ pub fn deadlines(
 ) -> PodDeadlines {
     let standing = standing(objects, uid, pod);
     let is_ignored = ignored_own(objects, &standing).is_some();
-    if is_ignored {
+    if is_ignored || unknown_queue(objects, &standing).is_some() {
         objects.interner.own.doubt(uid);
     }
     let ready_until = ready_until(objects, pods_ready, pod, &standing);
@@ -71,8 +71,27 @@ pub fn ignored_own(objects: &mut Objects, standing: &Standing) -> Option<SignedD
     let own = standing.own?;
     let limits = Family::ALL.into_iter().filter_map(|family| objects.limits(family, standing.queue(family)?));
     let ceilings: Vec<_> = limits.map(|limits| limits.ceiling).collect();
-    let is_longer = |ceiling: &Option<SignedDuration>| ceiling.is_some_and(|ceiling| ceiling < own);
+    let is_longer =
+        |ceiling: &Option<ExtendedDuration>| ceiling.is_some_and(|ceiling| ceiling.to_signed() < own);
     (!ceilings.is_empty() && ceilings.iter().all(is_longer)).then_some(own)
+}
+
+/// The queue that a pod names and that doesn't exist. None: it names none, or the default queue counts in its place.
+fn unknown_queue(objects: &mut Objects, standing: &Standing) -> Option<(Family, ArcStr)> {
+    Family::ALL.into_iter().find_map(|family| {
+        let queue = standing.queue(family)?;
+        objects.limits(family, queue).is_none().then(|| (family, queue.clone()))
+    })
+}
+
+/// The note of a queue that doesn't exist, for the workload of a pod.
+pub fn without_queue(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Option<Ineffective> {
+    let standing = standing(objects, uid, pod);
+    let (family, queue) = unknown_queue(objects, &standing)?;
+    let workload = objects.owners.root(pod.controller).unwrap_or(uid);
+    let (namespace, name) = (pod.namespace.to_string(), pod.name.to_string());
+    let why = NoEffect::UnknownQueue { family, queue: queue.to_string() };
+    Some(Ineffective { bearer: Bearer::Pod, namespace, name, uid: workload, why })
 }
 
 /// The note of an own ceiling that is longer than that of the pod's queue.
@@ -90,7 +109,7 @@ pub fn ineffective(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Option<
     } else {
         return None;
     };
-    let why = NoEffect::Longer { own, ceiling: standing.ceiling(objects.queues[Family::Runai].tree())? };
+    let why = NoEffect::Longer { own, ceiling: standing.ceiling(objects.trees())? };
     Some(Ineffective { bearer, namespace, name, uid, why })
 }
 
@@ -188,7 +207,9 @@ pub fn standing_below(
     });
     // a pod that names no queue of a family has no ceiling there, not even its own
     let mut ceilings = PerFamily::new(|family| {
-        objects.limits(family, queues[family].as_deref()?)?.ceiling.into_iter().chain(own).min()
+        let of_queue =
+            objects.limits(family, queues[family].as_deref()?)?.ceiling.map(ExtendedDuration::to_signed);
+        of_queue.into_iter().chain(own).min()
     });
     let alone = pod.clocks();
     // no group moves the end of a pod past its own scheduling and the ceiling

@@ -108,7 +108,7 @@ mod tests {
     fn world(notice: &str) -> (CeilingIndex, Value, Value) {
         let root = json!({"maxDuration": "100s", "expiryNotice": notice});
         let leaf = json!({"parentQueue": "root"});
-        let grace = tenure_policy::expiry::GraceOnChange(SignedDuration::from_secs(300));
+        let grace = tenure_policy::expiry::GraceOnChange("300s".parse().unwrap());
         let mut index = CeilingIndex::new(Settings { grace_on_change: grace, ..Settings::default() });
         put(&mut index, 0, "root", &root);
         put(&mut index, 0, "leaf", &leaf);
@@ -150,7 +150,7 @@ mod tests {
         let batch = index.next_batch(at(51)).unwrap();
         assert_eq!((batch.task, batch.first.deadline), (Task::Announce, at(350)));
         let notice = index.run_state(&pod(), (Family::Runai, "leaf"), None, None, at(51)).notice;
-        assert_eq!(notice.to_string(), "5m0s", "another keeper judges by the same point");
+        assert_eq!(notice.to_string(), "5m", "another keeper judges by the same point");
         index.settle(&batch, BatchCoverage::All, Outcome::Acted, at(51));
         assert_eq!(index.next_batch(at(350)), None);
         assert_eq!(index.next_batch(at(351)).unwrap().task, Task::Expire);

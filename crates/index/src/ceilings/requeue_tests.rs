@@ -301,7 +301,7 @@ fn a_time_slice_is_not_shorter_than_the_floors_up_the_tree() {
         queue(&mut index, "q", leaf.clone());
         index.apply_pod(&pod("a", "job", Is::Ready));
         assert_eq!(due(&mut index), Some(ends), "{leaf}");
-        let found = index.rules(Family::Runai, "q").slice_delay().map(|delay| delay.as_secs());
+        let found = index.rules(Family::Runai, "q").slice_delay().map(|delay| delay.to_signed().as_secs());
         assert_eq!(found, delay, "{leaf}");
         assert_eq!(index.rules(Family::Tensorstack, "q").slice_delay(), None);
     }
@@ -599,7 +599,10 @@ fn a_workload_that_was_deactivated_while_it_waited_is_handed_out_at_once_even_wi
         (vec!["job".to_owned()], 0)
     );
     deactivated(&mut index, "Deactivated");
-    assert_eq!((returned(&mut index, Timestamp::MAX), index.next_return(Timestamp::MIN)), (vec![], None));
+    assert_eq!(index.next_return(Timestamp::MIN), None);
+    assert_eq!(returned(&mut index, Timestamp::MAX), ["job"], "it runs again: its record is looked at");
+    index.delete_pod(Uid::of("a"));
+    assert_eq!(returned(&mut index, Timestamp::MAX), [""; 0]);
 }
 
 #[test]

@@ -26,16 +26,18 @@ impl CeilingIndex {
     }
 
     /// Returns the paused owners that come back at `now`, in no order. Leaves out owners with pods, which would count for their
-    /// next run. Owners that a person has deactivated are among them, for that to be noted, and owners that run again while
-    /// their pause holds other fields, for these to be set back.
+    /// next run. Owners that a person has deactivated are among them, for that to be noted, and owners that run again though
+    /// nothing has resumed them, for their record to be taken away.
     pub fn due_returns(&mut self, now: Timestamp) -> Vec<DueReturn> {
         let mut paused = std::mem::take(&mut self.objects.paused);
         let may = |paused: &Paused| !paused.returns.comes_back() || !self.has_pods(paused);
         let is_back = |left: &Holder| self.is_there(left);
         let mut due = paused.due(&self.objects.owners, now, may, is_back);
+        let again = paused.running_again(&self.objects.owners, |paused| self.runs_again(paused));
+        // one that is due waits until its pods are gone
+        let again = again.filter(|paused| paused.due().is_none_or(|at| at > now));
+        let again: Vec<Paused> = again.cloned().collect();
         self.objects.paused = paused;
-        let again = self.objects.paused.holding().filter(|paused| self.runs_again(paused));
-        let again: Vec<Paused> = again.filter(|paused| !due.contains(paused)).cloned().collect();
         due.extend(again);
         let with_turn = |mut paused: Paused| {
             let rules = self.rules(paused.rules_of(), &paused.queue).pods_ready;

@@ -6,11 +6,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{
     ceiling,
     expiry::{Clocks, Family, PerFamily},
-    naming::for_people,
     ready::{NotReady, PodsReady},
     tree::QueueTree,
 };
-use tenure_types::{paused::ExceededCeiling, projection};
+use tenure_types::{ExtendedDuration, duration::for_people, paused::ExceededCeiling, projection};
 
 use super::limits::{self, ignored_own};
 use crate::{
@@ -19,7 +18,7 @@ use crate::{
     deadlines::ManagedPod,
     own::OwnCeilings,
     podgroups::{Membership, memberships},
-    times::milliseconds,
+    times::{in_time, milliseconds},
 };
 
 /// The standing of a pod: its clocks, queues and the end of its run. See [`CeilingIndex::standing`].
@@ -65,19 +64,18 @@ impl Standing {
     }
 
     /// Returns the ceiling that ends a run with this standing, and the queue that sets it. None: no ceiling applies.
-    pub fn ceiling(&self, tree: &QueueTree) -> Option<ExceededCeiling> {
+    pub fn ceiling(&self, trees: PerFamily<&QueueTree>) -> Option<ExceededCeiling> {
         let (end, family) = self.expires?;
         let run = end.duration_since(self.clocks.since(family)?);
         let ceiling = run.saturating_sub(self.extension);
         let queue = self.queue(family)?.as_str();
-        let set_by = match family {
-            _ if self.own == Some(ceiling) => None,
-            Family::Tensorstack => Some(queue),
-            Family::Runai => ceiling::effective(tree, queue).ok()?.map(|(queue, _)| queue),
-        };
+        let set_by =
+            if self.own == Some(ceiling) { None } else { ceiling::effective(trees[family], queue).ok()? };
         let extended = self.extension.is_positive().then(|| for_people(self.extension));
-        let queue = set_by.map(str::to_owned);
-        Some(ExceededCeiling { max_duration: for_people(ceiling), queue, extended })
+        let (queue, written) = set_by.unzip();
+        let written = written.filter(|written| written.to_signed() == ceiling);
+        let max_duration = written.unwrap_or_else(|| ExtendedDuration::of(ceiling)).to_string();
+        Some(ExceededCeiling { max_duration, queue: queue.map(str::to_owned), extended })
     }
 
     /// Returns the ceiling that a workload notes itself, where that of its queue is shorter and counts.
@@ -109,6 +107,11 @@ impl Seen {
         let of = memberships(pod, |text| objects.interner.names.shared(text));
         let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
         Some(Self { uid, pod: ManagedPod::read(pod, &mut objects.interner, known)?, of })
+    }
+
+    /// The end of its run that it shows. A tenant may write it.
+    pub fn shown_end(&self) -> Option<Timestamp> {
+        in_time(self.pod.shown_end)
     }
 
     /// Computes its standing by the queues, `PodGroup`s and owners that are known.

@@ -100,6 +100,11 @@ impl Order {
         self.range(Lane::First, i64::MIN, now).chain(self.range(Lane::Again, i64::MIN, now))
     }
 
+    /// True if a first try is due by now.
+    pub fn is_pressed(&self, now: i64) -> bool {
+        self.range(Lane::First, i64::MIN, now).next().is_some()
+    }
+
     /// The time of the next entry that isn't due by `now`.
     pub fn next_from(&self, now: i64) -> Option<i64> {
         let next = |lane| self.range(lane, now, NEVER).next()?.0.time();

@@ -5,10 +5,9 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     expiry::{Clocks, Family, PerFamily, claimed, own_ceiling},
     marks::Marks,
-    naming::for_people,
     ready::{Cause, LivePod},
 };
-use tenure_types::{evidence::Evidence, projection};
+use tenure_types::{ExtendedDuration, duration::for_people, evidence::Evidence, projection};
 
 use super::{
     due::{DueKey, DuePod, Task},
@@ -21,6 +20,7 @@ use crate::{
     names::Interner,
     own::Bearer,
     owners::Controller,
+    shown_ends::shown_end,
     times::{Milliseconds, NEVER, PodReadiness, in_time, milliseconds, milliseconds_up, time},
 };
 
@@ -51,6 +51,8 @@ pub struct ManagedPod {
     pub alone: bool,
     /// What it tells autoscalers.
     pub marks: Marks,
+    /// The end of its run that it shows.
+    pub shown_end: Option<Milliseconds>,
     /// It names an owner whose pods are never touched. Any user may name one, so its ceiling holds until that owner is
     /// found; but no workload is counted.
     pub claims_exemption: bool,
@@ -107,6 +109,7 @@ impl ManagedPod {
             unready: None,
             alone: false,
             marks: Marks::of(&pod.metadata),
+            shown_end: None,
             claims_exemption: false,
         };
         read.update(pod, interner).then_some(read)
@@ -125,12 +128,15 @@ impl ManagedPod {
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.claims_exemption = claimed(pod).is_some();
         self.marks = Marks::of(&pod.metadata);
+        self.shown_end = shown_end(&pod.metadata);
         let Evidence { queues, max_duration, since, was_ready } = Evidence::of(&pod.metadata);
         self.ready_note = ReadyNote::of(pod, self.readiness, was_ready);
         self.own = in_milliseconds(own.read(Bearer::Pod, &pod.metadata));
         let noted = RunLimits {
             queues: PerFamily::new(|family| shared(queues.get(family.row().group).map(String::as_str))),
-            own: in_milliseconds(max_duration.and_then(|text| own_ceiling(&text).ok())),
+            own: in_milliseconds(
+                max_duration.and_then(|text| own_ceiling(&text).counts).map(ExtendedDuration::to_signed),
+            ),
             since: since.and_then(milliseconds),
         };
         self.fixed.take_if(|_| !stays_bound);
@@ -288,6 +294,7 @@ impl ManagedPod {
             Task::Expire => Some(self.expiry.step),
             Task::Evict => self.unready.as_ref().map(|unready| unready.step),
             Task::Announce | Task::Withdraw => self.notice.as_ref().map(|notice| notice.step),
+            Task::Note => None,
         };
         step.unwrap_or_default()
     }

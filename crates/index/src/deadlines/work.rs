@@ -19,7 +19,7 @@ impl Orders {
         let order = |task| match task {
             Task::Expire => &self.expiries,
             Task::Evict => &self.evictions,
-            Task::Announce | Task::Withdraw => &self.notices,
+            Task::Announce | Task::Withdraw | Task::Note => &self.notices,
         };
         tasks.by_urgency().iter().map(move |task| (*task, order(*task)))
     }
@@ -89,6 +89,7 @@ impl Deadlines {
                     unready.paused |= outcome == Outcome::Paused;
                 }
             }
+            Task::Note => {}
             Task::Announce | Task::Withdraw => {
                 pod.notice.get_or_insert_default().settle(due, task, outcome, now);
             }

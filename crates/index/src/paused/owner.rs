@@ -49,8 +49,6 @@ pub struct Paused {
     pub family: Option<Family>,
     /// It was paused because its pods didn't get ready.
     pub was_unready: bool,
-    /// True if the pause holds other fields, which are set back once the owner runs again.
-    pub holds: bool,
     /// The way and the time of its return by itself.
     pub returns: Return,
     /// True if it stays paused until a person resumes it, by a record that says whose it is.

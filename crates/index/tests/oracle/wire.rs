@@ -16,6 +16,8 @@ use tenure_policy::{
     start::LongestFormation,
 };
 use tenure_types::{
+    ExtendedDuration, GoDuration,
+    duration::for_people,
     evidence::Evidence,
     extension::Extension,
     keys,
@@ -89,7 +91,8 @@ pub fn written(EvidenceObj { runai, tensorstack, own, since, was_ready }: Eviden
     let queues =
         [(Family::Runai, runai.map(runai_name)), (Family::Tensorstack, tensorstack.map(tensorstack_name))];
     let queues = queues.into_iter().filter_map(|(family, name)| Some((family.row().group.to_owned(), name?)));
-    let (max_duration, since) = (own.map(|own| units(own, " ")), since.map(timestamp));
+    let own = own.map(|own| for_people(SignedDuration::from_micros(own)));
+    let (max_duration, since) = (own, since.map(timestamp));
     Evidence { queues: queues.collect(), max_duration, since, was_ready }
 }
 
@@ -377,7 +380,7 @@ pub fn settings(of: &ConfigObj) -> Settings {
         scope: Scope::default(),
         table: OwnerTable::default().with(of.things.then_some(thing).into_iter().collect()),
         notice: points(of.notice, go).parse().unwrap(),
-        grace_on_change: GraceOnChange(SignedDuration::from_micros(of.grace)),
+        grace_on_change: GraceOnChange(ExtendedDuration::of(SignedDuration::from_micros(of.grace))),
         pods_ready: of.wait.map(pods_ready),
         floors: floors(of),
         longest_formation: FORMATION,
@@ -395,4 +398,5 @@ pub fn default_queues(of: &ConfigObj) -> PerFamily<Option<String>> {
 }
 
 /// The longest time that workloads may take to form.
-pub const FORMATION: LongestFormation = LongestFormation(SignedDuration::from_secs(20));
+pub const FORMATION: LongestFormation =
+    LongestFormation(ExtendedDuration::from_go(GoDuration::from_nanos(20_000_000_000)));

@@ -4,13 +4,15 @@ use tenure_index::Uid;
 use tenure_policy::{
     judge::{Notice, NoticeChange},
     naming::{PausedObject, reference},
-    pause,
+    pause::{self, SHOWN_END_MANAGER},
 };
 use tenure_service::call::ApiError;
 use tenure_types::{
     journal::{GivenNotice, JournalAct},
     projection::WholeObject,
 };
+
+use crate::api::FIELD_MANAGER;
 
 use super::{Act, Done, EventRecord, Failure, OwnerObject, Pauser, Task, Work, events_of, told, unread};
 
@@ -19,8 +21,8 @@ impl Pauser {
     pub(super) async fn announce(&self, work: &Work<'_>, notice: &Notice) -> Result<Done, Failure> {
         let Some(found) = work.found() else { return Ok(unread()) };
         let (first, object) = (&work.batch.first, OwnerObject(&found.value));
-        let (end, then) = (notice.end, notice.then);
-        let given = |at| GivenNotice { queue: first.queue.clone(), end, at, then };
+        let Notice { end, then, more, .. } = *notice;
+        let given = |at| GivenNotice { queue: first.queue.clone(), end, at, then, more };
         let act = notice.told.map(given).map(JournalAct::Noticed);
         let (patch, noted) = match notice.change {
             NoticeChange::Keep => (None, None),
@@ -28,11 +30,21 @@ impl Pauser {
             NoticeChange::Set(noted) => (Some(pause::announce(object, noted)), Some(noted)),
         };
         if let Some(patch) = patch.filter(|_| !self.handles.dry_run) {
-            self.handles.announcements.until_ready().await;
+            let manager = if work.batch.task == Task::Note {
+                // it has waited for a limit of its own
+                SHOWN_END_MANAGER
+            } else {
+                self.handles.announcements.until_ready().await;
+                FIELD_MANAGER
+            };
             let patch = pause::with_act(patch, &found.metadata, act.clone(), self.handles.now());
             // its event must be written if it was applied nevertheless
             let is_done = |found: &WholeObject| OwnerObject(&found.value).announcement() == noted;
-            let written = self.handles.objects.write(&first.namespace, &notice.object, &patch, is_done).await;
+            let written = self
+                .handles
+                .objects
+                .write_as(manager, &first.namespace, &notice.object, &patch, is_done)
+                .await;
             written.map_err(ApiError::from)?;
         }
         self.show_on_pods(work, notice);
@@ -52,7 +64,9 @@ impl Pauser {
     /// Has the pods of an owner show the end that the owner was told, where that is turned on.
     fn show_on_pods(&self, work: &Work<'_>, notice: &Notice) {
         let is_pod = notice.object.api_version == "v1" && notice.object.kind == "Pod";
-        if !work.case.config.notice_on_pods || self.handles.dry_run || is_pod {
+        // pods show the end from the first notice on
+        let is_told = work.batch.task != Task::Note;
+        if !work.case.config.notice_on_pods || self.handles.dry_run || is_pod || !is_told {
             return;
         }
         let (end, is_news) = match notice.change {

@@ -12,6 +12,7 @@ use tenure_policy::{
     expiry::exemption,
     judge::{Answers, Climbed, TRIES},
     kueue::{self, Lookup},
+    naming::of_pod,
     owners::OwnerTable,
 };
 use tenure_service::{
@@ -114,7 +115,8 @@ impl Pauser {
                 let Some(pod) = work.pod() else { return Ok(()) };
                 let is_own = work.state.ceiling.as_ref().is_some_and(|of| of.queue.is_none());
                 let own = if is_own { own_claim(pod) } else { None };
-                let climbed = self.climb(due, pod, own, &work.case.config.table).await?;
+                let (of, table) = ((due.namespace.as_str(), due.attempts), &work.case.config.table);
+                let climbed = self.climb(of, pod, own, table).await?;
                 work.case.answers.climbed = Some(climbed);
             }
             Question::Workload(of) => {
@@ -149,10 +151,18 @@ impl Pauser {
         Ok(pod.filter(|pod| is_meant(pod) && exemption(pod, &self.scope).is_none()))
     }
 
+    /// The object that is told of something about a pod: the topmost owner that can be paused, or the pod itself.
+    pub async fn object_of(&self, namespace: &str, pod: &str) -> Result<Option<OwnerReference>, Failure> {
+        let Some(pod) = if_found(self.handles.objects.pod(namespace, pod).await)? else { return Ok(None) };
+        let config = self.handles.config.get();
+        let mut climbed = self.climb((namespace, 0), &pod, None, &config.table).await?;
+        Ok(Some(climbed.pausable.pop().unwrap_or_else(|| of_pod(&pod))))
+    }
+
     /// `own` is the pod's own ceiling, if that has ended its run.
     async fn climb(
         &self,
-        due: &DuePod,
+        (namespace, attempts): (&str, u8),
         pod: &Pod,
         own: Option<SignedDuration>,
         table: &OwnerTable,
@@ -165,11 +175,11 @@ impl Pauser {
         while let Some(owner) = climb.next() {
             let tries = if table.knows(owner) { TRIES } else { READING_TRIES };
             let claim = PodClaim { labels: climb.pod_labels.as_ref().unwrap_or(labels), own };
-            let found = self.handles.objects.look_up(&due.namespace, owner, claim, judged.take()).await;
+            let found = self.handles.objects.look_up(namespace, owner, claim, judged.take()).await;
             let answer = match found {
                 Ok(answer) => answer,
                 // the pod could be read just now: it is this owner that can't be
-                Err(source) if due.attempts < tries => {
+                Err(source) if attempts < tries => {
                     return Err(Failure::Unreadable { owner: owner.clone(), source });
                 }
                 Err(_) => OwnerLookup::Absent,
@@ -225,7 +235,8 @@ impl Pauser {
         }
         let pod = if_found(self.handles.objects.pod(&due.namespace, name).await)?;
         let Some(pod) = pod else { return Ok(Vec::new()) };
-        let climbed = self.climb(due, &pod, None, &config.table).await?;
+        let of = (due.namespace.as_str(), due.attempts);
+        let climbed = self.climb(of, &pod, None, &config.table).await?;
         let owners = climbed.pausable.into_iter().map(|owner| owner.uid).collect::<Vec<_>>();
         self.exempt_owners.lock().insert(key, owners.clone(), config);
         Ok(owners)

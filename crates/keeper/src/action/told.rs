@@ -10,7 +10,7 @@ use tenure_policy::{
     reason::EventReason,
 };
 use tenure_types::{
-    journal::{GivenNotice, JournalAct},
+    journal::JournalAct,
     paused::{PausedRecord, RequeueState},
     projection::{Pod, WholeObject},
 };
@@ -26,11 +26,11 @@ pub fn events_of(act: &JournalAct, known: &PausedObject) -> Vec<EventRecord> {
             let note = pause::came_back(record, state.count, known, returned.early);
             vec![EventRecord::new(&known.object, reason, "Resuming", note, returned.at)]
         }
-        JournalAct::Noticed(GivenNotice { queue, end, at, then }) => {
-            let note = pause::approaching(*end, queue, &known.object, *then);
+        JournalAct::Noticed(notice) => {
+            let note = pause::approaching(notice, &known.object);
             let reason = EventReason::MaxDurationApproaching;
-            let event = EventRecord::new(&known.object, reason, "Announcing", note, *at);
-            vec![EventRecord { end: Some(*end), ..event }]
+            let event = EventRecord::new(&known.object, reason, "Announcing", note, notice.at);
+            vec![EventRecord { end: Some(notice.end), ..event }]
         }
     }
 }

@@ -1,14 +1,13 @@
-//! Events that may be missing, and those on objects whose own ceiling has no effect.
+//! Events that may be missing, and those about what users wrote of ceilings and queues where it has no effect.
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_index::{Bearer, Ineffective, NoEffect};
-use tenure_policy::{pause, reason::EventReason};
+use tenure_policy::{creation, naming::reference, pause, reason::EventReason};
 use tracing::warn;
 
-use crate::{cluster::ClusterState, events::EventRecord, handles::Handles};
+use crate::{action::Pauser, api::refer, cluster::ClusterState, events::EventRecord, handles::Handles};
 
 /// The time between two looks for acts whose events may not have been written.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
@@ -16,11 +15,12 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 /// The most acts at a time whose events may be missing: any user can write a journal.
 const MOST_ACTS: usize = 1_000;
 
-/// The most events about own ceilings at a time: they must not hold up the events of pauses.
-const MOST_OWN_CEILINGS: usize = 16;
+/// The most events about what has no effect at a time: they must not hold up the events of pauses.
+const MOST_INEFFECTIVE: usize = 16;
 
-/// Has events written that may have been lost, and those about own ceilings.
-pub async fn tell_owed(handles: &Handles) {
+/// Has events written that may have been lost, and those about what has no effect.
+pub async fn tell_owed(pauser: &Pauser) {
+    let handles = &*pauser.handles;
     let Handles { cluster, events, dry_run, .. } = handles;
     loop {
         // what has no room stays owed: it would be dropped, or another in its place
@@ -28,37 +28,52 @@ pub async fn tell_owed(handles: &Handles) {
             if !dry_run {
                 events.repair(cluster.outbox.owed(handles.now(), MOST_ACTS));
             }
-            events.extend(without_effect(cluster, handles.now()));
+            for note in cluster.with(|index| index.take_ineffective(MOST_INEFFECTIVE, handles.now())) {
+                events.extend(without_effect(pauser, note).await);
+            }
         }
         tokio::time::sleep(BETWEEN_LOOKS).await;
     }
 }
 
-/// Returns the events on objects whose own ceiling has no effect. Each value has one event.
-fn without_effect(cluster: &ClusterState, now: Timestamp) -> Vec<EventRecord> {
-    let notes = cluster.with(|index| index.take_ineffective(MOST_OWN_CEILINGS, now));
-    let event = |Ineffective { bearer, namespace, name, uid, why }| {
-        let (api_version, kind) = kind_of(cluster, bearer)?;
-        let (reason, note) = match why {
-            NoEffect::Invalid { value, error } => {
-                (EventReason::InvalidMaxDuration, pause::own_invalid(&value, &error))
-            }
-            NoEffect::Longer { own, ceiling } => {
-                (EventReason::MaxDurationIgnored, pause::own_ignored(own, &ceiling))
-            }
-        };
-        warn!(%namespace, %name, %kind, note, "An own ceiling has no effect");
-        let object = ObjectReference {
-            api_version: Some(api_version),
-            kind: Some(kind),
-            name: Some(name),
-            namespace: Some(namespace).filter(|namespace| !namespace.is_empty()),
-            uid: Some(uid.text()),
-            ..ObjectReference::default()
-        };
-        Some(EventRecord::new(&object, reason, "Reading", note, now))
+/// Returns the event about what a user wrote of a ceiling or a queue, where it has no effect. Each value has one.
+async fn without_effect(pauser: &Pauser, of: Ineffective) -> Option<EventRecord> {
+    let (reason, note) = match &of.why {
+        NoEffect::Invalid { value, error } => {
+            (EventReason::InvalidMaxDuration, pause::own_invalid(value, error))
+        }
+        NoEffect::Longer { own, ceiling } => {
+            (EventReason::MaxDurationIgnored, pause::own_ignored(*own, ceiling))
+        }
+        NoEffect::UnknownQueue { family, queue } => {
+            (EventReason::QueueNotFound, pause::unknown_queue(*family, queue))
+        }
+        NoEffect::LabelOnOwner => {
+            let key = unused_label(pauser, &of).await?;
+            (EventReason::QueueLabelUnused, pause::unused_label(key))
+        }
     };
-    notes.into_iter().filter_map(event).collect()
+    let object = match of.why {
+        NoEffect::UnknownQueue { .. } => pauser.object_of(&of.namespace, &of.name).await.ok()??,
+        _ => owner_of(pauser, &of)?,
+    };
+    let Ineffective { namespace, name, .. } = of;
+    warn!(%namespace, %name, kind = object.kind, note, "What a user wrote has no effect");
+    let object = reference(&object, Some(namespace.as_str()).filter(|namespace| !namespace.is_empty()));
+    Some(EventRecord::new(&object, reason, "Reading", note, pauser.handles.now()))
+}
+
+/// The object that bears what has no effect.
+fn owner_of(pauser: &Pauser, of: &Ineffective) -> Option<OwnerReference> {
+    let (api_version, kind) = kind_of(&pauser.handles.cluster, of.bearer)?;
+    Some(refer(&api_version, &kind, &of.name, &of.uid.text()))
+}
+
+/// The label of a queue that an owner has itself, and its pods lack.
+async fn unused_label(pauser: &Pauser, of: &Ineffective) -> Option<&'static str> {
+    let owner = owner_of(pauser, of)?;
+    let found = pauser.handles.objects.get(&of.namespace, &owner).await.ok()?;
+    creation::unused_label(&owner, &found.value, &pauser.handles.config.get().table)
 }
 
 /// The `apiVersion` and the kind of an object.

@@ -74,16 +74,16 @@ impl Requeuer {
         let Some(found) = found else { return Ok(Attempt::NotNow) };
         let Some(record) = pause::record_on(&found.metadata) else { return Ok(Attempt::NotNow) };
         let object = OwnerObject(&found.value);
-        if let Some(patch) = pause::release(object, &record) {
-            return self.release(namespace, owner, &patch, lease).await;
-        }
         let back = Return::of(&record, &found.metadata);
         // who has set another time since means that
         let is_same = record.at == paused.at && back == paused.returns;
         let (now, at) = (self.handles.now(), if is_same { paused.due() } else { back.at() });
         if at.is_none_or(|at| at > now) {
-            // a record that holds fields of an owner with younger pods, which is paused, is a tenant's
-            return Ok(if paused.holds { Attempt::NotOurs } else { Attempt::NotNow });
+            return match pause::overtaken(object, &record) {
+                Some(patch) => self.take_record(namespace, owner, &patch, lease).await,
+                // a record of an owner with younger pods, which is paused, is a tenant's, or they go soon
+                None => Ok(Attempt::NotOurs),
+            };
         }
         let is_early = back.at().is_some_and(|at| at > now);
         // else a user who may write annotations could have the keeper set any field
@@ -130,8 +130,8 @@ impl Requeuer {
         }
     }
 
-    /// Sets back what a pause holds on an owner that runs again. Its record stays.
-    async fn release(
+    /// Takes the record from an owner that runs again though nothing has resumed it, and sets back what the pause holds.
+    async fn take_record(
         &self,
         namespace: &str,
         owner: &OwnerReference,
@@ -140,9 +140,7 @@ impl Requeuer {
     ) -> Result<Attempt, ApiError> {
         self.limit.until_ready().await;
         if self.handles.gate.is_open() {
-            let is_done = |found: &WholeObject| {
-                OwnerObject(&found.value).record().is_some_and(|record| record.held.is_empty())
-            };
+            let is_done = |found: &WholeObject| pause::record_on(&found.metadata).is_none();
             lease.watch(self.handles.objects.write(namespace, owner, patch, is_done)).await?;
         }
         Ok(Attempt::NotNow)

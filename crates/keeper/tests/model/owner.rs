@@ -12,7 +12,7 @@ use tenure_policy::{
     owners::OwnerTable,
     pause::{self, MAX_DURATION_EXCEEDED, OwnerObject, Return},
 };
-use tenure_types::{keys, paused::RequeueState};
+use tenure_types::{ExtendedDuration, keys, paused::RequeueState};
 
 use crate::{
     state::{Owner, OwnerWrite, Pod, Record, WriteKind},
@@ -202,7 +202,7 @@ impl OwnerWrite {
             end: Some((end, Family::Runai)),
             end_below: Some(end),
             since: Some(time(pod.started)),
-            slice_delay: Some(SignedDuration::from_secs(DELAY.into())),
+            slice_delay: Some(ExtendedDuration::of(SignedDuration::from_secs(DELAY.into()))),
             ..RunState::default()
         };
         (Case { task: Task::Expire, due, config: Arc::default(), answers }, state)

@@ -5,7 +5,6 @@ mod receivers;
 mod tenancy;
 mod usage;
 
-use jiff::SignedDuration;
 use std::iter;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -75,16 +74,15 @@ fn each_field_is_read() {
     assert_eq!((*method, node_pool_label_key.as_str()), (ReclaimResolveMethod::Queue, "example.com/pool"));
     assert_eq!(node_pools["a100"], PartialFloors { preempt: Some(duration("1h")), reclaim: None });
     assert_eq!(node_pools["h100"], PartialFloors { preempt: None, reclaim: Some(duration("0s")) });
-    assert_eq!((config.notice.to_string(), config.notice_on_pods), ("1h0m0s,10m0s".to_owned(), true));
+    assert_eq!((config.notice.to_string(), config.notice_on_pods), ("1h,10m".to_owned(), true));
     assert_eq!((config.rows, config.set.len()), (1, 29));
     assert_eq!((config.floor_on_pods, config.paused_history_limit), (true, Some(3)));
     assert_eq!(Config::default().paused_history_limit, None);
-    assert_eq!(config.grace_on_change, GraceOnChange(SignedDuration::from_secs(30)));
-    assert_eq!(Config::default().grace_on_change, GraceOnChange(SignedDuration::from_mins(1)));
+    assert_eq!(config.grace_on_change, GraceOnChange(duration("30s")));
+    assert_eq!(Config::default().grace_on_change, GraceOnChange(duration("1m")));
     assert_eq!(config.trusted.iter().collect::<Vec<_>>(), ["admin", "system:serviceaccount:a:b"]);
     let pods_ready = config.pods_ready.unwrap();
-    let expected =
-        Backoff { timeout: SignedDuration::from_mins(10), factor: 2.0, limit: Some(0), ..Backoff::default() };
+    let expected = Backoff { timeout: duration("10m"), factor: 2.0, limit: Some(0), ..Backoff::default() };
     assert_eq!((pods_ready.backoff, pods_ready.recovery), (expected, None));
     assert_eq!(pods_ready.timestamp, RequeuingTimestamp::Creation);
     assert_eq!((pods_ready.count_from, pods_ready.on_capacity), (CountFrom::Creation, true));

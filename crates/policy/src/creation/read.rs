@@ -9,13 +9,17 @@ use std::{
 
 use jiff::SignedDuration;
 use serde_json::{Value, value::RawValue};
-use tenure_types::keys;
+use tenure_types::{ExtendedDuration, keys};
 
 use super::{
     place::{PodPlace, bounded},
     raw::{FieldPlace, each, fields, number, text, walk},
 };
-use crate::{expiry::own_ceiling, field::FieldError, owners::OwnerShape};
+use crate::{
+    expiry::{OwnCeiling, own_ceiling},
+    field::FieldError,
+    owners::OwnerShape,
+};
 
 /// The most templates that differ in the queue that they name. Of an object with more, these count.
 const MOST_PLACES: usize = 64;
@@ -75,8 +79,8 @@ pub struct AskingOwner {
 }
 
 impl AskingOwner {
-    /// Reads an owner that is created, or changed from an old one. None if it asks for nothing that it did not ask for
-    /// before, if another owner controls it, which has been answered, or if it is being deleted.
+    /// Reads an owner that is created, or changed from an old one. None if it is changed and asks for nothing that it did not ask
+    /// for before, if another owner controls it, which has been answered, or if it is being deleted.
     pub fn read(shape: &OwnerShape, new: &RawValue, old: Option<&RawValue>) -> Option<Self> {
         let mut known = HashSet::new();
         let mut note = |identity| {
@@ -91,7 +95,7 @@ impl AskingOwner {
         reading.parts(shape, new);
         let mut owner = reading.owner;
         let asks_nothing = owner.asks.is_empty() && owner.unreadable.is_empty();
-        if asks_nothing || is_controlled_or_going(new) {
+        if (asks_nothing && old.is_some()) || is_controlled_or_going(new) {
             return None;
         }
         walk(new, shape.t9k_queue, &mut |_, name| owner.t9k_queue = text(name).and_then(bounded));
@@ -208,18 +212,19 @@ impl Reading<'_> {
         }
         let AskingOwner { asks, unreadable, .. } = &mut self.owner;
         let in_seconds = matches!(asked, Asked::Seconds(_));
-        let (value, time) = match asked {
-            Asked::Seconds(seconds) => (Value::from(seconds), Ok(SignedDuration::from_secs(seconds))),
-            Asked::Text(text) => (Value::from(&*text), own_ceiling(&text)),
+        let (value, time, error) = match asked {
+            Asked::Seconds(seconds) => (Value::from(seconds), Some(SignedDuration::from_secs(seconds)), None),
+            Asked::Text(text) => {
+                let OwnCeiling { counts, error } = own_ceiling(&text);
+                (Value::from(&*text), counts.map(ExtendedDuration::to_signed), error)
+            }
         };
-        match time {
-            Ok(time) if asks.get(&field).is_none_or(|longest| longest.time < time) => {
-                asks.insert(field, AskedTime { field: place(), value, time, in_seconds });
-            }
-            Ok(_) => {}
-            Err(error) => {
-                unreadable.entry(field).or_insert_with(|| FieldError::invalid(place(), value, error));
-            }
+        if let Some(error) = error {
+            let error = || FieldError::invalid(place(), value.clone(), error);
+            unreadable.entry(field).or_insert_with(error);
+        }
+        if let Some(time) = time.filter(|time| asks.get(&field).is_none_or(|longest| longest.time < *time)) {
+            asks.insert(field, AskedTime { field: place(), value, time, in_seconds });
         }
     }
 }

@@ -11,9 +11,12 @@ use serde_json::{
     Value,
     value::{RawValue, to_raw_value},
 };
-use tenure_types::{keys, projection::Pod};
+use tenure_types::{ExtendedDuration, keys, projection::Pod};
 
-use super::raw::{fields, text, walk};
+use super::{
+    place::PodPlace,
+    raw::{fields, text, walk},
+};
 use crate::{
     expiry::own_ceiling,
     naming::group_of,
@@ -31,7 +34,7 @@ pub struct PodClaim<'p> {
 
 /// Returns the ceiling that a pod notes itself. One that was remembered may be its workload's.
 pub fn own_claim(pod: &Pod) -> Option<SignedDuration> {
-    own_ceiling(pod.annotation(keys::MAX_DURATION_ANNOTATION)?).ok()
+    own_ceiling(pod.annotation(keys::MAX_DURATION_ANNOTATION)?).counts.map(ExtendedDuration::to_signed)
 }
 
 /// True if a pod isn't the owner's by what it claims: its label names another queue than each template does, or it has ended by a
@@ -53,7 +56,11 @@ pub fn claims_otherwise(
     let Ok(object) = to_raw_value(object) else { return false };
     let (mut templates, mut others) = (0_u32, vec![0_u32; named.len()]);
     let mut notes_own = false;
-    let own_of = |metadata| own_ceiling(&entry(metadata, "annotations", keys::MAX_DURATION_ANNOTATION)?).ok();
+    let own_of = |metadata| {
+        own_ceiling(&entry(metadata, "annotations", keys::MAX_DURATION_ANNOTATION)?)
+            .counts
+            .map(ExtendedDuration::to_signed)
+    };
     shape.pods(&object, &mut |PodPart { metadata, .. }| {
         templates = templates.saturating_add(1);
         for ((key, queue), others) in named.iter().zip(&mut others) {
@@ -85,6 +92,31 @@ pub fn priority_classes(
         known.extend(class.and_then(text).map(Cow::into_owned));
     });
     classes
+}
+
+/// Returns the label of a queue that an owner has itself, if none of its pods has a queue for it. None: its templates name a queue,
+/// their places aren't known, or another scheduler than Kubernetes' own places a pod, as KAI-Scheduler, which reads such labels.
+pub fn unused_label(owner: &OwnerReference, object: &Value, table: &OwnerTable) -> Option<&'static str> {
+    let shape = OwnerShape::of(group_of(&owner.api_version), &owner.kind, table)?;
+    let object = to_raw_value(object).ok()?;
+    let (mut templates, mut is_used) = (0_u32, false);
+    shape.pods(&object, &mut |PodPart { template, metadata }| {
+        let [labels, annotations] = metadata.map_or([None; 2], |of| fields(of, ["labels", "annotations"]));
+        let [spec] = template.map_or([None], |template| fields(template, ["spec"]));
+        let [scheduler] = spec.map_or([None], |spec| fields(spec, ["schedulerName"]));
+        let scheduler = scheduler.and_then(text).unwrap_or_default();
+        templates = templates.saturating_add(1);
+        is_used |= PodPlace::read(labels, annotations).is_some()
+            || template.is_none()
+            || !["", "default-scheduler"].contains(&&*scheduler);
+    });
+    walk(&object, shape.t9k_queue, &mut |_, _| is_used = true);
+    let mut found = None;
+    walk(&object, shape.owner, &mut |_, metadata| {
+        let has = |key: &&str| entry(Some(metadata), "labels", key).is_some_and(|queue| !queue.is_empty());
+        found = found.or_else(|| keys::QUEUE_LABELS.into_iter().find(has));
+    });
+    found.filter(|_| templates > 0 && !is_used)
 }
 
 /// Returns a label or an annotation in the metadata of a pod template.

@@ -1,3 +1,4 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json, value::to_raw_value};
 use tenure_types::podgroup::PodField;
 
@@ -67,7 +68,8 @@ fn answered(research: &Value, kind: &str, new: &Value) -> (Vec<String>, Vec<Stri
     let t9k = [("demo", RunaiQueue { ceiling, ..RunaiQueue::default() })].into_iter().collect();
     let (tree, floors) = (tree(research), Floors::default());
     let known = KnownCeilings { trees: PerFamily { tensorstack: &t9k, runai: &tree }, floors: &floors };
-    let Findings { errors, warnings, .. } = answer(&owner, Some(&train()), &queues(&owner), &known);
+    let (queues, absent) = (queues(&owner), BTreeSet::new());
+    let Findings { errors, warnings, .. } = answer(&owner, Some(&train()), &queues, &absent, &known);
     (errors.iter().map(ToString::to_string).collect(), warnings)
 }
 
@@ -98,7 +100,7 @@ fn more_than_the_ceiling_is_told_with_the_number_and_as_much_is_not() {
     let told =
         "spec.activeDeadlineSeconds: 1801 is too long: Queue short ends a run after 30m: set at most 1800";
     assert_eq!(warned("batch/Job", &job(1801, "short")), [told], "the least on the path");
-    let told = "spec.activeDeadlineSeconds: 9223372036854775807 is too long: Queue long ends a run after 3months 8days 16h 19m 12s: set at most 8640000";
+    let told = "spec.activeDeadlineSeconds: 9223372036854775807 is too long: Queue long ends a run after 100d: set at most 8640000";
     assert_eq!(warned("batch/Job", &job(i64::MAX, "long")), [told]);
 }
 
@@ -182,10 +184,10 @@ fn a_time_slice_is_told_as_one() {
 #[test]
 fn own_ceilings_of_an_owner_and_of_its_pods_ask_as_well() {
     let mut deployment = json!({
-        "metadata": {"annotations": {OWN: "2h 30m", "other": "9h"}},
+        "metadata": {"annotations": {OWN: "2h30m", "other": "9h"}},
         "spec": {"template": template("research", &json!({}))},
     });
-    let told = "metadata.annotations[tenure.dev/max-duration]: \"2h 30m\" is too long: Queue research ends a run after 1h: set at most 1h";
+    let told = "metadata.annotations[tenure.dev/max-duration]: \"2h30m\" is too long: Queue research ends a run after 1h: set at most 1h";
     assert_eq!(warned("apps/Deployment", &deployment), [told]);
     deployment["spec"]["template"]["metadata"]["annotations"] = json!({OWN: "3h"});
     deployment["metadata"]["annotations"] = json!({OWN: "20m"});
@@ -434,6 +436,51 @@ fn values_of_the_wrong_shape_ask_for_nothing() {
         json!([]),
         json!(null),
     ] {
-        assert!(read("batch/Job", &odd, None).is_none(), "{odd}");
+        let owner = read("batch/Job", &odd, None).unwrap();
+        assert!(owner.asks.is_empty() && owner.unreadable.is_empty() && owner.places.is_empty(), "{odd}");
+        assert!(read("batch/Job", &odd, Some(&json!({}))).is_none(), "{odd}");
     }
+}
+
+#[test]
+fn a_queue_that_does_not_exist_is_told_of_at_the_creation_and_refuses_nothing() {
+    let owner = read("batch/Job", &job(0, "reserch"), None).unwrap();
+    let (t9k, runai, floors) = (QueueTree::default(), tree(&json!({})), Floors::default());
+    let known = KnownCeilings { trees: PerFamily { tensorstack: &t9k, runai: &runai }, floors: &floors };
+    let queues = queues(&owner);
+    let absent: BTreeSet<_> = queues.iter().filter(|queue| !known.has(queue)).cloned().collect();
+    let Findings { errors, warnings, .. } = answer(&owner, Some(&train()), &queues, &absent, &known);
+    assert!(errors.is_empty());
+    let told =
+        "queue \"reserch\", which the pods of this workload name, doesn't exist: no ceiling applies to them";
+    assert_eq!(warnings, [told]);
+    assert!(known.has(&(Family::Runai, "research".into())));
+    let before = job(0, "reserch");
+    assert!(read("batch/Job", &job(0, "reserch"), Some(&before)).is_none(), "a change that asks for nothing");
+}
+
+#[test]
+fn a_queue_label_of_an_owner_alone_is_unused_where_no_template_names_a_queue() {
+    let owner =
+        OwnerReference { api_version: "batch/v1".into(), kind: "Job".into(), ..OwnerReference::default() };
+    let unused = |object: &Value| unused_label(&owner, object, &OwnerTable::default());
+    let mut labelled = job(0, "");
+    labelled["metadata"]["labels"] = json!({keys::RUNAI_QUEUE_LABEL: "research"});
+    labelled["spec"]["template"] = json!({"metadata": {"labels": {"app": "a"}}, "spec": {}});
+    assert_eq!(unused(&labelled), Some(keys::RUNAI_QUEUE_LABEL));
+    let but = |change: Value| {
+        let mut object = labelled.clone();
+        json_patch::merge(&mut object, &change);
+        unused(&object)
+    };
+    let template = |of: Value| json!({"spec": {"template": of}});
+    assert_eq!(but(template(json!({"metadata": {"labels": {keys::RUNAI_QUEUE_LABEL: "other"}}}))), None);
+    assert_eq!(but(template(json!({"metadata": {"annotations": {"pod-group-name": "gang"}}}))), None);
+    assert_eq!(
+        but(template(json!({"spec": {"schedulerName": "kai-scheduler"}}))),
+        None,
+        "it reads the label"
+    );
+    assert_eq!(but(json!({"metadata": {"labels": null}})), None);
+    assert_eq!(but(json!({"spec": {"template": null}})), None, "its pods aren't known");
 }

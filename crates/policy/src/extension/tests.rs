@@ -8,7 +8,8 @@ fn hours(hours: i64) -> SignedDuration {
 }
 
 fn allowance(auto: i64, total: i64, count: Option<u32>) -> Allowance {
-    Allowance { auto_approve: hours(auto), max_total: hours(total), max_count: count }
+    let [auto_approve, max_total] = [auto, total].map(hours).map(ExtendedDuration::of);
+    Allowance { auto_approve, max_total, max_count: count }
 }
 
 fn queue(ceiling: &str, extensions: Option<Allowance>) -> RunaiQueue {
@@ -142,7 +143,7 @@ fn each_step_is_told_with_the_name_of_the_request() {
     let (reason, note) = of(json!({"state": "Granted", "granted": "90m", "by": "ada"})).unwrap();
     assert_eq!(
         (reason, &*note),
-        (EventReason::ExtensionGranted, "Extension more: ada has granted 1h 30m more for this run")
+        (EventReason::ExtensionGranted, "Extension more: ada has granted 90m more for this run")
     );
     let (reason, note) = of(json!({"state": "Denied", "by": "ada", "message": "no"})).unwrap();
     assert_eq!(

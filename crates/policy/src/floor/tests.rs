@@ -127,9 +127,9 @@ fn the_three_examples_of_the_design_for_reclaim() {
     ]);
     let floors = Floors::default();
     for (preemptor, victim, expected) in [
-        ("leaf1", "leaf3", "1m0s from queue \"d\""),
-        ("leaf1", "leaf2", "3m0s from queue \"leaf2\""),
-        ("leaf3", "leaf1", "10m0s from queue \"b\""),
+        ("leaf1", "leaf3", "60s from queue \"d\""),
+        ("leaf1", "leaf2", "180s from queue \"leaf2\""),
+        ("leaf3", "leaf1", "600s from queue \"b\""),
     ] {
         let floor = floors.reclaim(&tree, tree.find(preemptor), tree.find(victim), None);
         assert_eq!(shown(floor), expected, "{preemptor} {victim}");
@@ -146,7 +146,7 @@ fn the_two_examples_of_the_design_for_preempt() {
         ("leaf2", "c", "-", "-"),
     ]);
     let floors = Floors::default();
-    for (victim, expected) in [("leaf1", "5m0s from queue \"leaf1\""), ("leaf2", "10m0s from queue \"b\"")] {
+    for (victim, expected) in [("leaf1", "300s from queue \"leaf1\""), ("leaf2", "600s from queue \"b\"")] {
         assert_eq!(shown(floors.preempt(&tree, tree.find(victim), None)), expected);
     }
 }
@@ -179,14 +179,14 @@ fn the_defaults_of_a_node_pool_come_before_those_for_all_and_after_queues() {
     let mut floors = floors(ReclaimResolveMethod::Lca);
     floors.node_pools.extend([("a100".into(), a100), ("h100".into(), h100)]);
     let preempt = |queue, pool| shown(floors.preempt(&tree, tree.find(queue), pool));
-    assert_eq!(preempt("silent", Some("a100")), "1h0m0s from node pool \"a100\"");
+    assert_eq!(preempt("silent", Some("a100")), "1h from node pool \"a100\"");
     assert_eq!(preempt("silent", Some("t4")), "2s from default");
     assert_eq!(preempt("silent", None), "2s from default");
     assert_eq!(preempt("loud", Some("a100")), "9s from queue \"loud\"");
     let reclaim =
         |queue, pool| shown(floors.reclaim(&tree, tree.find("other"), tree.find(queue), Some(pool)));
     assert_eq!(reclaim("silent", "a100"), "1s from default");
-    assert_eq!(reclaim("silent", "h100"), "3h0m0s from node pool \"h100\"");
+    assert_eq!(reclaim("silent", "h100"), "3h from node pool \"h100\"");
     assert_eq!(reclaim("loud", "h100"), "7s from queue \"loud\"");
     assert_eq!(preempt("silent", Some("h100")), "2s from default");
 }

@@ -404,12 +404,12 @@ fn a_denial_says_which_pod_why_until_when_and_what_can_be_done() {
     let message = |known: &GuardedPod<'_>, asked| hold(found(known.clone()).verdict(&asked)).message;
     assert_eq!(
         message(&known, EVICT),
-        "tenure: pod ns/pod is protected from being evicted until 1970-01-12T13:48:20Z, for another 1m30s: reclaimMinRuntime of its queue \"q\" is 1m40s, from queue \"q\"; wait, or set annotation tenure.dev/unguarded: \"true\" on the pod"
+        "tenure: pod ns/pod is protected from being evicted until 1970-01-12T13:48:20Z, for another 1m30s: reclaimMinRuntime of its queue \"q\" is 100s, from queue \"q\"; wait, or set annotation tenure.dev/unguarded: \"true\" on the pod"
     );
     known.nominated = vec![world.nominated("p", "q", 9)];
     assert_eq!(
         message(&known, DELETE),
-        "tenure: pod ns/pod is protected from being preempted for pod wait/p until 1970-01-12T13:47:40Z, for another 50s: preemptMinRuntime of its queue \"q\" is 1m0s, from queue \"q\"; wait, or set annotation tenure.dev/unguarded: \"true\" on the pod"
+        "tenure: pod ns/pod is protected from being preempted for pod wait/p until 1970-01-12T13:47:40Z, for another 50s: preemptMinRuntime of its queue \"q\" is 1m, from queue \"q\"; wait, or set annotation tenure.dev/unguarded: \"true\" on the pod"
     );
     known.nominated.clear();
     let toleration = |seconds| Toleration { minimum_preemptable_priority: 20, seconds };

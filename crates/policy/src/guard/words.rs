@@ -1,7 +1,7 @@
 //! A denial, in words.
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_types::{GoDuration, keys};
+use tenure_types::{duration::for_people, keys};
 
 use super::{Asked, GuardedPod, Nominated, Operation};
 use crate::{
@@ -9,8 +9,6 @@ use crate::{
     preemption::{LeftOf, Rule, Ruling},
     toleration::Judgement,
 };
-
-const NANOSECONDS: i64 = 1_000_000_000;
 
 /// Returns the message: the pod, the reason, the end of the protection, and the remedies.
 pub fn message(
@@ -34,8 +32,8 @@ pub fn message(
     let annotation = keys::UNGUARDED_ANNOTATION;
     let (end, remedy) = match ruling.until {
         Some(until) => {
-            let left = seconds_left(until, known.rules.now).saturating_mul(NANOSECONDS);
-            (format!("until {until}, for another {}", GoDuration::from_nanos(left)), "wait, or")
+            let left = SignedDuration::from_secs(seconds_left(until, known.rules.now));
+            (format!("until {until}, for another {}", for_people(left)), "wait, or")
         }
         None => ("with no end that is known".into(), "if it must go,"),
     };

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_types::{
-    journal::AtEnd,
+    journal::{AtEnd, MoreTime},
     paused::{ExceededCeiling, PausedRecord},
 };
 
@@ -84,6 +84,8 @@ pub struct Notice {
     pub told: Option<Timestamp>,
     /// The action at the end of the run.
     pub then: AtEnd,
+    /// The time that the run may still get. None: no more.
+    pub more: Option<MoreTime>,
 }
 
 /// The change of the end that an object notes.

@@ -2,9 +2,11 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_types::{
+    ExtendedDuration,
+    journal::MoreTime,
     paused::ExceededCeiling,
     projection::{Pod, WholeObject},
     runai::v3alpha1::OnReversal,
@@ -33,6 +35,8 @@ pub enum Task {
     Announce,
     /// Its workload has a notice, and no ceiling applies any more.
     Withdraw,
+    /// Its workload is to show the end of its run, which nothing is told of.
+    Note,
 }
 
 impl Task {
@@ -144,10 +148,12 @@ pub struct RunState {
     pub outlives: bool,
     /// True if its run may get more time.
     pub may_be_extended: bool,
+    /// The time that its run may still get. None: no more.
+    pub more: Option<MoreTime>,
     /// The notices before the end of a run of its queue.
     pub notice: NoticePoints,
     /// The time that workloads of its queue wait after their time slice.
-    pub slice_delay: Option<SignedDuration>,
+    pub slice_delay: Option<ExtendedDuration>,
     /// The reaction of its queue to undone pauses.
     pub on_reversal: OnReversal,
     /// The returns of its queue's workloads that don't get ready.

@@ -40,14 +40,25 @@ pub(super) fn judge(
         BatchCoverage::All => case.due.told.contains(&noted.end),
         _ => case.due.first_told == Some(noted.end),
     });
-    let (change, told) = decide(case.task, ours, state.notice, (end, now), announcement);
+    let (change, told) = match case.task {
+        Task::Note => (shown(end, announcement, state.since), None),
+        task => decide(task, ours, state.notice, (end, now), announcement),
+    };
     let then = match state.slice_delay {
         _ if table.deletes(&object) => AtEnd::OwnerDeleted,
         _ if !table.knows(&object) => AtEnd::Deleted,
         Some(delay) => AtEnd::Requeued(delay),
         None => AtEnd::Paused,
     };
-    Ok(Act::Announce(Box::new(Notice { object, coverage, end, change, told, then })))
+    let more = state.more;
+    Ok(Act::Announce(Box::new(Notice { object, coverage, end, change, told, then, more })))
+}
+
+/// Returns the change by which an object shows the end of its run. The notices of an earlier run don't count for this one.
+fn shown(end: Timestamp, noted: Option<Announcement>, since: Option<Timestamp>) -> NoticeChange {
+    let given = noted.and_then(|noted| noted.given_since(since));
+    let announcement = Announcement { end, given };
+    if noted == Some(announcement) { NoticeChange::Keep } else { NoticeChange::Set(announcement) }
 }
 
 /// Returns the change of what is noted, and the time of the notice to tell.
@@ -67,11 +78,8 @@ fn decide(
     };
     // an end that has passed, and wasn't that of these pods, is of an earlier run
     let Some(noted) = noted.filter(|noted| ours || noted.end > now) else { return notice() };
-    // a keeper that gave one notice a run didn't note when
-    let first = || noted.end.checked_sub(points.iter().next()?).ok();
-    let given = noted.given.or_else(first).unwrap_or(now);
     match noted.given {
-        _ if points.owes(end, given, now) => notice(),
+        given if points.owes(end, given, now) => notice(),
         _ if noted.end == end => (NoticeChange::Keep, None),
         given => (NoticeChange::Set(Announcement { end, given }), None),
     }
@@ -145,9 +153,22 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_of_a_keeper_that_did_not_note_when_is_that_of_the_first_point() {
-        assert_eq!(decided(&[(1000, None)], Some((1000, None)), 601), KEEP);
-        assert_eq!(decided(&[(1000, None)], Some((1000, None)), 901), notice(1000, 901));
+    fn an_end_that_is_shown_from_the_start_is_no_notice() {
+        assert_eq!(decided(&[(1000, None)], Some((1000, None)), 599), KEEP);
+        assert_eq!(decided(&[(1000, None)], Some((1000, None)), 600), notice(1000, 600));
         assert_eq!(decided(&[(1100, Some(1000))], Some((1000, None)), 650), silent(1100, None));
+    }
+
+    #[test]
+    fn an_object_shows_the_end_of_its_run_and_keeps_the_notices_of_this_run_alone() {
+        let of = |end, given: Option<i64>| Announcement { end: at(end), given: given.map(at) };
+        let shown = |noted, since: i64| shown(at(1000), noted, Some(at(since)));
+        let set = |given| NoticeChange::Set(of(1000, given));
+        assert_eq!(shown(None, 0), set(None));
+        assert_eq!(shown(Some(of(1000, None)), 0), NoticeChange::Keep);
+        assert_eq!(shown(Some(of(1000, Some(600))), 0), NoticeChange::Keep);
+        assert_eq!(shown(Some(of(1100, Some(600))), 0), set(Some(600)), "the end has moved");
+        assert_eq!(shown(Some(of(1000, Some(600))), 600), NoticeChange::Keep, "of this run");
+        assert_eq!(shown(Some(of(700, Some(600))), 601), set(None), "of an earlier run");
     }
 }

@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use tenure_types::journal::AtEnd;
+use tenure_types::{ExtendedDuration, journal::AtEnd};
 
 use super::*;
 use crate::{climb::Action, expiry::Family, notice::NoticePoints, pause::Announcement};
@@ -339,10 +339,13 @@ fn a_notice_is_given_once_a_point_by_what_the_object_notes() {
 
 #[test]
 fn a_notice_says_what_is_done_at_the_end() {
-    for (delay, then) in [(None, AtEnd::Paused), (Some(7), AtEnd::Requeued(SignedDuration::from_secs(7)))] {
+    for (delay, then) in [
+        (None, AtEnd::Paused),
+        (Some(7), AtEnd::Requeued(ExtendedDuration::of(SignedDuration::from_secs(7)))),
+    ] {
         let mut world = world(Task::Announce, &web(&json!({})));
         world.now = at(50);
-        world.state.slice_delay = delay.map(SignedDuration::from_secs);
+        world.state.slice_delay = delay.map(SignedDuration::from_secs).map(ExtendedDuration::of);
         let Ok(Act::Announce(notice)) = judge(&world.case, &world.state, world.now) else {
             panic!("no notice")
         };

@@ -29,7 +29,7 @@ fn each_default_that_differs_is_named_on_both_sides() {
     let kai = of_arguments("{defaultPreemptMinRuntime: 10m, reclaimResolveMethod: queue}");
     let here = "data[config.yaml]: minruntime.arguments";
     let expected = [
-        format!("{here}.defaultPreemptMinRuntime: 10m0s, floors.defaultPreemptMinRuntime: 1h0m0s"),
+        format!("{here}.defaultPreemptMinRuntime: 10m, floors.defaultPreemptMinRuntime: 1h"),
         format!("{here}.defaultReclaimMinRuntime: 0s, floors.defaultReclaimMinRuntime: 5s"),
         format!("{here}.reclaimResolveMethod: queue, floors.reclaimResolveMethod: lca"),
     ];
@@ -80,7 +80,7 @@ fn a_shard_without_floors_has_kais_own_defaults() {
         assert_eq!((told(&shard, &Floors::default()), shard.issues), (vec![], vec![]), "{spec}");
     }
     let found = told(&KaiDefaults::of_shard(&json!({})), &ours("defaultReclaimMinRuntime: 1m"));
-    let expected = "spec.minRuntime.reclaimMinRuntime: 0s, floors.defaultReclaimMinRuntime: 1m0s";
+    let expected = "spec.minRuntime.reclaimMinRuntime: 0s, floors.defaultReclaimMinRuntime: 1m";
     assert_eq!(found, [expected]);
 }
 
@@ -93,9 +93,9 @@ fn a_shard_of_a_node_pool_is_compared_with_the_floors_of_that_pool() {
         "defaultPreemptMinRuntime: 5m\ndefaultReclaimMinRuntime: 1h\nnodePools: [{name: a, defaultReclaimMinRuntime: 2d}]",
     );
     assert_eq!(told(&shard("a"), &tenure), [""; 0]);
-    let reclaim = "spec.minRuntime.reclaimMinRuntime: 48h0m0s, floors.";
-    assert_eq!(told(&shard(""), &tenure), [format!("{reclaim}defaultReclaimMinRuntime: 1h0m0s")]);
-    let expected = format!("{reclaim}nodePools[b].defaultReclaimMinRuntime: 1h0m0s");
+    let reclaim = "spec.minRuntime.reclaimMinRuntime: 2d, floors.";
+    assert_eq!(told(&shard(""), &tenure), [format!("{reclaim}defaultReclaimMinRuntime: 1h")]);
+    let expected = format!("{reclaim}nodePools[b].defaultReclaimMinRuntime: 1h");
     assert_eq!(told(&shard("b"), &tenure), [expected]);
     assert_eq!(tenure.node_pools["a"], PartialFloors { preempt: None, reclaim: Some("2d".parse().unwrap()) });
 }
@@ -108,7 +108,7 @@ fn arguments_of_a_shards_plugin_replace_its_minimums() {
     }));
     let here = "spec.plugins.minruntime.arguments";
     let tenure = Floors { method: ReclaimResolveMethod::Queue, ..ours("defaultPreemptMinRuntime: 5m") };
-    let expected = format!("{here}.defaultPreemptMinRuntime: 0s, floors.defaultPreemptMinRuntime: 5m0s");
+    let expected = format!("{here}.defaultPreemptMinRuntime: 0s, floors.defaultPreemptMinRuntime: 5m");
     assert_eq!(told(&shard, &tenure), [expected]);
     let [ignored, unread] = &shard.issues[..] else { panic!("{:?}", shard.issues) };
     let expected = format!("spec.minRuntime.preemptMinRuntime: KAI ignores it: {here} are all that count");

@@ -32,7 +32,7 @@ fn limits(floors: &Floors, row: &[Value]) -> Limits {
 
 /// The ceiling of the last queue of a row, in seconds.
 fn ceiling_of(row: &[Value]) -> Option<i64> {
-    limits(&Floors::default(), row).ceiling.map(|ceiling| ceiling.as_secs())
+    limits(&Floors::default(), row).ceiling.map(|ceiling| ceiling.to_signed().as_secs())
 }
 
 fn slice(spec: Value) -> Value {
@@ -61,7 +61,7 @@ fn a_time_slice_is_not_shorter_than_the_floors_of_the_queue_that_sets_it() {
     }
     let floors = Floors { preempt: "40s".parse().unwrap(), ..Floors::default() };
     let by_default = limits(&floors, &[slice(json!({"maxDuration": "10s"}))]);
-    assert_eq!(by_default.ceiling, Some(SignedDuration::from_secs(40)));
+    assert_eq!(by_default.ceiling, "40s".parse().ok());
 }
 
 #[test]
@@ -95,13 +95,13 @@ fn what_ends_a_run_and_what_follows_is_inherited_from_the_nearest_queue_that_say
         "waitForPodsReady": {"timeout": "3m"},
     });
     let of = |leaf: Value| limits(&Floors::default(), &[root.clone(), leaf]);
-    let seconds = |of: Option<SignedDuration>| of.map(|duration| duration.as_secs());
-    let timeout = |of: Limits| of.nearest.pods_ready.map(|wait| wait.backoff.timeout.as_secs());
+    let seconds = |of: Option<ExtendedDuration>| of.map(|duration| duration.to_signed().as_secs());
+    let timeout = |of: Limits| of.nearest.pods_ready.map(|wait| wait.backoff.timeout.to_signed().as_secs());
     let inherited = of(json!({}));
     let points = |of: Limits| of.nearest.notice.map(|points| points.to_string());
     assert_eq!(
         (points(inherited).as_deref(), seconds(inherited.nearest.slice_delay())),
-        (Some("1h0m0s,1m0s"), Some(9))
+        (Some("1h,1m"), Some(9))
     );
     assert_eq!(timeout(inherited), Some(180));
     let own = of(json!({"expiryNotice": "0s", "requeueDelay": "0s", "waitForPodsReady": {"timeout": "4m"}}));
@@ -135,7 +135,7 @@ fn queues_that_go_round_in_a_circle_have_no_limits() {
 #[test]
 fn a_queue_of_t9k_has_a_ceiling_and_a_notice_of_its_own_and_no_more() {
     let spec = serde_json::from_value(json!({"maxDuration": "1h", "expiryNotice": "5s,1m"})).unwrap();
-    let (ceiling, notice) = (Some(SignedDuration::from_hours(1)), "1m,5s".parse::<NoticePoints>().ok());
+    let (ceiling, notice) = ("1h".parse().ok(), "1m,5s".parse::<NoticePoints>().ok());
     let nearest = Nearest { notice, ..Nearest::default() };
     let expected = Limits { ceiling, nearest, ..Limits::default() };
     let tree: QueueTree = [("a", RunaiQueue::read_t9k(&spec).0)].into_iter().collect();
@@ -154,7 +154,7 @@ fn any_queue() -> impl Strategy<Value = Value> {
 }
 
 /// The ceiling of the last queue of a row, looked up queue by queue.
-fn naive_ceiling(floors: &Floors, row: &[Value]) -> Option<SignedDuration> {
+fn naive_ceiling(floors: &Floors, row: &[Value]) -> Option<ExtendedDuration> {
     let tree = tree(row);
     let path = tree.path(tree.find(&format!("q{}", row.len() - 1))?).ok()?;
     let (mut action, mut unstretched, mut applies) = (MaxDurationAction::default(), None, None);
@@ -166,7 +166,7 @@ fn naive_ceiling(floors: &Floors, row: &[Value]) -> Option<SignedDuration> {
         let slice = queue.ceiling.map(|own| own.max(floors.longest(&tree, Some(id))));
         applies = if action == MaxDurationAction::Pause { unstretched } else { least(applies, slice) };
     }
-    applies.map(ExtendedDuration::to_signed)
+    applies
 }
 
 proptest! {
@@ -177,7 +177,7 @@ proptest! {
         row in proptest::collection::vec(any_queue(), 2..6), default in 0u32..50,
     ) {
         let floors = Floors { preempt: format!("{default}s").parse().unwrap(), ..Floors::default() };
-        let ceiling = |row: &[Value]| limits(&floors, row).ceiling.unwrap_or(SignedDuration::MAX);
+        let ceiling = |row: &[Value]| limits(&floors, row).ceiling.map_or(i64::MAX, ExtendedDuration::as_nanos);
         prop_assert!(ceiling(&row) <= ceiling(&row[..row.len() - 1]));
     }
 

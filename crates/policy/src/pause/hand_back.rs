@@ -30,6 +30,10 @@ pub const PLUGIN_MANAGER: &str = "kubectl-tenure";
 /// from others in the audit log of the API server.
 pub const HAND_BACK_MANAGER: &str = "tenure-hand-back";
 
+/// The field manager of a write that shows the end of a run, which nothing is told of: the name tells it from others in the audit
+/// log of the API server.
+pub const SHOWN_END_MANAGER: &str = "tenure-shown-end";
+
 /// The most managers of one field that are noted.
 const MOST_MANAGERS: usize = 8;
 
@@ -42,7 +46,7 @@ type Managers = BTreeMap<String, Vec<FieldManager>>;
 /// Returns the managers of fields that are about to be set. A field that is still Tenure's has those of before an earlier
 /// pause as well.
 pub(super) fn managers_before<'f>(owner: OwnerObject<'_>, fields: impl Iterator<Item = &'f str>) -> Managers {
-    let (record, owed) = (owner.record(), owed(owner));
+    let (record, owed) = (owner.last_record(), owed(owner));
     let noted = |field: &str| {
         let of_record = record.as_ref().and_then(|record| record.managers.get(field));
         let noted = of_record.or_else(|| owed.as_ref()?.fields.get(field));

@@ -1,12 +1,9 @@
 //! Fields that a pause holds at another value, so that it destroys nothing that a resume needs.
 
-use serde_json::{Map, Value, json};
-use tenure_types::{
-    keys,
-    paused::{HeldField, PausedRecord},
-};
+use serde_json::{Map, Value};
+use tenure_types::paused::{HeldField, PausedRecord};
 
-use super::{hand_back, nested, owner::OwnerObject};
+use super::{nested, owner::OwnerObject};
 use crate::naming::group_of;
 
 /// Group, kind, field, the value by which a pause would destroy something, and the value while it is paused.
@@ -65,23 +62,6 @@ pub(super) fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
             (_, value) => _ = into.insert(key, value),
         }
     }
-}
-
-/// Returns the merge patch that sets held fields back on an owner that runs again, though nothing has resumed it. The rest
-/// of the record stays. None: the owner is paused, or no field is held.
-pub fn release(owner: OwnerObject<'_>, record: &PausedRecord) -> Option<Value> {
-    if record.held.is_empty() || super::is_ours(owner, record) {
-        return None;
-    }
-    let fields = to_restore(owner, record).into_iter().map(|held| (held.field, held.previous_value.into()));
-    let fields: Vec<(String, Value)> = fields.collect();
-    let released = PausedRecord { held: Vec::new(), ..record.clone() };
-    let annotations = [
-        (keys::PAUSED_ANNOTATION, Some(json!(released).to_string().into())),
-        (keys::HAND_BACK_ANNOTATION, hand_back::with(owner, record, &fields)),
-    ];
-    let metadata = super::preconditioned(owner, &super::map(annotations));
-    Some(Value::Object(set(Map::from_iter([("metadata".to_owned(), metadata)]), fields)))
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ fn of_earlier_versions(metadata: &ObjectMeta) -> Vec<JournalAct> {
     let acts = |OwedPause { record, state, returned }: OwedPause| {
         let notice = record.noticed.map(|given| {
             let (queue, then) = (record.queue.clone(), AtEnd::of(&record, &state));
-            JournalAct::Noticed(GivenNotice { queue, end: given.end, at: given.at, then })
+            JournalAct::Noticed(GivenNotice { queue, end: given.end, at: given.at, then, more: None })
         });
         let returned = returned.map(|returned| {
             let record = record.clone();
@@ -131,7 +131,8 @@ mod tests {
             queue: "q".into(),
             end: at(9),
             at: at(5),
-            then: AtEnd::Requeued(SignedDuration::from_mins(5)),
+            then: AtEnd::Requeued("5m".parse().unwrap()),
+            more: None,
         };
         let returned = ReturnRecord { at: at(7), early: true, reactivated: false };
         let record: PausedRecord = serde_json::from_value(record(6)).unwrap();
@@ -140,9 +141,15 @@ mod tests {
             JournalAct::Returned { record, state: RequeueState::default(), returned },
         ];
         let journal = Journal { uid: "u".into(), acts };
-        let text = r#"{"uid":"u","acts":[{"act":"noticed","queue":"q","end":"2027-01-15T08:00:09Z","at":"2027-01-15T08:00:05Z","then":{"requeued":"PT5M"}},{"act":"returned","record":{"reason":"MaxDurationExceeded","at":"2027-01-15T08:00:06Z","queue":"q","field":"spec.replicas","value":0,"previousValue":2},"state":{"count":0},"returned":{"at":"2027-01-15T08:00:07Z","early":true,"reactivated":false}}]}"#;
+        let text = r#"{"uid":"u","acts":[{"act":"noticed","queue":"q","end":"2027-01-15T08:00:09Z","at":"2027-01-15T08:00:05Z","then":{"requeued":"5m"}},{"act":"returned","record":{"reason":"MaxDurationExceeded","at":"2027-01-15T08:00:06Z","queue":"q","field":"spec.replicas","value":0,"previousValue":2},"state":{"count":0},"returned":{"at":"2027-01-15T08:00:07Z","early":true,"reactivated":false}}]}"#;
         assert_eq!(serde_json::to_string(&journal).unwrap(), text);
-        assert_eq!(serde_json::from_str::<Journal>(text).unwrap(), journal);
+        for written in [text.to_owned(), text.replace("\"5m\"", "\"PT5M\"")] {
+            assert_eq!(
+                serde_json::from_str::<Journal>(&written).unwrap(),
+                journal,
+                "as this version has it, and those before"
+            );
+        }
     }
 
     #[test]
@@ -185,7 +192,7 @@ mod tests {
         let times: Vec<_> = acts.iter().map(|act| act.at().duration_since(at(0)).as_secs()).collect();
         assert_eq!(times, [1, 3, 5, 9]);
         let JournalAct::Noticed(notice) = &acts[2] else { panic!("{acts:?}") };
-        assert_eq!(notice.then, AtEnd::Requeued(SignedDuration::from_mins(5)));
+        assert_eq!(notice.then, AtEnd::Requeued("5m".parse().unwrap()));
         let after = noting(&before, Some(pause(11)), 11);
         let kept = acts_on(&after, at(11));
         assert_eq!((kept.len(), kept.last()), (5, Some(&pause(11))));

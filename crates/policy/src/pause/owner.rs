@@ -20,8 +20,16 @@ pub(super) const INACTIVE: &str = "false";
 pub struct Announcement {
     /// The end.
     pub end: Timestamp,
-    /// The time of the last notice. Versions that gave one a run didn't note it.
+    /// The time of the last notice. None: the end is shown, and no notice was given yet.
     pub given: Option<Timestamp>,
+}
+
+impl Announcement {
+    /// Returns the time of the last notice, if it was given in the run that began at `since`. The beginning of a run is in
+    /// whole seconds.
+    pub fn given_since(self, since: Option<Timestamp>) -> Option<Timestamp> {
+        self.given.filter(|given| since.is_none_or(|since| *given >= since))
+    }
 }
 
 /// The whole object to be paused, as it is now.
@@ -64,10 +72,18 @@ impl<'o> OwnerObject<'o> {
 
     /// Returns the record of Tenure's pause, as [`record_on`] does.
     pub fn record(self) -> Option<PausedRecord> {
+        self.record_in(keys::PAUSED_ANNOTATION)
+    }
+
+    /// Returns the record of its last pause, also if something else than Tenure has set it going again.
+    pub fn last_record(self) -> Option<PausedRecord> {
+        self.record().or_else(|| self.record_in(keys::UNDONE_PAUSE_ANNOTATION))
+    }
+
+    fn record_in(self, key: &str) -> Option<PausedRecord> {
         let owners = self.at("metadata.ownerReferences").as_array();
         let has_controller = owners.into_iter().flatten().any(|of| of["controller"] == true);
-        let record = read(self.annotation(keys::PAUSED_ANNOTATION)?)?;
-        without_copy(record, self.at("metadata.uid").as_str(), has_controller)
+        without_copy(read(self.annotation(key)?)?, self.at("metadata.uid").as_str(), has_controller)
     }
 
     /// Returns the number of its returns, and the time of the next one; the default if there is none that can be read.

@@ -1,7 +1,10 @@
 //! The plan of a pause: its reason, its beginning, and its end.
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_types::paused::{ExceededCeiling, RequeueState};
+use tenure_types::{
+    ExtendedDuration,
+    paused::{ExceededCeiling, RequeueState},
+};
 
 use super::{
     reasons::{MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLOAD_INACTIVE},
@@ -65,9 +68,10 @@ pub struct PauseCandidate {
 impl PausePlan {
     /// Plans the pause of a workload whose ceiling was exceeded. It comes back after `slice_delay`, which doesn't count as
     /// a return; without one it stays paused.
-    pub fn expired(candidate: &PauseCandidate, slice_delay: Option<SignedDuration>) -> Self {
-        let until = slice_delay
-            .map_or(ResumeCondition::Resumed, |delay| candidate.back(candidate.state.count, delay));
+    pub fn expired(candidate: &PauseCandidate, slice_delay: Option<ExtendedDuration>) -> Self {
+        let until = slice_delay.map_or(ResumeCondition::Resumed, |delay| {
+            candidate.back(candidate.state.count, delay.to_signed())
+        });
         Self { reason: MAX_DURATION_EXCEEDED, at: candidate.at(), until }
     }
 
@@ -123,7 +127,7 @@ mod tests {
     fn a_ceiling_pauses_until_a_person_resumes_it_or_the_next_time_slice_begins() {
         let plan = PausePlan::expired(&candidate(3), None);
         assert_eq!((plan.reason, plan.until), ("MaxDurationExceeded", ResumeCondition::Resumed));
-        let plan = PausePlan::expired(&candidate(3), Some(SignedDuration::from_secs(9)));
+        let plan = PausePlan::expired(&candidate(3), "9s".parse().ok());
         assert_eq!(plan.until, back(3, "2026-01-02T03:04:14.678Z"), "which is no return");
         assert_eq!(plan.reason, "MaxDurationExceeded");
     }
@@ -166,7 +170,8 @@ mod tests {
 
     #[test]
     fn a_delay_beyond_all_times_lasts_until_the_last_of_them() {
-        let plan = PausePlan::expired(&candidate(0), Some(SignedDuration::MAX));
+        let late = PauseCandidate { now: Timestamp::MAX, ..candidate(0) };
+        let plan = PausePlan::expired(&late, "1h".parse().ok());
         assert_eq!(plan.until, back(0, &Timestamp::MAX.to_string()));
     }
 }

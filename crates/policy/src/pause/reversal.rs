@@ -1,8 +1,9 @@
 //! Pauses that were undone: their number, the last field manager, and whether another pause follows.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Map, Value};
 use tenure_types::{
+    ExtendedDuration,
     paused::{FieldManager, PausedRecord},
     runai::v3alpha1::OnReversal,
 };
@@ -28,10 +29,10 @@ pub struct Reversals {
 }
 
 impl Reversals {
-    /// Reads the reversals from an owner that is about to be paused for `reason`. A record that is still there belongs
-    /// to a pause that was undone. `since` is the beginning of the run that ends now; none if it isn't known.
+    /// Reads the reversals from an owner that is about to be paused for `reason`. A record that is still there, or kept apart,
+    /// belongs to a pause that was undone. `since` is the beginning of the run that ends now; none if it isn't known.
     pub fn of(owner: OwnerObject<'_>, reason: &str, since: Option<Timestamp>) -> Self {
-        let Some(before) = owner.record() else { return Self::default() };
+        let Some(before) = owner.last_record() else { return Self::default() };
         Self {
             count: before.reversals.saturating_add(1),
             full: before.full_reversals.saturating_add(is_full(&before, reason, since).into()),
@@ -41,7 +42,7 @@ impl Reversals {
 
     /// True if pods that have exceeded their ceiling are deleted, and their owner isn't paused another time. Never where
     /// the ceiling is a time slice, after which the owner comes back by itself.
-    pub fn delete_pods(&self, on_reversal: OnReversal, slice_delay: Option<SignedDuration>) -> bool {
+    pub fn delete_pods(&self, on_reversal: OnReversal, slice_delay: Option<ExtendedDuration>) -> bool {
         on_reversal == OnReversal::DeletePods
             && slice_delay.is_none()
             && self.full >= REVERSALS_BEFORE_DELETION
@@ -176,7 +177,7 @@ mod tests {
         for (count, expected) in [(0, false), (2, false), (3, true), (u32::MAX, true)] {
             assert_eq!(full(count).delete_pods(OnReversal::DeletePods, None), expected, "{count}");
             assert!(!full(count).delete_pods(OnReversal::Pause, None), "{count}");
-            let slice = Some(SignedDuration::ZERO);
+            let slice = Some(ExtendedDuration::ZERO);
             assert!(
                 !full(count).delete_pods(OnReversal::DeletePods, slice),
                 "it comes back by itself: {count}"

@@ -30,7 +30,8 @@ fn record(
 const QUEUE: (Family, &str) = (Family::Runai, "q");
 
 fn deployment() -> Value {
-    json!({"metadata": {"name": "d", "uid": "u", "resourceVersion": "7"}, "spec": {"replicas": 2}})
+    let metadata = json!({"name": "d", "uid": "u", "resourceVersion": "7"});
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"replicas": 2}})
 }
 
 #[test]
@@ -48,6 +49,7 @@ fn the_patch_pauses_records_and_is_preconditioned() {
     let mut expected: Value = json!({
         "metadata": {"uid": "u", "resourceVersion": "7", "annotations": {
             "tenure.dev/expires-at": null, "tenure.dev/notice-given-at": null,
+            "tenure.dev/message": "Paused at 2026-01-02T03:04:05Z by Queue demo's ceiling. To resume: kubectl tenure resume deployment.apps/d",
         }},
         "spec": {"replicas": 0},
     });
@@ -101,6 +103,40 @@ fn a_pause_is_taken_back_with_its_record() {
     metadata["annotations"] = json!({"tenure.dev/paused": null});
     object["spec"]["replicas"] = json!(5);
     assert_eq!(resume(OwnerObject(&object), &record), json!({"metadata": metadata}), "not ours to undo");
+}
+
+#[test]
+fn the_words_beside_a_record_come_and_go_with_it() {
+    let words = |object: &Value| object["metadata"]["annotations"]["tenure.dev/message"].clone();
+    let now = Timestamp::UNIX_EPOCH;
+    let back = ResumeCondition::Requeued(RequeueState { count: 1, requeue_at: Some(now), priority: None });
+    for (reason, until, expected) in [
+        (PODS_READY_TIMEOUT, back, "To requeue: kubectl tenure requeue deployment.apps/d"),
+        (
+            WORKLOAD_INACTIVE,
+            ResumeCondition::Activated,
+            "too often. To activate: kubectl tenure activate deployment.apps/d",
+        ),
+        (
+            DEACTIVATED,
+            ResumeCondition::Activated,
+            "by a person. To activate: kubectl tenure activate deployment.apps/d",
+        ),
+    ] {
+        let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
+        let record = record(OwnerObject(&object), &rule, reason, QUEUE, now);
+        let pausing = patch(OwnerObject(&object), &record, &until);
+        json_patch::merge(&mut object, &pausing);
+        let said = words(&object);
+        assert!(said.as_str().unwrap().contains(" at 1970-01-01T00:00:00Z"), "{said}");
+        assert!(said.as_str().unwrap().ends_with(expected), "{said}");
+        let deactivating = deactivate(OwnerObject(&object), &record);
+        json_patch::merge(&mut object, &deactivating);
+        assert!(words(&object).as_str().unwrap().starts_with("Deactivated at "));
+        let resuming = resume(OwnerObject(&object), &record);
+        json_patch::merge(&mut object, &resuming);
+        assert_eq!(words(&object), Value::Null);
+    }
 }
 
 fn returning(count: u32, requeue_at: Option<&str>) -> Value {

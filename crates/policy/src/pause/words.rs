@@ -7,7 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::Value;
 use tenure_types::{
-    journal::AtEnd,
+    duration::for_people,
+    journal::{AtEnd, GivenNotice, MoreTime},
     keys,
     paused::{ExceededCeiling, FieldManager, HeldField, PausedRecord, RequeueState},
 };
@@ -16,8 +17,9 @@ use super::{
     DEACTIVATED, MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, Reversals, WORKLOAD_INACTIVE, reversal::described,
 };
 use crate::{
+    expiry::Family,
     field::FieldError,
-    naming::{PausedObject, command, for_people},
+    naming::{PausedObject, command},
     owners::is_shown,
     reason::EventReason,
 };
@@ -141,7 +143,7 @@ impl Alone {
         match self {
             Self::NoOwner => "it has no owner that could be paused and come back".to_owned(),
             Self::Spared(owner) => {
-                format!("{owner} is not paused, for it has a pod that is exempt by priority")
+                format!("{owner} is not paused, because it has a pod that is exempt by priority")
             }
             Self::Outlives(owner) => format!("it runs on after all tries to pause {owner}"),
             Self::Finished(owner) => format!("{owner} has ended"),
@@ -188,17 +190,48 @@ fn by(manager: Option<&FieldManager>) -> String {
     manager.map_or_else(String::new, |manager| format!(", last by {}", described(manager)))
 }
 
-/// The message of the event on a workload whose run will end at `at`.
-pub fn approaching(at: Timestamp, queue: &str, object: &ObjectReference, then: AtEnd) -> String {
-    let then = match then {
+/// The message of the event on a workload whose run will end.
+pub fn approaching(notice: &GivenNotice, object: &ObjectReference) -> String {
+    let GivenNotice { queue, end, at, then, more } = notice;
+    let left = end.duration_since(*at).as_secs();
+    let left = for_people(SignedDuration::from_secs(left.max(0)));
+    let more = more.map_or_else(String::new, |more| ask(more, object));
+    let then = match *then {
         AtEnd::Paused => format!("it is paused until {}", command("resume", object)),
         AtEnd::Requeued(delay) => {
-            format!("it is paused, and comes back by itself after {}", for_people(delay))
+            format!("it is paused, and comes back by itself after {delay}")
         }
         AtEnd::Deleted => "it is deleted: it has no owner that could be paused".to_owned(),
         AtEnd::OwnerDeleted => "it is deleted with its pods, and can't be resumed".to_owned(),
     };
-    format!("Its run in Queue {queue} ends at {at}: save what is needed to go on. Then {then}")
+    let end = clock(*end, *at);
+    format!(
+        "Its run in Queue {queue} ends in {left}, at {end}: save what is needed to go on. Then {then}{more}"
+    )
+}
+
+/// The time of day of an end, as it was told at a time: with its date if it is of another day, and to the second if it is near.
+fn clock(end: Timestamp, told: Timestamp) -> String {
+    const NEAR: SignedDuration = SignedDuration::from_mins(10);
+    let of_day = |at: Timestamp| at.strftime("%Y-%m-%d").to_string();
+    let day = Some(of_day(end)).filter(|day| *day != of_day(told)).map(|day| day + " ").unwrap_or_default();
+    let time = end.strftime(if end.duration_since(told) < NEAR { "%H:%M:%S" } else { "%H:%M" });
+    format!("{day}{time} UTC")
+}
+
+/// The sentence about more time, with the command that asks for it.
+fn ask(MoreTime { at_once, in_all }: MoreTime, object: &ObjectReference) -> String {
+    let (bounds, time) = if !at_once.is_positive() {
+        (format!("up to {} with approval", for_people(in_all)), in_all)
+    } else if at_once < in_all {
+        (
+            format!("up to {} at once, up to {} with approval", for_people(at_once), for_people(in_all)),
+            at_once,
+        )
+    } else {
+        (format!("up to {} at once", for_people(in_all)), in_all)
+    };
+    format!(". For more time, ask before that: {} {} ({bounds})", command("extend", object), for_people(time))
 }
 
 /// The message of the event that says in plain words that a ceiling has paused a workload; none if something else has.
@@ -212,6 +245,29 @@ pub fn in_words(record: &PausedRecord, state: &RequeueState, known: &PausedObjec
     let held = held(record);
     let ended = || format!("{}. {then}{late}{held}", ended(&record.queue, record.ceiling.as_ref()));
     (record.reason == MAX_DURATION_EXCEEDED).then(ended)
+}
+
+/// The text beside a record, for people who look at the object: when and why it was paused, and what takes that back. `kubectl
+/// describe` cuts a text after 140 letters.
+pub fn noted(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> String {
+    let PausedRecord { reason, at, queue, ceiling, .. } = record;
+    let until = state.requeue_at.map_or_else(String::new, |back| format!(" until {back:.0}"));
+    let to = |verb| format!("To {verb}: {}", command(verb, &known.object));
+    match reason.as_str() {
+        PODS_READY_TIMEOUT => {
+            format!("Paused at {at:.0}{until}: too few of its pods were ready in time. {}", to("requeue"))
+        }
+        WORKLOAD_INACTIVE => {
+            format!("Deactivated at {at:.0}: too few of its pods were ready, too often. {}", to("activate"))
+        }
+        DEACTIVATED => format!("Deactivated at {at:.0} by a person. {}", to("activate")),
+        _ => {
+            let of = ceiling.as_ref().map_or(Some(queue), |of| of.queue.as_ref());
+            let set_by = of.map_or_else(|| "its own".into(), |of| format!("Queue {of}'s"));
+            let long = ceiling.as_ref().map(|of| format!(" of {}", of.max_duration)).unwrap_or_default();
+            format!("Paused at {at:.0}{until} by {set_by} ceiling{long}. {}", to("resume"))
+        }
+    }
 }
 
 /// The sentence about fields that are held meanwhile.
@@ -263,10 +319,25 @@ fn ended(queue: &str, ceiling: Option<&ExceededCeiling>) -> String {
     format!("{ENDED_IN}{queue}{ENDED_BY}{}", which.unwrap_or_default())
 }
 
-/// The message about an own ceiling that is no duration, with the error that says so.
+/// The message about an own ceiling that isn't written as that of a queue, with the error that says so.
 pub fn own_invalid(value: &str, error: &str) -> String {
     let field = format!("metadata.annotations[{}]", keys::MAX_DURATION_ANNOTATION);
-    format!("{}: it has no effect", FieldError::invalid(field, value, error))
+    FieldError::invalid(field, value, error).to_string()
+}
+
+/// The message about a queue that doesn't exist.
+pub fn unknown_queue(family: Family, queue: &str) -> String {
+    let label = family.row().queue_label;
+    format!(
+        "Queue {queue:?}, which its pods name, doesn't exist: no ceiling ends its run. Correct label {label} of its pod template, or spec.queue of its PodGroup, or have the queue created"
+    )
+}
+
+/// The message about the label of a queue that an owner has itself, and its pods lack.
+pub fn unused_label(key: &str) -> String {
+    format!(
+        "metadata.labels[{key}]: its pods have no queue, so no ceiling ends its run: write the label to the metadata of its pod template"
+    )
 }
 
 /// The message about an own ceiling that is longer than that of its queue.
@@ -367,15 +438,13 @@ mod tests {
 
     #[test]
     fn a_workload_is_told_when_and_in_which_queue_its_run_ends() {
-        let of = |then| approaching("2026-01-02T03:04:05Z".parse().unwrap(), "research", &job().object, then);
-        let ends =
-            "Its run in Queue research ends at 2026-01-02T03:04:05Z: save what is needed to go on. Then";
+        let (end, at) = (time("2026-01-02T17:02:16Z"), time("2026-01-02T16:32:16Z"));
+        let notice = |then| GivenNotice { queue: "research".into(), end, at, then, more: None };
+        let of = |then| approaching(&notice(then), &job().object);
+        let ends = "Its run in Queue research ends in 30m, at 17:02 UTC: save what is needed to go on. Then";
         for (then, expected) in [
             (AtEnd::Paused, "it is paused until kubectl tenure resume job.batch/train -n team"),
-            (
-                AtEnd::Requeued(SignedDuration::from_mins(10)),
-                "it is paused, and comes back by itself after 10m",
-            ),
+            (AtEnd::Requeued("600s".parse().unwrap()), "it is paused, and comes back by itself after 600s"),
             (AtEnd::Deleted, "it is deleted: it has no owner that could be paused"),
         ] {
             assert_eq!(of(then), format!("{ends} {expected}"));
@@ -383,11 +452,62 @@ mod tests {
         assert_eq!(dry_run("x"), "Dry run, nothing was done: x");
     }
 
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_record_in_words_says_all_that_matters_in_what_kubectl_describe_shows() {
+        let noted = |reason: &str, ceiling, requeue_at: Option<&str>| {
+            let requeue_at = requeue_at.map(time);
+            let record = PausedRecord {
+                ceiling,
+                at: time("2026-01-02T03:04:05.678Z"),
+                ..record(reason, "spec.suspend", json!(true), json!(false))
+            };
+            noted(&record, &RequeueState { requeue_at, ..RequeueState::default() }, &job())
+        };
+        let of = |queue: Option<&str>| {
+            let queue = queue.map(str::to_owned);
+            Some(ExceededCeiling { max_duration: "2h30m".into(), queue, extended: None })
+        };
+        let resume = "To resume: kubectl tenure resume job.batch/train -n team";
+        let paused = "Paused at 2026-01-02T03:04:05Z";
+        let above = noted(MAX_DURATION_EXCEEDED, of(Some("company")), None);
+        assert_eq!(above, format!("{paused} by Queue company's ceiling of 2h30m. {resume}"));
+        let own = noted(MAX_DURATION_EXCEEDED, of(None), Some("2026-01-02T04:00:00Z"));
+        assert_eq!(own, format!("{paused} until 2026-01-02T04:00:00Z by its own ceiling of 2h30m. {resume}"));
+        let unknown = noted(MAX_DURATION_EXCEEDED, None, None);
+        assert_eq!(unknown, format!("{paused} by Queue research's ceiling. {resume}"));
+        for said in [above, own, unknown, noted(PODS_READY_TIMEOUT, None, None)] {
+            assert!(said.len() <= 140, "{said}");
+        }
+    }
+
+    #[test]
+    fn an_end_is_told_by_the_clock_with_what_a_reader_needs() {
+        let of = |end, told| clock(time(end), time(told));
+        assert_eq!(of("2026-01-02T17:02:16Z", "2026-01-02T17:01:16Z"), "17:02:16 UTC");
+        assert_eq!(of("2026-01-03T00:02:16Z", "2026-01-02T23:02:16Z"), "2026-01-03 00:02 UTC");
+    }
+
+    #[test]
+    fn a_notice_names_how_to_ask_for_more_time_only_where_a_run_may_get_some() {
+        let of = |at_once: i64, in_all: i64| {
+            let [at_once, in_all] = [at_once, in_all].map(SignedDuration::from_mins);
+            ask(MoreTime { at_once, in_all }, &job().object)
+        };
+        let asked = ". For more time, ask before that: kubectl tenure extend job.batch/train -n team";
+        assert_eq!(of(1, 90), format!("{asked} 1m (up to 1m at once, up to 1h30m with approval)"));
+        assert_eq!(of(0, 90), format!("{asked} 1h30m (up to 1h30m with approval)"));
+        assert_eq!(of(10, 10), format!("{asked} 10m (up to 10m at once)"));
+    }
+
     #[test]
     fn a_pause_is_told_in_plain_words_with_its_ceiling_what_happens_and_what_helps() {
         let ceiling = |queue: Option<&str>| {
             Some(ExceededCeiling {
-                max_duration: "2h 30m".into(),
+                max_duration: "2h30m".into(),
                 queue: queue.map(str::to_owned),
                 extended: None,
             })
@@ -402,16 +522,16 @@ mod tests {
         let comes_back = "It is paused, and comes back by itself at 2026-01-02T03:04:05Z. To resume it now: kubectl tenure resume job.batch/train -n team";
         let at = "2026-01-02T03:04:05.678Z".parse().ok();
         for (ceiling, requeue_at, expected) in [
-            (ceiling(Some("research")), None, format!("{reached} of 2h 30m, set by that queue. {stays}")),
+            (ceiling(Some("research")), None, format!("{reached} of 2h30m, set by that queue. {stays}")),
             (
                 ceiling(Some("lab")),
                 at,
-                format!("{reached} of 2h 30m, set by Queue lab above it. {comes_back}"),
+                format!("{reached} of 2h30m, set by Queue lab above it. {comes_back}"),
             ),
             (
                 ceiling(None),
                 None,
-                format!("{reached} of 2h 30m, set by its own annotation tenure.dev/max-duration. {stays}"),
+                format!("{reached} of 2h30m, set by its own annotation tenure.dev/max-duration. {stays}"),
             ),
             (None, None, format!("{reached}. {stays}")),
         ] {
@@ -501,7 +621,7 @@ mod tests {
             (Alone::NoOwner, "it has no owner that could be paused and come back"),
             (
                 Alone::Spared(owner()),
-                "Job train (batch/v1) is not paused, for it has a pod that is exempt by priority",
+                "Job train (batch/v1) is not paused, because it has a pod that is exempt by priority",
             ),
             (Alone::Outlives(owner()), "it runs on after all tries to pause Job train (batch/v1)"),
             (Alone::Finished(owner()), "Job train (batch/v1) has ended"),
@@ -516,7 +636,7 @@ mod tests {
     fn the_message_about_the_end_of_a_run_can_be_read_again() {
         for (ceiling, expected) in [
             (None, None),
-            (Some(("2h 30m", None)), Some("2h 30m")),
+            (Some(("2h30m", None)), Some("2h30m")),
             (Some(("1h", Some("research"))), Some("1h")),
             (Some(("1h", Some("above"))), Some("1h")),
         ] {
@@ -549,10 +669,10 @@ mod tests {
             own_ignored(SignedDuration::from_hours(5), &ceiling),
             "Annotation tenure.dev/max-duration of 5h has no effect: Queue research ends a run after 2h, and a workload can only shorten that"
         );
-        let invalid = own_invalid("soon", "must be a duration such as 90m");
+        let invalid = own_invalid("soon", "must be a duration");
         assert_eq!(
             invalid,
-            "metadata.annotations[tenure.dev/max-duration]: Invalid value: \"soon\": must be a duration such as 90m: it has no effect"
+            "metadata.annotations[tenure.dev/max-duration]: Invalid value: \"soon\": must be a duration"
         );
     }
 }

@@ -1,9 +1,9 @@
 //! The queue of a pod whose `PodGroup` names another queue than the pod.
 
-use jiff::SignedDuration;
+use tenure_types::ExtendedDuration;
 
 /// True if a ceiling is shorter than another. None: no ceiling.
-pub fn is_shorter(ceiling: Option<SignedDuration>, other: Option<SignedDuration>) -> bool {
+pub fn is_shorter(ceiling: Option<ExtendedDuration>, other: Option<ExtendedDuration>) -> bool {
     ceiling.is_some_and(|ceiling| other.is_none_or(|other| ceiling < other))
 }
 
@@ -26,7 +26,7 @@ mod tests {
 
     #[test]
     fn a_group_that_was_made_after_the_pod_was_scheduled_ends_a_run_earlier_and_changes_no_floor() {
-        let hours = |hours| Some(SignedDuration::from_hours(hours));
+        let hours = |hours: i64| format!("{hours}h").parse().ok();
         let shorter = |own, of_group| is_shorter(of_group, own);
         for (late, counts) in [
             (shorter(hours(2), hours(1)), true),

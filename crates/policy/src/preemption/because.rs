@@ -1,7 +1,7 @@
 //! The reasoning behind a ruling, in sentences.
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_types::GoDuration;
+use tenure_types::duration::for_people;
 
 use super::{Left, LeftOf, Place, PreemptionKind, Preemptor, Progress, Ruling};
 use crate::{expiry::SYSTEM_CRITICAL_PRIORITY, floor::Source};
@@ -110,7 +110,7 @@ fn elastic(left: Left, within_floor: bool) -> String {
     )
 }
 
-/// Returns a duration as Go prints it, to the second.
-fn shown(duration: SignedDuration) -> GoDuration {
-    GoDuration::from_nanos(duration.as_secs().saturating_mul(1_000_000_000))
+/// Returns a duration to the second.
+fn shown(duration: SignedDuration) -> String {
+    for_people(SignedDuration::from_secs(duration.as_secs()))
 }

@@ -42,7 +42,9 @@ pub fn floor_v2(
     if value.as_nanos() < 0 {
         errors.push(FieldError::invalid(field, written.as_str(), "must not be negative"));
     }
-    Some(ExtendedDuration::from_go(value))
+    let floor = ExtendedDuration::from_go(value);
+    // a negative one counts as zero
+    Some(if value.as_nanos() < 0 { floor } else { floor.written(written.as_str()) })
 }
 
 /// Checks that a duration is positive. The error says what to do instead of writing zero.

@@ -1,8 +1,8 @@
 //! The meaning of a Queue of T9k.
 
 use tenure_types::{
-    ExtendedDuration, GoDuration, Grammar, Points, TensorstackDuration, Written, amount::Amount,
-    duration::PointsGrammar, tensorstack::v1beta1,
+    Grammar, Points, TensorstackDuration, Written, amount::Amount, duration::PointsGrammar,
+    tensorstack::v1beta1,
 };
 
 use super::{
@@ -49,8 +49,7 @@ impl RunaiQueue {
     /// Reads a queue of T9k: it has a ceiling and a notice, and is at the top.
     pub fn read_t9k(spec: &v1beta1::QueueSpec) -> (Self, Vec<FieldError>) {
         let (TensorstackQueue { ceiling, notice }, errors) = TensorstackQueue::read(spec);
-        let nanoseconds = |of: TensorstackDuration| GoDuration::from_nanos(of.nanoseconds());
-        let ceiling = ceiling.map(|of| ExtendedDuration::from_go(nanoseconds(of)));
+        let ceiling = ceiling.map(PointsGrammar::extended);
         let nearest = Nearest { notice: notice.map(NoticePoints::from), ..Nearest::default() };
         (Self { ceiling, nearest, ..Self::default() }, errors)
     }

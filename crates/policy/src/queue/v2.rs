@@ -52,7 +52,7 @@ pub fn not_in_go(spec: &v2::QueueSpec) -> Vec<FieldError> {
     let error = |floor: Inherited| {
         let text = floor.pick(&spec.preempt_min_runtime, &spec.reclaim_min_runtime).as_ref()?.as_str();
         let value = text.parse::<ExtendedDuration>().ok().filter(|_| text.parse::<GoDuration>().is_err())?;
-        let detail = format!("v2 has no days and weeks: must be {value}, or written as v3alpha1");
+        let detail = format!("v2 has no days and weeks: must be {}, or written as v3alpha1", value.to_go());
         Some(FieldError::invalid(format!("spec.{}", floor.name()), text, detail))
     };
     Inherited::ALL.into_iter().filter_map(error).collect()

@@ -16,7 +16,7 @@ fn at(second: i64) -> Timestamp {
 struct World {
     tree: QueueTree,
     running: HashMap<String, Running>,
-    grace: SignedDuration,
+    grace: ExtendedDuration,
 }
 
 impl World {
@@ -27,7 +27,7 @@ impl World {
             runs: Runs::of(starts.iter().map(|start| at(*start)).collect()),
         };
         let running = queues.iter().map(|(name, _, starts)| ((*name).to_owned(), running(starts)));
-        Self { tree, running: running.collect(), grace: SignedDuration::ZERO }
+        Self { tree, running: running.collect(), grace: ExtendedDuration::ZERO }
     }
 
     /// An hour after the beginning.
@@ -104,10 +104,10 @@ fn of_many_workloads_the_least_number_is_told() {
 #[test]
 fn with_a_grace_those_that_get_a_notice_end_later() {
     let mut world = World::new(&[("a", json!({}), &[0])]);
-    world.grace = SignedDuration::from_mins(1);
+    world.grace = "60s".parse().unwrap();
     let warning =
         |notice: &str| world.ended("a", &json!({"maxDuration": "1s", "expiryNotice": notice})).unwrap();
-    assert!(warning("5m").contains("paused within 1m, after a notice, or"), "{}", warning("5m"));
+    assert!(warning("5m").contains("paused within 60s, after a notice, or"), "{}", warning("5m"));
     assert!(warning("0s").contains("paused at once, or"), "{}", warning("0s"));
 }
 
@@ -168,7 +168,7 @@ proptest! {
         let longest = |top: &Value| {
             let queues = [("top", top), ("middle", &middle), ("leaf", &leaf)];
             let tree: QueueTree = queues.into_iter().map(|(name, spec)| (name, read(spec))).collect();
-            let of = |(name, _)| Effective::of(&tree, &Floors::default(), tree.find(name).unwrap()).unwrap().longest_run();
+            let of = |(name, _)| Effective::of(&tree, &Floors::default(), tree.find(name).unwrap()).unwrap().longest_run;
             queues.map(of)
         };
         let (old, before) = (read(&top), longest(&top));

@@ -235,15 +235,14 @@ fn what_was_ready_has_its_recovery_and_what_was_not_has_its_timeout() {
 fn a_recovery_of_no_time_is_none() {
     assert_eq!(waits(Some("0s")).recovery, None);
     assert_eq!(waits(Some("soon")).recovery, None);
-    assert_eq!(waits(Some("90s")).recovery, Some(SignedDuration::from_secs(90)));
+    assert_eq!(waits(Some("90s")).recovery, "90s".parse().ok());
     assert_eq!(waits(None).timestamp, RequeuingTimestamp::Eviction);
 }
 
 #[test]
 fn what_is_too_far_ahead_is_never_reached() {
-    let mut waits = waits(None);
-    waits.backoff.timeout = SignedDuration::MAX;
-    assert_eq!(waits.deadline(since(0)), Some((Timestamp::MAX, Cause::WaitForStart)));
+    let lacking = NotReady { started: Some(Timestamp::MAX), ..since(0) };
+    assert_eq!(waits(None).deadline(lacking), Some((Timestamp::MAX, Cause::WaitForStart)));
 }
 
 /// The second until which a workload may lack pods.

@@ -2,9 +2,11 @@ use std::{fmt, str::FromStr};
 
 use jiff::SignedDuration;
 use schemars::Schema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 use super::{
     DurationError, GoDuration, Grammar, PointsGrammar,
+    text::{Text, for_people},
     units::{DAY, WEEK, go_unit, magnitude},
     written::{OUT_OF_RANGE, TOO_MANY, ZERO_AMONG_OTHERS, schema},
 };
@@ -34,28 +36,56 @@ macro_rules! extended_seconds {
     };
 }
 
-/// Go's duration grammar plus `d` (24 h) and `w` (7 d), without a sign: `90m`, `1h30m`, `7d`.
+/// Go's duration grammar plus `d` (24 h) and `w` (7 d), without a sign: `90m`, `1h30m`, `7d`. It is printed as it was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ExtendedDuration(i64);
+pub struct ExtendedDuration {
+    pub(super) nanoseconds: i64,
+    pub(super) text: Text,
+}
 
 impl ExtendedDuration {
     /// The zero duration.
-    pub const ZERO: Self = Self(0);
+    pub const ZERO: Self = Self::computed(0);
+
+    const fn computed(nanoseconds: i64) -> Self {
+        Self { nanoseconds, text: Text::NONE }
+    }
+
+    /// Converts a duration that no person wrote. A negative one becomes zero, and one that is too long the longest.
+    pub fn of(duration: SignedDuration) -> Self {
+        Self::from_go(GoDuration::from_nanos(duration.as_nanos().try_into().unwrap_or(i64::MAX)))
+    }
 
     /// Converts a duration of Go's grammar. A negative one becomes zero.
     pub const fn from_go(duration: GoDuration) -> Self {
         let nanoseconds = duration.as_nanos();
-        Self(if nanoseconds < 0 { 0 } else { nanoseconds })
+        Self::computed(if nanoseconds < 0 { 0 } else { nanoseconds })
+    }
+
+    /// Converts for a program that reads Go's grammar alone, such as KAI-Scheduler.
+    pub const fn to_go(self) -> GoDuration {
+        GoDuration::from_nanos(self.nanoseconds)
+    }
+
+    /// Returns the same duration with its text in another grammar, by which it is printed.
+    #[must_use]
+    pub fn written(self, text: &str) -> Self {
+        Self { text: Text::of(text), ..self }
+    }
+
+    /// True if the duration is zero.
+    pub const fn is_zero(self) -> bool {
+        self.nanoseconds == 0
     }
 
     /// Returns the duration in nanoseconds; never negative.
     pub const fn as_nanos(self) -> i64 {
-        self.0
+        self.nanoseconds
     }
 
     /// Converts for arithmetic with timestamps; never negative.
     pub const fn to_signed(self) -> SignedDuration {
-        SignedDuration::from_nanos(self.0)
+        SignedDuration::from_nanos(self.nanoseconds)
     }
 }
 
@@ -66,8 +96,8 @@ impl FromStr for ExtendedDuration {
         if text.starts_with(['-', '+']) {
             return Err(DurationError::Signed);
         }
-        let magnitude = magnitude(text, unit)?;
-        i64::try_from(magnitude).map(Self).map_err(|_| DurationError::OutOfRange)
+        let nanoseconds = i64::try_from(magnitude(text, unit)?).map_err(|_| DurationError::OutOfRange)?;
+        Ok(Self::computed(nanoseconds).written(text))
     }
 }
 
@@ -79,9 +109,24 @@ fn unit(symbol: &str) -> Option<u64> {
     }
 }
 
+/// As it is printed.
+impl Serialize for ExtendedDuration {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// As it is printed, or as versions have written it that knew ISO 8601 alone.
+impl<'de> Deserialize<'de> for ExtendedDuration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().or_else(|error| text.parse().map(Self::of).map_err(|_| D::Error::custom(error)))
+    }
+}
+
 impl fmt::Display for ExtendedDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        GoDuration::from_nanos(self.0).fmt(f)
+        self.text.write(f, &for_people(self.to_signed()))
     }
 }
 
@@ -104,8 +149,8 @@ impl Grammar for ExtendedDuration {
 impl PointsGrammar for ExtendedDuration {
     const POINTS_EXPECTED: &'static str = "a duration such as 90m, 1h30m or 7d (units: w, d, h, m, s, ms, us, ns), or up to 8 of them, such as 1h,10m";
 
-    fn nanoseconds(self) -> i64 {
-        self.0
+    fn extended(self) -> ExtendedDuration {
+        self
     }
 
     fn points_schema() -> Schema {

@@ -11,6 +11,9 @@
 //! [`Points`] are several durations of one of these grammars, separated by commas.
 //!
 //! All hold whole nanoseconds in an `i64`, as Go does. A value that doesn't fit is refused, never wrapped.
+//!
+//! People read a duration as its author wrote it. [`ExtendedDuration`] and [`TensorstackDuration`] remember their text. One that
+//! was computed is printed by [`for_people`].
 
 mod error;
 #[macro_use]
@@ -18,6 +21,7 @@ mod extended;
 mod go;
 mod points;
 mod tensorstack;
+mod text;
 mod units;
 mod written;
 
@@ -26,6 +30,7 @@ pub use extended::ExtendedDuration;
 pub use go::GoDuration;
 pub use points::{MOST_POINTS, Points, PointsGrammar};
 pub use tensorstack::TensorstackDuration;
+pub use text::for_people;
 pub use written::{Grammar, Written};
 
 #[cfg(test)]

@@ -2,7 +2,7 @@ use std::{fmt, str::FromStr};
 
 use schemars::Schema;
 
-use super::{DurationError, Grammar};
+use super::{DurationError, ExtendedDuration, Grammar};
 
 /// The most points of a field.
 pub const MOST_POINTS: usize = 8;
@@ -18,8 +18,8 @@ pub trait PointsGrammar: Grammar + Copy + Ord + fmt::Display {
     /// The expected form of several, as messages continue "must be …".
     const POINTS_EXPECTED: &'static str;
 
-    /// Returns the duration in nanoseconds; never negative.
-    fn nanoseconds(self) -> i64;
+    /// Returns the duration, with its text.
+    fn extended(self) -> ExtendedDuration;
 
     /// The JSON schema of several.
     fn points_schema() -> Schema;
@@ -55,7 +55,8 @@ impl<D: PointsGrammar> FromStr for Points<D> {
         if points.len() > 1 && points.iter().any(Grammar::is_zero) {
             return Err(DurationError::ZeroAmongOthers);
         }
-        let total = points.iter().try_fold(0i64, |total, point| total.checked_add(point.nanoseconds()));
+        let total =
+            points.iter().try_fold(0i64, |total, point| total.checked_add(point.extended().as_nanos()));
         total.ok_or(DurationError::OutOfRange)?;
         points.sort_unstable_by(|one, other| other.cmp(one));
         points.dedup();

@@ -4,7 +4,8 @@ use jiff::SignedDuration;
 use schemars::Schema;
 
 use super::{
-    DurationError, Grammar, PointsGrammar,
+    DurationError, ExtendedDuration, GoDuration, Grammar, PointsGrammar,
+    text::Text,
     units::{DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK, split},
     written::{OUT_OF_RANGE, TOO_MANY, ZERO_AMONG_OTHERS, schema},
 };
@@ -40,14 +41,17 @@ const UNITS: [(&str, u64); 7] = [
 
 /// The grammar of a T9k Queue's `maxDuration`: `0`, or whole numbers with the units `y` (365 d), `w`, `d`,
 /// `h`, `m`, `s` and `ms`, each at most once and in this order. The empty text, which T9k's pattern matches,
-/// means that the field is unset: ask before parsing.
+/// means that the field is unset: ask before parsing. It is printed as it was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TensorstackDuration(i64);
+pub struct TensorstackDuration {
+    nanoseconds: i64,
+    text: Text,
+}
 
 impl TensorstackDuration {
     /// Converts for arithmetic with timestamps; never negative.
     pub const fn to_signed(self) -> SignedDuration {
-        SignedDuration::from_nanos(self.0)
+        SignedDuration::from_nanos(self.nanoseconds)
     }
 }
 
@@ -55,13 +59,11 @@ impl FromStr for TensorstackDuration {
     type Err = DurationError;
 
     fn from_str(text: &str) -> Result<Self, DurationError> {
-        match text {
-            "" => return Err(DurationError::Empty),
-            "0" => return Ok(Self(0)),
-            _ => {}
+        if text.is_empty() {
+            return Err(DurationError::Empty);
         }
         let mut sum = 0i64;
-        let mut rest = text;
+        let mut rest = if text == "0" { "" } else { text };
         let mut units = UNITS.iter();
         while !rest.is_empty() {
             let (number, after) = split(rest, |c| c.is_ascii_digit());
@@ -78,7 +80,7 @@ impl FromStr for TensorstackDuration {
                 .ok_or(DurationError::OutOfRange)?;
             rest = after;
         }
-        Ok(Self(sum))
+        Ok(Self { nanoseconds: sum, text: Text::of(text) })
     }
 }
 
@@ -94,17 +96,17 @@ fn unexpected(number: &str, symbol: &str) -> DurationError {
 
 impl fmt::Display for TensorstackDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == 0 {
-            return f.write_str("0");
-        }
-        let mut rest = self.0.unsigned_abs();
+        // this grammar has no fractions
+        let mut rest = self.nanoseconds.unsigned_abs();
+        let mut parts = Vec::new();
         for (symbol, unit) in UNITS {
             if rest >= unit {
-                write!(f, "{}{symbol}", rest / unit)?;
+                parts.push(format!("{}{symbol}", rest / unit));
                 rest %= unit;
             }
         }
-        Ok(())
+        let computed = parts.concat();
+        self.text.write(f, if computed.is_empty() { "0" } else { &computed })
     }
 }
 
@@ -120,8 +122,11 @@ impl Grammar for TensorstackDuration {
 impl PointsGrammar for TensorstackDuration {
     const POINTS_EXPECTED: &'static str = "a duration of whole numbers such as 30s, 1h20m15s or 15d (units, in this order: y, w, d, h, m, s, ms), or up to 8 of them, such as 1h,10m";
 
-    fn nanoseconds(self) -> i64 {
-        self.0
+    fn extended(self) -> ExtendedDuration {
+        ExtendedDuration {
+            text: self.text,
+            ..ExtendedDuration::from_go(GoDuration::from_nanos(self.nanoseconds))
+        }
     }
 
     fn points_schema() -> Schema {

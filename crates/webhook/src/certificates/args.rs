@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::ensure;
 use clap::Args;
-use humantime::format_duration;
 use k8s_openapi::{
     api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -16,6 +15,7 @@ use tenure_service::{
     tls::{MadeCertificate, TlsArgs},
     validity::CertificateEnds,
 };
+use tenure_types::duration::for_people;
 use tokio::sync::watch;
 
 use super::{
@@ -139,7 +139,7 @@ impl CertificateArgs {
 
 /// Refuses times by which a certificate would end before another follows.
 fn check(Lifetimes { authority, leaf, settling }: Lifetimes) -> anyhow::Result<()> {
-    let [of_leaf, of_authority, to_settle] = [leaf, authority, settling].map(format_duration);
+    let [of_leaf, of_authority, to_settle] = [leaf, authority, settling].map(for_people);
     ensure!(
         leaf >= Duration::from_secs(3),
         "--self-managed-validity {of_leaf}: must be at least 3s, because certificates end at full seconds"

@@ -21,7 +21,8 @@ use tenure_policy::{
 use tenure_service::log::with_causes;
 use tenure_types::{
     podgroup::PodGroup,
-    projection::{TensorstackQueueObject, WholeObject},
+    projection::{Owner, TensorstackQueueObject, WholeObject},
+    runai::QueueVersion,
 };
 use tokio::{sync::Semaphore, time::timeout};
 use tracing::debug;
@@ -38,12 +39,41 @@ type FoundGroups = HashMap<NamedGroup, GroupLookup>;
 pub struct Lookups {
     client: Client,
     t9k_system_namespace: String,
+    version: QueueVersion,
     turns: Arc<Semaphore>,
 }
 
 impl Lookups {
-    pub fn new(client: Client, t9k_system_namespace: String) -> Self {
-        Self { client, t9k_system_namespace, turns: Arc::new(Semaphore::new(AT_ONCE)) }
+    pub fn new(client: Client, t9k_system_namespace: String, version: QueueVersion) -> Self {
+        Self { client, t9k_system_namespace, version, turns: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// Returns the queues among these that the API server says don't exist: a watch may be behind.
+    pub async fn absent(&self, queues: BTreeSet<FamilyQueue>) -> BTreeSet<FamilyQueue> {
+        let turn = if queues.is_empty() { None } else { self.turns.try_acquire().ok() };
+        if turn.is_none() {
+            return BTreeSet::new();
+        }
+        let absent = async |queue: FamilyQueue| self.is_absent(&queue).await.then_some(queue);
+        let look = join_all(queues.into_iter().take(MOST_LOOKUPS).map(absent));
+        timeout(LOOKUP, look).await.unwrap_or_default().into_iter().flatten().collect()
+    }
+
+    /// True if the API server says that there is no such queue. It says so as well where it has no queues of the family.
+    async fn is_absent(&self, (family, name): &FamilyQueue) -> bool {
+        let row = family.row();
+        let version = match family {
+            Family::Runai => self.version.name(),
+            Family::Tensorstack => row.versions.first().copied().unwrap_or_default(),
+        };
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(row.group, version, "Queue"));
+        let queues: Api<Owner> = if row.is_namespaced {
+            Api::namespaced_with(self.client.clone(), &self.t9k_system_namespace, &kind)
+        } else {
+            Api::all_with(self.client.clone(), &kind)
+        };
+        // a name that can't be one would lead elsewhere in a path
+        !is_subdomain(name) || matches!(queues.get_opt(name).await, Ok(None))
     }
 
     /// Finds the queues of pods that name these groups, and reads those of T9k with the default one, in the time for both.

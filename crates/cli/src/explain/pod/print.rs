@@ -1,6 +1,7 @@
 //! The answer in sentences.
 
 use jiff::Timestamp;
+use tenure_types::keys::EXPIRES_AT_ANNOTATION;
 
 use super::{PodExplanation, Protection, Relation, TolerationAnswer, Would};
 use crate::{
@@ -28,6 +29,7 @@ fn who(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
         "it is in no PodGroup, and so is protected by itself".into()
     }];
     sentences.push(match &answer.queue {
+        Some(queue) if answer.queue_is_hidden => format!("it names queue {queue:?}, which you may not read"),
         Some(queue) if answer.path.is_empty() => {
             format!("it names queue {queue:?}, which doesn't exist, or whose ancestors form a cycle: the default floors apply")
         }
@@ -69,7 +71,9 @@ fn protected(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     }
     sentences.extend(answer.priority_class_trouble.clone());
     sentences.extend(answer.preemption_toleration.as_ref().map(|toleration| tolerated(toleration, now)));
-    if sentences.is_empty() {
+    if answer.queue_is_hidden {
+        sentences.push("its floors aren't known: you may not read queues".into());
+    } else if sentences.is_empty() {
         sentences.push("nothing protects it".into());
     }
     sentences
@@ -113,6 +117,11 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
         answer.max_duration.as_ref().map(|of| format!("maxDuration is {}, from {}", of.value, of.from));
     let Some(at) = answer.expires_at else {
         return vec![match ceiling {
+            _ if answer.queue_is_hidden => {
+                format!(
+                    "its end isn't known: you may not read queues, and no {EXPIRES_AT_ANNOTATION} is noted"
+                )
+            }
             Some(ceiling) => format!("{ceiling}: counted from when it is scheduled, which it is not"),
             None => "no ceiling applies".into(),
         }];
@@ -120,8 +129,16 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     let from = answer.ceiling_since_from.unwrap_or_default();
     let since =
         answer.ceiling_since.map(|since| format!(", counted from {since} ({from})")).unwrap_or_default();
-    let mut sentences =
-        vec![format!("it expires at {}: {}{since}", from_now(at, now), ceiling.unwrap_or_default())];
+    let why = match ceiling {
+        _ if answer.queue_is_hidden => format!("as its workload shows ({EXPIRES_AT_ANNOTATION})"),
+        Some(ceiling) if answer.shows_end => {
+            format!(
+                "{ceiling}, which has changed while it ran: until then it goes on ({EXPIRES_AT_ANNOTATION})"
+            )
+        }
+        ceiling => ceiling.unwrap_or_default() + &since,
+    };
+    let mut sentences = vec![format!("it expires at {}: {why}", from_now(at, now))];
     let granted =
         |time| format!("its run was granted {time} beyond that ceiling (kubectl tenure extensions)");
     sentences.extend(answer.extension.as_ref().map(granted));
@@ -142,7 +159,8 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
         );
     }
     sentences.extend(answer.would.as_ref().map(then));
-    sentences.extend(answer.would.as_ref().and_then(back));
+    // whether it comes back by itself is for its queue to say
+    sentences.extend(answer.would.as_ref().filter(|_| !answer.queue_is_hidden).and_then(back));
     let undone = answer.would.as_ref().filter(|would| would.on_reversal.is_some());
     sentences.extend(undone.map(|Would { kind, name, .. }| {
         format!(

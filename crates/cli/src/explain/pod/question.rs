@@ -3,25 +3,30 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
-use tenure_index::Standing;
+use tenure_index::{Standing, Uid};
 use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Family, Scope, claimed, exemption, own_ceiling},
     floor::Floor,
     gang::{Progress, progress},
-    naming::{self, command, for_people, reference},
+    naming::{self, command, reference},
     pause,
     preemption::{PreemptionKind, protected_until},
     queue::Nearest,
     toleration::{ClassState, PreemptorClaim, Toleration, judge},
     tree::QueueId,
 };
-use tenure_types::{keys::MAX_DURATION_ANNOTATION, projection::Pod, runai::v3alpha1::OnReversal};
+use tenure_types::{
+    ExtendedDuration,
+    duration::for_people,
+    keys::{EXPIRES_AT_ANNOTATION, MAX_DURATION_ANNOTATION},
+    projection::Pod,
+    runai::v3alpha1::OnReversal,
+};
 
 use super::{super::text::shown, PodExplanation, Protection, Relation, Run, TolerationAnswer, Would};
 use crate::{
     floors::Sourced,
-    print::go,
     snapshot::{NamedWorkload, NamespacedName, Snapshot},
 };
 
@@ -46,11 +51,19 @@ impl Question<'_> {
         let of_owner = || claimed(pod).filter(|_| *action == Action::Exempt);
         let exempt = exemption(pod, &Scope::default()).or_else(of_owner);
         let is_gone = progress(pod) == Progress::Gone;
-        let run = standing.map(|standing| Run::of(standing, exempt));
-        let run = run.as_ref();
+        let computed = standing.map(|standing| Run::of(standing, exempt));
+        let noted = match action {
+            Action::Pause(owner) => snapshot.index.shown_end(Uid::of(&owner.uid)),
+            _ => own_end(pod),
+        };
+        let noted = snapshot.shown_end(noted, snapshot.now);
+        let run = computed.clone().map(|run| run.showing(noted));
+        let (computed, run) = (computed.as_ref(), run.as_ref());
         let expiring = run.filter(|run| run.expires().is_some());
+        let shows_end = run.is_some_and(|run| run.shows_end);
         let expires_at = expiring.and_then(Run::expires);
-        let points = self.rules.and_then(|rules| rules.notice).unwrap_or_default();
+        // of an end that a change of a queue puts off, the notice was given at once
+        let points = self.rules.filter(|_| !shows_end).and_then(|rules| rules.notice).unwrap_or_default();
         let notices = |at: Timestamp| points.iter().filter_map(move |point| at.checked_sub(point).ok());
         let path = gang.workload.place.queue.and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
         let (preemption_toleration, trouble) = match self.toleration() {
@@ -67,15 +80,20 @@ impl Question<'_> {
             started_at: gang.workload.start,
             started_at_from: gang.start_from,
             elastic: gang.is_elastic(),
+            queue_is_hidden: run.is_some_and(|run| run.queues_are_hidden),
             protected: if is_gone { Vec::new() } else { self.protections(&gang, &path) },
             preemption_toleration,
             priority_class_trouble: trouble,
             expires_at,
+            shows_end,
             notices_at: expires_at.into_iter().flat_map(notices).collect(),
             ceiling_since: expiring.and_then(Run::since),
             ceiling_since_from: expiring.map(Run::since_from),
-            max_duration: run.and_then(|run| run.ceiling(tree)).map(ceiling),
-            extension: expiring.map(|run| run.standing.extension).filter(SignedDuration::is_positive).map(go),
+            max_duration: computed.and_then(|run| run.ceiling(snapshot.index.trees())).map(ceiling),
+            extension: expiring
+                .map(|run| run.standing.extension)
+                .filter(SignedDuration::is_positive)
+                .map(for_people),
             without_effect: self.without_effect.clone(),
             would: exempt.is_none().then(|| self.would(action, workload)),
             exempt: exempt.map(why),
@@ -114,6 +132,9 @@ impl Question<'_> {
     /// The toleration of its class, or the reason why it isn't known.
     fn toleration(&self) -> Result<Option<TolerationAnswer>, String> {
         let name = self.pod.spec.priority_class_name.as_deref().unwrap_or_default();
+        if self.snapshot.hides_classes && !name.is_empty() {
+            return Err(format!("its PriorityClass {name:?} may protect it: you may not read it"));
+        }
         let state = self.snapshot.class_state(self.pod);
         let trouble = match state {
             ClassState::None => return Ok(None),
@@ -169,7 +190,7 @@ impl Question<'_> {
                 .zip(self.rules.filter(|rules| rules.slice_delay().is_none()))
                 .and_then(|(owner, rules)| table.on_reversal(owner).or(rules.on_reversal))
                 .filter(|on_reversal| *on_reversal == OnReversal::DeletePods),
-            comes_back_after: paused.and(slice_delay).map(for_people),
+            comes_back_after: paused.and(slice_delay).map(|delay| delay.to_string()),
             resume: paused.map(|_| command("resume", &reference(known, Some(namespace)))),
         }
     }
@@ -192,20 +213,25 @@ pub(super) fn without_effect(
     let of_pod = pod.annotations().get(MAX_DURATION_ANNOTATION);
     let of_pod = of_pod.map(|text| (format!("Pod {}", pod.name_any()), text.as_str()));
     let invalid = of_owner.into_iter().chain(of_pod).filter_map(|(of, text)| {
-        let error = own_ceiling(text).err()?;
+        let error = own_ceiling(text).error?;
         Some(format!("{of}: {}", pause::own_invalid(text, &error)))
     });
     let mut sentences: Vec<String> = invalid.collect();
     sentences.extend(standing.and_then(|standing| {
         let own = standing.ignored_own(&mut snapshot.index)?;
-        Some(pause::own_ignored(own, &standing.ceiling(snapshot.tree())?))
+        Some(pause::own_ignored(own, &standing.ceiling(snapshot.index.trees())?))
     }));
     sentences
 }
 
-fn ceiling((value, queue): (SignedDuration, Option<&str>)) -> Sourced {
+/// The end of its run that a pod shows itself.
+fn own_end(pod: &Pod) -> Option<Timestamp> {
+    pod.annotations().get(EXPIRES_AT_ANNOTATION)?.parse().ok()
+}
+
+fn ceiling((value, queue): (ExtendedDuration, Option<&str>)) -> Sourced {
     let own = || format!("annotation {MAX_DURATION_ANNOTATION}");
-    Sourced { value: go(value), from: queue.map_or_else(own, |name| format!("queue {name:?}")) }
+    Sourced { value: value.to_string(), from: queue.map_or_else(own, |name| format!("queue {name:?}")) }
 }
 
 const fn why(exemption: Exemption) -> &'static str {

@@ -24,6 +24,7 @@ fn row(name: &str, state: WorkloadState) -> Row {
         started_at: Some(at(0)),
         floor_until: None,
         expires_at: Some(at(3_600)),
+        queue_is_hidden: false,
         ceiling_from: Some("root".into()),
         pods: 2,
         ready_pods: Some(1),
@@ -53,6 +54,25 @@ fn what_comes_back_is_listed_with_when() {
     let waiting = Row { requeue_at: Some(at(600)), expires_at: None, ..row("a", WorkloadState::Requeueing) };
     let table = printed(None, false, &[waiting]);
     assert!(table.ends_with("<none>       2027-01-15T08:10:00Z   Requeueing\n"), "{table}");
+}
+
+#[test]
+fn what_a_user_may_not_read_is_unknown_and_not_none() {
+    let hidden = Row { queue_is_hidden: true, floor_until: None, ..row("a", WorkloadState::Running) };
+    let table = printed(None, false, std::slice::from_ref(&hidden));
+    assert!(
+        table.ends_with("3m12s   <unknown>     2027-01-15T09:00:00Z   <none>          Running\n"),
+        "{table}"
+    );
+    let table = printed(Some(Format::Wide), false, &[Row { expires_at: None, ceiling_from: None, ..hidden }]);
+    assert_eq!(table.matches("<unknown>").count(), 4, "{table}");
+}
+
+#[test]
+fn a_paused_workload_is_as_old_as_its_pause() {
+    let paused = Row { started_at: None, paused_at: Some(at(180)), ..row("a", WorkloadState::Paused) };
+    let table = printed(None, false, &[paused]);
+    assert!(table.contains("deployment/a   q       12s "), "{table}");
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl Pair {
             let members = model.pods.values().filter(|pod| of.members.contains(&wire::uid(pod.uid)));
             let first = members.filter(|pod| pod.is_active()).filter_map(PodObj::scheduled).min();
             if let Some((first, start)) = first.zip(of.start) {
-                let in_time = start <= timestamp(first) + wire::FORMATION.0;
+                let in_time = start <= timestamp(first) + wire::FORMATION.0.to_signed();
                 same(format_args!("{} starts by the longest formation", of.key.name), &in_time, &true)?;
             }
         }
@@ -142,7 +142,7 @@ impl Pair {
             let runai = wire::runai_name(name);
             let rules = index.rules(Family::Runai, &runai);
             same("pods_ready", &rules.pods_ready, &model.wait(Family::Runai, name).map(wire::pods_ready))?;
-            let delay = rules.slice_delay().map(|delay| delay.as_nanos());
+            let delay = rules.slice_delay().map(|delay| i128::from(delay.as_nanos()));
             let expected = model.runai_limits(name).and_then(|limits| limits.slice_delay).map(i128::from);
             same("slice_delay", &delay, &expected)?;
         }

@@ -69,7 +69,8 @@ impl Pair {
             IndexTask::Expire => Task::Expire,
             IndexTask::Evict => Task::Evict,
             IndexTask::Announce => Task::Announce,
-            IndexTask::Withdraw => Task::Withdraw,
+            // no notice, and in no order
+            IndexTask::Withdraw | IndexTask::Note => Task::Withdraw,
         };
         same("the task of a batch", &task, &batch.task)?;
         let mut rest: Vec<_> = group.rest.iter().collect();

@@ -219,21 +219,21 @@ impl Naive {
         }
         let may_come = due.into_iter().filter(|(_, may, is_in_vain)| *may && !is_in_vain);
         let mut due: Vec<Returning> = may_come.map(|(returning, ..)| returning).collect();
-        let holding = self.returns.keys().map(|uid| &self.owners[uid]).filter(|owner| self.runs_again(owner));
-        let again: Vec<_> =
-            holding.filter_map(|owner| Some(self.returning_of(owner, owner.back()?))).collect();
+        let waits = |back: Back, called: &Called| called.due(back).is_none_or(|at| at > now);
+        let again =
+            self.paused().filter(|(owner, back, called)| waits(*back, called) && self.runs_again(owner));
+        let again: Vec<_> = again.map(|(owner, back, _)| self.returning_of(owner, back)).collect();
         due.extend(
             again.into_iter().filter(|of| !due.iter().any(|known| known.uid == of.uid)).collect::<Vec<_>>(),
         );
         due
     }
 
-    /// True if an owner whose pause holds another field has pods that are younger than that.
+    /// True if an owner has pods that are younger than its pause.
     fn runs_again(&self, owner: &OwnerObj) -> bool {
         let below = |pod: &PodObj| self.chain(pod.controller).any(|(_, above)| above == owner.uid);
-        let is_younger = |pod: &PodObj| {
-            owner.record.is_some_and(|of| of.holds && pod.created >= of.at.div_euclid(1_000) * 1_000)
-        };
+        let is_younger =
+            |pod: &PodObj| owner.record.is_some_and(|of| pod.created >= of.at.div_euclid(1_000) * 1_000);
         self.kept().any(|pod| pod.namespace == owner.namespace && below(pod) && is_younger(pod))
     }
 

@@ -183,7 +183,7 @@ fn the_fields_that_a_pause_holds_go_back_too() {
     scale(&mut started, 1, &other);
     assert!(!hand_back_on(&mut started), "a start by another writer is no resumption");
     let record = OwnerObject(&started).record().unwrap();
-    let patch = pause::release(OwnerObject(&started), &record).unwrap();
+    let patch = pause::overtaken(OwnerObject(&started), &record).unwrap();
     write(&mut started, &patch, &keeper(), &[scaled]);
     assert!(hand_back_on(&mut started));
     assert_eq!(

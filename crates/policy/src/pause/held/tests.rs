@@ -67,18 +67,20 @@ fn only_what_would_be_destroyed_is_held() {
 }
 
 #[test]
-fn a_start_by_other_means_gives_the_policy_back_and_leaves_the_record() {
+fn a_start_by_other_means_gives_the_policy_back_and_keeps_the_record_apart() {
     let mut set = object("StatefulSet", 3, "Delete");
     let record = pause(&mut set);
-    assert_eq!(release(OwnerObject(&set), &record), None, "it is paused");
+    assert_eq!(pause::overtaken(OwnerObject(&set), &record), None, "it is paused");
     set["spec"]["replicas"] = json!(1);
-    let patch = release(OwnerObject(&set), &record).unwrap();
+    let patch = pause::overtaken(OwnerObject(&set), &record).unwrap();
     assert_eq!(patch["metadata"]["resourceVersion"], "7");
     json_patch::merge(&mut set, &patch);
     assert_eq!((&set["spec"]["replicas"], policy(&set)), (&json!(1), "Delete"));
-    let left = OwnerObject(&set).record().unwrap();
-    assert_eq!(left, PausedRecord { held: Vec::new(), ..record });
-    assert_eq!(release(OwnerObject(&set), &left), None);
+    let left = OwnerObject(&set);
+    assert_eq!((left.record(), left.annotation("tenure.dev/message")), (None, None));
+    assert_eq!(left.last_record(), Some(PausedRecord { held: Vec::new(), ..record }));
+    assert_eq!(pause(&mut set).reversals, 1);
+    assert_eq!(set["metadata"]["annotations"].get("tenure.dev/undone-pause"), None);
 }
 
 #[test]

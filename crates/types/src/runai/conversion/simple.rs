@@ -98,7 +98,7 @@ fn in_go(text: &str) -> Option<String> {
     if text.parse::<GoDuration>().is_ok() {
         return None;
     }
-    text.parse::<ExtendedDuration>().ok().map(|duration| duration.to_string())
+    text.parse::<ExtendedDuration>().ok().map(|duration| duration.to_go().to_string())
 }
 
 fn annotation_to_status(queue: &mut Touched) {

@@ -1,0 +1,295 @@
+//! The workloads whose objects show another end than their run has.
+//!
+//! What an object shows is a tenant's to change, and nothing but a reason to look: the end comes from the deadlines.
+
+use std::collections::{HashMap, HashSet};
+
+use arcstr::ArcStr;
+use jiff::{SignedDuration, Timestamp};
+
+use super::CeilingIndex;
+use crate::{
+    DueBatch, Task, Uid,
+    deadlines::ManagedPod,
+    times::{Milliseconds, in_time, time},
+};
+
+/// The least time for which a pod runs before its workload shows the end of the run: what ends sooner costs no write.
+const SETTLED: SignedDuration = SignedDuration::from_secs(10);
+
+/// A workload whose object shows another end than its run has, as far as the watches show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaleEnd {
+    /// Its namespace.
+    pub namespace: ArcStr,
+    /// The uid of its object: a root owner, or a pod without one.
+    pub object: Uid,
+    /// The end of its run. None: no ceiling applies any more.
+    pub end: Option<Timestamp>,
+    /// The pod whose run ends first.
+    pub pod: Uid,
+    /// The end that the object shows.
+    shown: Option<Milliseconds>,
+}
+
+/// The answer about one workload.
+enum Look {
+    /// It shows its end, or needn't.
+    Right,
+    /// Its run is too young.
+    Later,
+    Stale(StaleEnd),
+}
+
+impl CeilingIndex {
+    /// Returns the workloads whose objects show another end than their run has, in no order. The first call looks at all
+    /// pods, and each further one at those whose end, or whose workload's, may have changed.
+    pub fn stale_ends(&mut self, now: Timestamp) -> Vec<StaleEnd> {
+        self.reschedule();
+        let (mut looks, mut still) = (HashMap::new(), HashSet::new());
+        for uid in self.reader.deadlines.take_moved_ends() {
+            let Some((namespace, object)) = self.object_of(uid) else { continue };
+            let look = looks.entry((namespace.clone(), object));
+            match look.or_insert_with(|| self.look_at_end(&namespace, object, now)) {
+                Look::Right => {}
+                Look::Later | Look::Stale(_) => _ = still.insert(uid),
+            }
+        }
+        self.reader.deadlines.moved_ends = Some(still);
+        let stale = |look| if let Look::Stale(stale) = look { Some(stale) } else { None };
+        looks.into_values().filter_map(stale).collect()
+    }
+
+    /// Returns the pod of a workload whose object shows another end, if it still does, and takes the workload off the list.
+    /// `failures`: the number of tries before this.
+    pub fn take_stale_end(&mut self, known: &StaleEnd, failures: u8, now: Timestamp) -> Option<DueBatch> {
+        self.reschedule();
+        let Look::Stale(stale) = self.look_at_end(&known.namespace, known.object, now) else { return None };
+        let all: Vec<Uid> = self.pods_showing(&known.namespace, known.object).map(|(uid, _)| uid).collect();
+        self.reader.deadlines.end_is_shown(&all);
+        let task = if stale.end.is_some() { Task::Note } else { Task::Withdraw };
+        let now = now.as_millisecond();
+        let mut first = self.reader.deadlines.get(stale.pod)?.due(stale.pod, task, (now, now));
+        (first.told, first.attempts) = (in_time(stale.shown), failures);
+        Some(DueBatch { task, first, rest: Vec::new() })
+    }
+
+    /// Has the workload of a pod looked at again.
+    pub fn doubt_end(&mut self, pod: Uid) {
+        self.reader.deadlines.doubt_end(pod);
+    }
+
+    /// Looks at no ends any more, until the next call of [`stale_ends`](Self::stale_ends).
+    pub fn forget_ends(&mut self) {
+        self.reader.deadlines.moved_ends = None;
+    }
+
+    /// True if an end or a notice is due that wasn't tried yet.
+    pub fn is_pressed(&mut self, now: Timestamp) -> bool {
+        self.reschedule();
+        self.reader.deadlines.is_pressed(now)
+    }
+
+    /// Has the workloads looked at whose objects have changed, or that have lost a pod.
+    pub(super) fn follow_ends(&mut self) {
+        let changed = self.objects.shown_ends.take_changed();
+        let left = std::mem::take(&mut self.reader.deadlines.left);
+        if self.reader.deadlines.moved_ends.is_none() {
+            return;
+        }
+        let roots = left
+            .into_iter()
+            .filter_map(|(namespace, of)| Some((namespace, self.objects.owners.root(Some(of))?)));
+        let roots: HashSet<(ArcStr, Uid)> = roots.chain(changed).collect();
+        let pods =
+            roots.iter().filter_map(|(namespace, root)| Some(self.pods_of(namespace, *root).next()?.0));
+        for pod in pods.collect::<Vec<_>>() {
+            self.reader.deadlines.doubt_end(pod);
+        }
+    }
+
+    /// The object that shows the end of a pod's run, with its namespace.
+    fn object_of(&self, uid: Uid) -> Option<(ArcStr, Uid)> {
+        let pod = self.reader.deadlines.get(uid)?;
+        let root = self.objects.owners.root(pod.controller);
+        Some((pod.namespace.clone(), root.unwrap_or(uid)))
+    }
+
+    /// The pods whose end an object shows.
+    fn pods_showing(&self, namespace: &str, object: Uid) -> impl Iterator<Item = (Uid, &ManagedPod)> {
+        let itself = self.reader.deadlines.get(object).map(|pod| (object, pod));
+        let itself = itself.filter(|(_, pod)| self.objects.owners.root(pod.controller).is_none());
+        itself.into_iter().chain(self.pods_of(namespace, object))
+    }
+
+    fn look_at_end(&self, namespace: &ArcStr, object: Uid, now: Timestamp) -> Look {
+        let first = self.pods_showing(namespace, object).min_by_key(|(uid, pod)| (pod.expiry.at, *uid));
+        let Some((pod, first)) = first else { return Look::Right };
+        let shown = if pod == object { first.shown_end } else { self.objects.shown_ends.get(object) };
+        let end = Milliseconds::new(first.expiry.at);
+        if shown == end || end.is_some_and(|end| end.get() <= now.as_millisecond()) {
+            return Look::Right;
+        }
+        let begun = time(first.started.map_or(first.created, Milliseconds::get));
+        if now.duration_since(begun) < SETTLED {
+            return Look::Later;
+        }
+        let (namespace, end) = (namespace.clone(), first.end());
+        Look::Stale(StaleEnd { namespace, object, end, pod, shown })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tenure_types::{projection, runai::v3alpha1::QueueSpec};
+
+    use super::*;
+    use crate::Settings;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    struct World(CeilingIndex);
+
+    impl World {
+        /// With a queue of this ceiling.
+        fn new(ceiling: &str) -> Self {
+            let mut world = Self(CeilingIndex::new(Settings::default()));
+            world.queue(ceiling);
+            world
+        }
+
+        fn queue(&mut self, ceiling: &str) {
+            let spec: QueueSpec = serde_json::from_value(json!({"maxDuration": ceiling})).unwrap();
+            self.0.apply_queue("q", &spec);
+        }
+
+        /// Adds a pod that was scheduled at a time, of a Job or without an owner.
+        fn pod(&mut self, name: &str, job: Option<&str>, scheduled: i64, shown: Option<i64>) {
+            let owner = job.map(|job| {
+                json!([{"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": job, "controller": true}])
+            });
+            let metadata = json!({
+                "name": name, "namespace": "ns", "uid": name, "creationTimestamp": at(scheduled),
+                "labels": {"kai.scheduler/queue": "q"}, "ownerReferences": owner, "annotations": showing(shown),
+            });
+            let condition =
+                json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": at(scheduled)});
+            let pod = json!({"metadata": metadata, "status": {"conditions": [condition]}});
+            self.0.apply_pod(&serde_json::from_value::<projection::Pod>(pod).unwrap());
+        }
+
+        fn job(&mut self, name: &str, shown: Option<i64>) {
+            let job = json!({"name": name, "namespace": "ns", "uid": name, "annotations": showing(shown)});
+            self.0.apply_owner(1, &serde_json::from_value(job).unwrap());
+        }
+
+        /// The objects that show another end, with the end that they are to show.
+        fn stale(&mut self, now: i64) -> Vec<(String, Option<i64>)> {
+            let stale = self.0.stale_ends(at(now));
+            let named = |stale: &StaleEnd| {
+                let known = ["a", "b", "job", "other"].into_iter().find(|of| Uid::of(of) == stale.object);
+                (known.unwrap().to_owned(), stale.end.map(|end| end.as_second() - at(0).as_second()))
+            };
+            let mut stale: Vec<_> = stale.iter().map(named).collect();
+            stale.sort();
+            stale
+        }
+    }
+
+    fn showing(end: Option<i64>) -> Value {
+        end.map_or(Value::Null, |end| json!({"tenure.dev/expires-at": at(end)}))
+    }
+
+    fn one(object: &str, end: i64) -> Vec<(String, Option<i64>)> {
+        vec![(object.to_owned(), Some(end))]
+    }
+
+    #[test]
+    fn a_workload_is_to_show_the_first_end_of_its_pods_once_its_run_has_lasted() {
+        let mut world = World::new("100s");
+        world.pod("a", Some("job"), 5, None);
+        world.pod("b", Some("job"), 0, None);
+        assert_eq!((world.stale(9), world.stale(10)), (vec![], one("job", 100)));
+        world.job("job", Some(100));
+        assert_eq!(world.stale(10), []);
+        world.0.delete_pod(Uid::of("b"));
+        assert_eq!(world.stale(20), one("job", 105), "the first pod has left");
+        world.job("job", Some(105));
+        assert_eq!(world.stale(20), []);
+    }
+
+    #[test]
+    fn a_pod_without_an_owner_is_to_show_its_own_end() {
+        let mut world = World::new("100s");
+        world.pod("a", None, 0, None);
+        assert_eq!(world.stale(10), one("a", 100));
+        world.pod("a", None, 0, Some(100));
+        assert_eq!(world.stale(10), []);
+    }
+
+    #[test]
+    fn an_end_that_moves_or_goes_and_one_that_a_user_writes_is_put_right() {
+        let mut world = World::new("100s");
+        world.job("job", Some(100));
+        world.pod("a", Some("job"), 0, None);
+        assert_eq!(world.stale(20), []);
+        world.job("job", Some(9_000));
+        assert_eq!(world.stale(20), one("job", 100));
+        world.job("job", None);
+        assert_eq!(world.stale(20), one("job", 100));
+        world.queue("50s");
+        assert_eq!(world.stale(20), one("job", 50));
+        world.job("job", Some(50));
+        world.queue("");
+        assert_eq!(world.stale(20), [("job".to_owned(), None)]);
+        let stale = world.0.stale_ends(at(20)).remove(0);
+        let batch = world.0.take_stale_end(&stale, 0, at(20)).unwrap();
+        assert_eq!((batch.task, batch.first.told), (Task::Withdraw, Some(at(50))));
+        world.job("job", None);
+        assert_eq!(world.stale(20), []);
+    }
+
+    #[test]
+    fn what_was_taken_is_stale_again_only_by_a_change_or_a_failure() {
+        let mut world = World::new("100s");
+        world.pod("a", Some("job"), 0, None);
+        world.pod("b", Some("job"), 0, None);
+        let stale = world.0.stale_ends(at(10)).remove(0);
+        let batch = world.0.take_stale_end(&stale, 3, at(10)).unwrap();
+        assert_eq!((batch.task, batch.first.deadline, batch.first.attempts), (Task::Note, at(100), 3));
+        assert_eq!(world.stale(11), []);
+        world.0.doubt_end(batch.first.uid);
+        assert_eq!(world.stale(11), one("job", 100));
+        world.job("job", Some(100));
+        assert_eq!(world.0.take_stale_end(&stale, 0, at(11)), None);
+    }
+
+    #[test]
+    fn an_end_that_has_passed_is_shown_no_more_and_all_are_looked_at_by_a_new_leader() {
+        let mut world = World::new("100s");
+        world.pod("a", None, 0, None);
+        assert_eq!(world.stale(100), []);
+        world.pod("b", None, 50, None);
+        assert_eq!(world.stale(101), one("b", 150));
+        world.0.forget_ends();
+        world.job("other", Some(1));
+        world.0.delete_pod(Uid::of("a"));
+        world.0.reschedule();
+        assert!(world.0.reader.deadlines.left.is_empty(), "a keeper that doesn't lead keeps no list");
+        assert_eq!(world.stale(101), one("b", 150));
+    }
+
+    #[test]
+    fn ends_and_notices_that_are_due_come_first() {
+        let mut world = World::new("100s");
+        world.pod("a", Some("job"), 0, None);
+        assert!(!world.0.is_pressed(at(100)));
+        assert!(world.0.is_pressed(at(101)));
+        let batch = world.0.next_batch(at(101)).unwrap();
+        world.0.settle(&batch, crate::BatchCoverage::All, crate::Outcome::Failed, at(101));
+        assert!(!world.0.is_pressed(at(102)), "what was tried holds up nothing");
+    }
+}

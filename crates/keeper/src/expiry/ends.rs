@@ -1,0 +1,116 @@
+//! Has workloads show the end of their run from its start on, so that users who may not read queues know it.
+//!
+//! It is the least urgent work: while an end or a notice is due that wasn't tried yet, it waits.
+
+use std::{iter, time::Duration};
+
+use jiff::Timestamp;
+use tenure_index::{StaleEnd, Uid};
+use tenure_policy::judge::Act;
+use tenure_service::{
+    call::ApiError,
+    log::with_causes,
+    work::{Lease, Limits, Run, Spread, Work, WorkQueue},
+};
+use tenure_types::wait::Wait;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::ExpiryController;
+use crate::{action::Failure, limit::WriteLimit};
+
+/// The time between two looks, and so between two writes of one object.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+
+/// The waits after failures. Objects of a namespace can't be written while its admission webhook is down.
+const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_mins(5) };
+
+/// An object that is to show the end of its run.
+#[derive(Debug)]
+struct EndToShow(StaleEnd);
+
+impl Work for EndToShow {
+    type Key = (String, Uid);
+    /// The nearest end first.
+    type Rank = Option<Timestamp>;
+
+    fn key(&self) -> (String, Uid) {
+        (self.0.namespace.to_string(), self.0.object)
+    }
+
+    fn namespace(&self) -> &str {
+        &self.0.namespace
+    }
+
+    fn rank(&self) -> Option<Timestamp> {
+        self.0.end
+    }
+}
+
+impl ExpiryController {
+    /// Works until `shutdown`. A dry run writes nothing.
+    pub(super) async fn show_ends(&self, shutdown: &CancellationToken) {
+        let handles = &*self.handles;
+        if handles.dry_run {
+            return;
+        }
+        let limit = handles.limit();
+        let queue = WorkQueue::new(Limits { retry: RETRY, spread: Spread::Namespace, ..Limits::default() });
+        let look = || {
+            let stale = handles.cluster.with(|index| index.stale_ends(handles.now()));
+            if self.is_pressed() {
+                queue.replace(iter::empty());
+            } else {
+                queue.replace(stale.into_iter().map(EndToShow));
+            }
+        };
+        let more = async || sleep(BETWEEN_LOOKS).await;
+        let run = Run { queue: &queue, gate: Some(&handles.gate), end: shutdown, drains: false };
+        run.work(look, more, async |lease| self.show_end(lease, &limit).await).await;
+    }
+
+    fn is_pressed(&self) -> bool {
+        let Self { handles, .. } = self;
+        handles.cluster.with(|index| index.is_pressed(handles.now()))
+    }
+
+    async fn show_end(&self, lease: Lease<EndToShow>, limit: &WriteLimit) {
+        let Self { handles, pauser, .. } = self;
+        limit.until_ready().await;
+        if self.is_pressed() {
+            return lease.again(BETWEEN_LOOKS);
+        }
+        let failures = lease.failures.try_into().unwrap_or(u8::MAX);
+        let taken =
+            handles.cluster.with(|index| index.take_stale_end(&lease.work.0, failures, handles.now()));
+        let Some(batch) = taken else { return lease.done() };
+        let result = Box::pin(lease.watch(pauser.act(&batch))).await;
+        let (namespace, pod) = (&batch.first.namespace, &batch.first.name);
+        let doubt = || handles.cluster.with(|index| index.doubt_end(batch.first.uid));
+        match result {
+            Ok(done) if matches!(done.act, Act::PutOff(..) | Act::TooEarly) => {
+                doubt();
+                lease.again(BETWEEN_LOOKS);
+            }
+            Ok(done) => {
+                debug!(%namespace, %pod, act = ?done.act, "Showed the end of its run");
+                lease.done();
+            }
+            Err(failure) => {
+                doubt();
+                let error = with_causes(&failure);
+                if matches!(failure, Failure::Api(ApiError::NotLeading)) {
+                    return lease.again(BETWEEN_LOOKS);
+                }
+                lease.trouble();
+                if lease.failing_since().is_none() {
+                    warn!(%namespace, %pod, error, "Failed to show the end of runs of a namespace: will try again");
+                } else {
+                    debug!(%namespace, %pod, error, "Failed to show the end of a run again");
+                }
+                lease.failed();
+            }
+        }
+    }
+}

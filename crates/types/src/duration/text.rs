@@ -1,0 +1,84 @@
+use std::{
+    cmp::Ordering,
+    fmt,
+    hash::{Hash, Hasher},
+};
+
+use jiff::SignedDuration;
+
+use super::GoDuration;
+
+/// Returns a duration that no person wrote, in the form that queues take: `1m30s`, `2d`, `1d12h`, `500ms`. It has no sign.
+pub fn for_people(duration: impl TryInto<SignedDuration>) -> String {
+    let duration = duration.try_into().unwrap_or(SignedDuration::MAX).unsigned_abs();
+    let seconds = duration.as_secs();
+    let parts = [(seconds / 86_400, 'd'), (seconds / 3600 % 24, 'h'), (seconds / 60 % 60, 'm')];
+    let parts = parts.into_iter().filter(|(number, _)| *number > 0);
+    let mut text = parts.map(|(number, unit)| format!("{number}{unit}")).collect::<Vec<_>>().concat();
+    let rest = seconds % 60 * 1_000_000_000 + u64::from(duration.subsec_nanos());
+    if rest > 0 || text.is_empty() {
+        text += &GoDuration::from_nanos(rest.try_into().unwrap_or(i64::MAX)).to_string();
+    }
+    text
+}
+
+/// The text of a duration as a person wrote it, if it is short enough to be remembered. It tells no two durations apart.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Text([u8; 16]);
+
+impl Text {
+    /// No text: the duration was computed.
+    pub(super) const NONE: Self = Self([0; 16]);
+
+    /// Remembers a text of up to 16 bytes.
+    pub(super) fn of(written: &str) -> Self {
+        let mut text = Self::NONE;
+        if let Some(start) = text.0.get_mut(..written.len()) {
+            start.copy_from_slice(written.as_bytes());
+        }
+        text
+    }
+
+    /// Writes the text. Without one, writes what was computed.
+    pub(super) fn write(self, f: &mut fmt::Formatter<'_>, computed: &str) -> fmt::Result {
+        f.pad(match self.as_str() {
+            "" => computed,
+            text => text,
+        })
+    }
+
+    fn as_str(&self) -> &str {
+        let text = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
+        str::from_utf8(text).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Text {}
+
+impl PartialOrd for Text {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Text {
+    fn cmp(&self, _: &Self) -> Ordering {
+        Ordering::Equal
+    }
+}
+
+impl Hash for Text {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
