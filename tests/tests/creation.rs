@@ -287,7 +287,7 @@ async fn asked(world: &World) -> u64 {
 }
 
 #[tokio::test]
-async fn nothing_passes_the_webhook_but_owners_that_ask_for_something_new() {
+async fn the_webhook_is_asked_of_new_owners_that_name_a_queue_and_of_what_owners_newly_ask_for() {
     let world = Box::pin(answering("creation-asked")).await;
     let namespace = Namespace::new(&world).await;
     namespace.apply(&hour("research", &json!({}))).await;
@@ -304,7 +304,6 @@ async fn nothing_passes_the_webhook_but_owners_that_ask_for_something_new() {
 
     let before = asked(&world).await;
     let labels = in_runai_queue("research");
-    let silent = workload("Job", namespace.name(), "silent", &labels, &Value::Null);
     let mut without_queue = job(&namespace, "without-queue", "", 7200);
     without_queue["spec"]["template"]["metadata"]["labels"] = Value::Null;
     let mut daemons = workload("DaemonSet", namespace.name(), "daemons", &labels, &Value::Null);
@@ -314,7 +313,7 @@ async fn nothing_passes_the_webhook_but_owners_that_ask_for_something_new() {
     let config = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config", "namespace": namespace.name()},
     });
-    for object in [silent, without_queue, daemons, controlled, pod, config] {
+    for object in [without_queue, daemons, controlled, pod, config] {
         namespace.create(&object).await;
     }
     namespace.patch(&asking, &json!({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}})).await;
@@ -327,8 +326,10 @@ async fn nothing_passes_the_webhook_but_owners_that_ask_for_something_new() {
     namespace.patch(&asking, &json!({"metadata": {"annotations": {OWN: "2h"}}})).await;
     assert_eq!(asked(&world).await, before + 2);
     let server = workload("Deployment", namespace.name(), "server", &labels, &Value::Null);
-    namespace.create(&server).await;
-    assert_eq!(asked(&world).await, before + 2, "it asks for nothing");
+    let server = namespace.create(&server).await;
+    assert_eq!(asked(&world).await, before + 3, "its queue may not exist");
+    namespace.patch(&server, &json!({"spec": {"replicas": 1}})).await;
+    assert_eq!(asked(&world).await, before + 3, "it asks for nothing");
     assert_eq!(namespace.try_find(&asking).await.map(|asking| asking.name_any()).as_deref(), Some("asking"));
 
     // no workload waits for a webhook that is down
