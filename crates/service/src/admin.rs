@@ -1,23 +1,33 @@
 //! The admin port: `/live`, `/ready` and `/metrics`, over plain HTTP.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use axum::{
     Router,
+    body::Bytes,
     extract::State,
     http::{StatusCode, header::CONTENT_TYPE},
-    response::IntoResponse,
+    response::{IntoResponse, Response},
     routing::get,
 };
 use clap::Args;
 use prometheus_client::{encoding::text::encode, metrics::info::Info, registry::Registry};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep_until},
+};
 use tracing::info;
 
 use crate::{address::ListenAddress, listener::Bounds, readiness::ProcessReadiness};
 
 /// The most connections: those of kubelets and of Prometheus are few.
 const CONNECTIONS: usize = 1024;
+
+/// The pause after the metrics were written: so many times the time that this took, and at most a second. Any caller of the port may
+/// ask for them, as often as it likes, and they cost a tenth of a processor.
+const PAUSES: u32 = 9;
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Returns a registry with the version of Tenure. The metrics of a program are a part of it, below a prefix of their own.
 pub fn registry(version: &'static str) -> Registry {
@@ -61,7 +71,42 @@ pub fn router(readiness: ProcessReadiness, registry: Registry) -> Router {
         // liveness never depends on the cluster: a restart mends nothing there
         .route("/live", get(async || "live\n"))
         .route("/ready", get(ready).with_state(readiness))
-        .route("/metrics", get(metrics).with_state(Arc::new(registry)))
+        .route(
+            "/metrics",
+            get(metrics).with_state(Arc::new(MetricsText { registry, last: Mutex::default() })),
+        )
+}
+
+/// The metrics as text, written once for all requests that wait for it.
+struct MetricsText {
+    registry: Registry,
+    last: Mutex<Option<WrittenText>>,
+}
+
+struct WrittenText {
+    begun: Instant,
+    ended: Instant,
+    text: Bytes,
+}
+
+impl MetricsText {
+    /// Returns a text that was begun after this was called.
+    async fn fresh(&self) -> Result<Bytes, fmt::Error> {
+        let asked = Instant::now();
+        let mut last = self.last.lock().await;
+        if let Some(last) = &*last {
+            if last.begun >= asked {
+                return Ok(last.text.clone());
+            }
+            let pause = last.ended.duration_since(last.begun).saturating_mul(PAUSES);
+            sleep_until(last.ended + pause.min(LONGEST_PAUSE)).await;
+        }
+        let (begun, mut text) = (Instant::now(), String::new());
+        encode(&mut text, &self.registry)?;
+        let text = Bytes::from(text);
+        *last = Some(WrittenText { begun, ended: Instant::now(), text: text.clone() });
+        Ok(text)
+    }
 }
 
 async fn ready(State(readiness): State<ProcessReadiness>) -> (StatusCode, String) {
@@ -71,24 +116,35 @@ async fn ready(State(readiness): State<ProcessReadiness>) -> (StatusCode, String
     }
 }
 
-async fn metrics(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
-    let mut text = String::new();
-    match encode(&mut text, &registry) {
-        Ok(()) => {
+async fn metrics(State(metrics): State<Arc<MetricsText>>) -> Response {
+    match metrics.fresh().await {
+        Ok(text) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            (StatusCode::OK, [(CONTENT_TYPE, kind)], text)
+            ([(CONTENT_TYPE, kind)], text).into_response()
         }
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, [(CONTENT_TYPE, "text/plain")], error.to_string()),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::atomic::{AtomicU64, Ordering::Relaxed},
+        thread,
+    };
+
     use axum::{body::Body, http::Request};
     use clap::Parser;
     use futures::future::join_all;
     use http_body_util::BodyExt;
-    use prometheus_client::metrics::counter::Counter;
+    use prometheus_client::{
+        collector::Collector,
+        encoding::{DescriptorEncoder, EncodeMetric},
+        metrics::{
+            MetricType,
+            counter::{ConstCounter, Counter},
+        },
+    };
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::{TcpListener, TcpSocket, TcpStream},
@@ -200,6 +256,35 @@ mod tests {
         assert_eq!(answer(&readiness, "/live").await.0, StatusCode::OK);
         pods.done();
         assert_eq!(answer(&readiness, "/ready").await.0, StatusCode::OK);
+    }
+
+    /// Counts how often it is written, which takes 10 ms.
+    #[derive(Debug, Default)]
+    struct Counted(Arc<AtomicU64>);
+
+    impl Collector for Counted {
+        fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+            thread::sleep(Duration::from_millis(10));
+            let written = ConstCounter::new(self.0.fetch_add(1, Relaxed) + 1);
+            written.encode(encoder.encode_descriptor("written", "How often", None, MetricType::Counter)?)
+        }
+    }
+
+    #[tokio::test]
+    async fn metrics_are_written_once_for_all_that_wait_and_a_tenth_of_the_time() {
+        let (written, mut registry) = (Arc::default(), Registry::default());
+        registry.register_collector(Box::new(Counted(Arc::clone(&written))));
+        let metrics = MetricsText { registry, last: Mutex::default() };
+        let begin = Instant::now();
+        let first = metrics.fresh().await.unwrap();
+        assert!(first.ends_with(b"\nwritten_total 1\n# EOF\n"));
+        for round in 2..=4 {
+            let texts = join_all((0..1_000).map(|_| metrics.fresh())).await;
+            let fresh = format!("\nwritten_total {round}\n# EOF\n");
+            assert!(texts.iter().all(|text| text.as_ref().unwrap().ends_with(fresh.as_bytes())));
+        }
+        assert_eq!(written.load(Relaxed), 4);
+        assert!(begin.elapsed() >= Duration::from_millis(3 * 90), "{:?}", begin.elapsed());
     }
 
     #[tokio::test]
