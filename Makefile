@@ -15,7 +15,7 @@ demo: ## Watch a ceiling, a floor and a requeue, on a control plane of its own (
 	@$(CARGO) run --package tenure-testbed -- demo $(if $(KEEP),--keep)
 
 .PHONY: test
-test: format lint dependencies control-plane ## Run all tests: format, lints, unit, property, chart and end-to-end tests on real control planes, and each benchmark once
+test: format lint dependencies ## Run all tests: format, lints, unit, property, chart and end-to-end tests on real control planes, and each benchmark once
 	@CARGO="$(CARGO)" tests/all
 	$(CARGO) test --workspace --locked --bench conversions --bench events --bench floors --bench matrix --bench memory --bench preemptions --bench reviews --bench scale --bench simulate --bench tally
 
