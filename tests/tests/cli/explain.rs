@@ -138,12 +138,12 @@ async fn without_the_right_to_see_queues_there_is_no_verdict_rather_than_a_wrong
     let set = ["--kubeconfig", file, "config", "set-context", "--current", "--namespace", name];
     world.cluster.kubectl(&set).await.unwrap().success().unwrap();
     // a name by itself is one in the namespace of the context, which is the user's own
-    for arguments in [
-        ["explain", "pod", "ours"].as_slice(),
-        &["explain", "preemption", "--preemptor=ours", "--victim=theirs"],
+    for (arguments, missing) in [
+        (["explain", "pod", "ours"].as_slice(), "podgroups"),
+        (&["explain", "preemption", "--preemptor=ours", "--victim=theirs"], "queues"),
     ] {
         let told = Said::of(tenure(&world.cluster, &kubeconfig, arguments).await).await.bad();
-        assert!(told.contains("can't list queues.scheduling.run.ai"), "{told}");
+        assert!(told.contains(&format!("can't list {missing}.scheduling.run.ai")), "{told}");
         assert!(told.contains("(Forbidden)"), "{told}");
     }
 }

@@ -83,8 +83,8 @@ async fn with_role_edit_alone_each_command_works_or_says_which_right_is_missing_
         ("config check", &[&config], works),
         ("matrix", &[], QUEUES),
         ("matrix", &["-f", &queues], works),
-        ("explain", &["deployment/runs"], QUEUES),
-        ("explain pod", &[&pods], QUEUES),
+        ("explain", &["deployment/runs"], works),
+        ("explain pod", &[&pods], works),
         ("explain preemption", &["--preemptor", &pods, "--victim", &other], QUEUES),
         ("status", &[], works),
         ("usage", &[], USAGE),
@@ -111,6 +111,10 @@ async fn with_role_edit_alone_each_command_works_or_says_which_right_is_missing_
         let is_error = last.starts_with("error: ") || last.starts_with("Error from server (Forbidden): ");
         assert!(is_error && last.contains(lacks), "{command}: {told}");
     }
+    let explain = ["explain", "pod", &pods, "-n", name];
+    let explained = Said::of(tenure(&world.cluster, &user, &explain).await).await.stdout;
+    assert!(explained.contains("its floors aren't known: you may not read queues"), "{explained}");
+    assert!(!explained.contains("not protected"), "no verdict rather than a wrong one: {explained}");
     // the rest of what status finds, for want of a right
     let status = Said::of(tenure(&world.cluster, &user, &["status"]).await).await.stdout;
     assert!(status.contains("UNKNOWN") && status.contains("-> ask an admin for the right to "), "{status}");

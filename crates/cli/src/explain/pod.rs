@@ -91,10 +91,13 @@ pub struct PodExplanation {
     started_at_from: &'static str,
     /// True if the workload may lose pods at any time, except the pods that it needs to run while it is protected.
     elastic: bool,
-    /// True if its queue may not be read: then nothing is known of its floors and of its ceiling.
+    /// True if its queue may not be read: then nothing is known of its floors.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     queue_is_hidden: bool,
-    /// Empty once the pod has ended, or is terminating.
+    /// True if a queue that it names, of any group, may not be read: then its end is that which its workload shows.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    end_is_hidden: bool,
+    /// Empty once the pod has ended, or is terminating, and if its queue may not be read.
     protected: Vec<Protection>,
     preemption_toleration: Option<TolerationAnswer>,
     /// The reason why its toleration isn't known.

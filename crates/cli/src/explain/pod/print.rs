@@ -117,7 +117,7 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
         answer.max_duration.as_ref().map(|of| format!("maxDuration is {}, from {}", of.value, of.from));
     let Some(at) = answer.expires_at else {
         return vec![match ceiling {
-            _ if answer.queue_is_hidden => {
+            _ if answer.end_is_hidden => {
                 format!(
                     "its end isn't known: you may not read queues, and no {EXPIRES_AT_ANNOTATION} is noted"
                 )
@@ -130,7 +130,7 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     let since =
         answer.ceiling_since.map(|since| format!(", counted from {since} ({from})")).unwrap_or_default();
     let why = match ceiling {
-        _ if answer.queue_is_hidden => format!("as its workload shows ({EXPIRES_AT_ANNOTATION})"),
+        _ if answer.end_is_hidden => format!("as its workload shows ({EXPIRES_AT_ANNOTATION})"),
         Some(ceiling) if answer.shows_end => {
             format!(
                 "{ceiling}, which has changed while it ran: until then it goes on ({EXPIRES_AT_ANNOTATION})"
@@ -160,7 +160,7 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     }
     sentences.extend(answer.would.as_ref().map(then));
     // whether it comes back by itself is for its queue to say
-    sentences.extend(answer.would.as_ref().filter(|_| !answer.queue_is_hidden).and_then(back));
+    sentences.extend(answer.would.as_ref().filter(|_| !answer.end_is_hidden).and_then(back));
     let undone = answer.would.as_ref().filter(|would| would.on_reversal.is_some());
     sentences.extend(undone.map(|Would { kind, name, .. }| {
         format!(

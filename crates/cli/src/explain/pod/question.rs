@@ -66,6 +66,7 @@ impl Question<'_> {
         let points = self.rules.filter(|_| !shows_end).and_then(|rules| rules.notice).unwrap_or_default();
         let notices = |at: Timestamp| points.iter().filter_map(move |point| at.checked_sub(point).ok());
         let path = gang.workload.place.queue.and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
+        let queue_is_hidden = snapshot.hidden[Family::Runai] && gang.workload.place.name.is_some();
         let (preemption_toleration, trouble) = match self.toleration() {
             Ok(toleration) => (toleration, None),
             Err(trouble) => (None, Some(trouble)),
@@ -80,8 +81,10 @@ impl Question<'_> {
             started_at: gang.workload.start,
             started_at_from: gang.start_from,
             elastic: gang.is_elastic(),
-            queue_is_hidden: run.is_some_and(|run| run.queues_are_hidden),
-            protected: if is_gone { Vec::new() } else { self.protections(&gang, &path) },
+            queue_is_hidden,
+            end_is_hidden: run.is_some_and(|run| run.queues_are_hidden),
+            // a verdict would be wrong, and not only incomplete
+            protected: if is_gone || queue_is_hidden { Vec::new() } else { self.protections(&gang, &path) },
             preemption_toleration,
             priority_class_trouble: trouble,
             expires_at,
