@@ -1,6 +1,9 @@
 //! `kubectl tenure`, as an administrator calls it.
 
-use std::process::{Output, Stdio};
+use std::{
+    path::Path,
+    process::{Output, Stdio},
+};
 
 use tenure_testbed::program;
 use tokio::{process::Command, task::spawn_blocking};
@@ -9,10 +12,20 @@ use crate::World;
 
 /// Runs the plugin in a namespace; returns its success, its standard output and its standard error.
 pub async fn plugin(world: &World, namespace: &str, arguments: &[&str]) -> (bool, String, String) {
+    plugin_of(world, world.cluster.kubeconfig(), namespace, arguments).await
+}
+
+/// The same as the user of a kubeconfig.
+pub async fn plugin_of(
+    world: &World,
+    kubeconfig: &Path,
+    namespace: &str,
+    arguments: &[&str],
+) -> (bool, String, String) {
     let plugin = spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap();
     let mut command = Command::new(plugin);
     command.args(arguments).args(["-n", namespace]).stdin(Stdio::null());
-    command.env("KUBECONFIG", world.cluster.kubeconfig()).env("HOME", world.cluster.directory());
+    command.env("KUBECONFIG", kubeconfig).env("HOME", world.cluster.directory());
     let Output { status, stdout, stderr } = command.output().await.unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (status.success(), text(stdout), text(stderr))

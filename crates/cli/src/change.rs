@@ -209,7 +209,9 @@ impl<C: Command> Changer<C> {
             let metadata = &found.metadata;
             let (found, table, clock) = (OwnerObject(&found.value), &self.table, self.cluster.clock);
             let change = judge(ChangeSubject { object, found, metadata, table, clock, verb: C::VERB })?;
-            self.send(object, change.before.as_ref()).await?;
+            self.send(object, change.before.as_ref(), self.dry_run).await?;
+            // a Command that is refused leaves no record behind
+            self.send(object, change.after.as_ref(), true).await?;
             let mut written = api.patch(object.name, &how, &Patch::Merge(&change.patch)).await;
             for patch in &change.otherwise {
                 if written.as_ref().is_err_and(is_unknown_field) {
@@ -218,7 +220,7 @@ impl<C: Command> Changer<C> {
             }
             match written {
                 Ok(now) => {
-                    self.send(object, change.after.as_ref()).await?;
+                    self.send(object, change.after.as_ref(), self.dry_run).await?;
                     self.hand_back(object, &api, now.value.clone()).await;
                     return Ok((change, now.value));
                 }
@@ -230,9 +232,9 @@ impl<C: Command> Changer<C> {
     }
 
     /// Sends a Command of Volcano, if there is one. The same one may be there already.
-    async fn send(&self, object: ObjectName<'_>, command: Option<&Value>) -> Result<()> {
+    async fn send(&self, object: ObjectName<'_>, command: Option<&Value>, dry_run: bool) -> Result<()> {
         let Some(command) = command else { return Ok(()) };
-        let how = PostParams { dry_run: self.dry_run, field_manager: Some(FIELD_MANAGER.into()) };
+        let how = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.into()) };
         let request = Request::new(pause::commands_path(object.namespace));
         let request = request.create(&how, command.to_string().into_bytes())?;
         match self.cluster.client.request_text(request).await {

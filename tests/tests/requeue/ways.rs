@@ -10,7 +10,7 @@ use tenure_policy::{
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, audit,
-    plugin::plugin_prints,
+    plugin::{plugin_of, plugin_prints},
     workloads::{Namespace, bare_pod, controller, distinct, in_runai_queue, owned, workload},
 };
 
@@ -232,4 +232,28 @@ async fn a_job_of_volcano_is_deactivated_and_activated_by_commands() {
     let activated = scene.plugin(&["activate", VOLCANO_JOB]).await;
     assert_eq!(activated, format!("{VOLCANO_JOB} activated (Command ResumeJob)\n"));
     scene.take("ResumeJob").await;
+}
+
+#[tokio::test]
+async fn a_deactivation_whose_command_is_refused_leaves_no_record() {
+    let scene = VolcanoJob::start(&json!({})).await;
+    let (cluster, name) = (&scene.world.cluster, scene.namespace.name());
+    // may change the Job, and create no Command
+    for arguments in [
+        ["create", "serviceaccount", "user"].as_slice(),
+        &["create", "role", "user", "--verb=get,list,patch", "--resource=jobs.batch.volcano.sh"],
+        &["create", "rolebinding", "user", "--role=user", &format!("--serviceaccount={name}:user")],
+    ] {
+        cluster.kubectl(&[arguments, &["-n", name]].concat()).await.unwrap().success().unwrap();
+    }
+    let user = cluster.service_account_kubeconfig(name, "user").await.unwrap();
+    let refusal = "To deactivate job.batch.volcano.sh/job takes the right to create commands.bus.volcano.sh";
+    let refused = async || {
+        let (is_success, _, told) = plugin_of(scene.world, &user, name, &["deactivate", VOLCANO_JOB]).await;
+        assert!(!is_success, "{told}");
+        // the role counts a little after it was bound
+        Ok(told.contains(refusal).then_some(()))
+    };
+    eventually("the refusal", DEADLINE, refused).await.unwrap();
+    assert_eq!(scene.record().await, Value::Null);
 }
