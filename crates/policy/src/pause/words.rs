@@ -251,11 +251,11 @@ pub fn in_words(record: &PausedRecord, state: &RequeueState, known: &PausedObjec
 /// describe` cuts a text after 140 letters.
 pub fn noted(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> String {
     let PausedRecord { reason, at, queue, ceiling, .. } = record;
-    let until = state.requeue_at.map_or_else(String::new, |back| format!(" until {back:.0}"));
+    let when = state.requeue_at.map_or_else(|| format!("at {at:.0}"), |back| format!("{at:.0} to {back:.0}"));
     let to = |verb| format!("To {verb}: {}", command(verb, &known.object));
     match reason.as_str() {
         PODS_READY_TIMEOUT => {
-            format!("Paused at {at:.0}{until}: too few of its pods were ready in time. {}", to("requeue"))
+            format!("Paused {when}: too few of its pods were ready in time. {}", to("requeue"))
         }
         WORKLOAD_INACTIVE => {
             format!("Deactivated at {at:.0}: too few of its pods were ready, too often. {}", to("activate"))
@@ -265,7 +265,7 @@ pub fn noted(record: &PausedRecord, state: &RequeueState, known: &PausedObject) 
             let of = ceiling.as_ref().map_or(Some(queue), |of| of.queue.as_ref());
             let set_by = of.map_or_else(|| "its own".into(), |of| format!("Queue {of}'s"));
             let long = ceiling.as_ref().map(|of| format!(" of {}", of.max_duration)).unwrap_or_default();
-            format!("Paused at {at:.0}{until} by {set_by} ceiling{long}. {}", to("resume"))
+            format!("Paused {when} by {set_by} ceiling{long}. {}", to("resume"))
         }
     }
 }
@@ -476,7 +476,8 @@ mod tests {
         let above = noted(MAX_DURATION_EXCEEDED, of(Some("company")), None);
         assert_eq!(above, format!("{paused} by Queue company's ceiling of 2h30m. {resume}"));
         let own = noted(MAX_DURATION_EXCEEDED, of(None), Some("2026-01-02T04:00:00Z"));
-        assert_eq!(own, format!("{paused} until 2026-01-02T04:00:00Z by its own ceiling of 2h30m. {resume}"));
+        let slice = "Paused 2026-01-02T03:04:05Z to 2026-01-02T04:00:00Z";
+        assert_eq!(own, format!("{slice} by its own ceiling of 2h30m. {resume}"));
         let unknown = noted(MAX_DURATION_EXCEEDED, None, None);
         assert_eq!(unknown, format!("{paused} by Queue research's ceiling. {resume}"));
         for said in [above, own, unknown, noted(PODS_READY_TIMEOUT, None, None)] {
