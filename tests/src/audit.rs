@@ -62,7 +62,6 @@ impl Trail {
         let is_change = |entry: &Value| {
             ["create", "update", "patch", "delete"].contains(&text(entry, "/verb"))
                 && text(entry, "/objectRef/resource") != "events"
-                && !text(entry, "/requestURI").contains(SHOWN_END_MANAGER)
         };
         let told = |entry: Value| {
             let [verb, resource, name] =
@@ -104,13 +103,35 @@ pub fn attempts_of_webhook(cluster: &Cluster) -> Vec<String> {
     entries(cluster, "tenure-webhook").into_iter().filter(is_change).map(told).collect()
 }
 
-/// The answered requests of one of our programs.
+/// The answered requests of one of our programs, but for those that hand fields back and show ends from the start on: whether such a
+/// write comes before the next pause is a matter of moments.
 fn entries(cluster: &Cluster, account: &str) -> Vec<Value> {
     entries_since(cluster, account, 0)
 }
 
 /// The same without the first bytes of the log.
 fn entries_since(cluster: &Cluster, account: &str, begin: u64) -> Vec<Value> {
+    let is_aside = |entry: &Value| {
+        let uri = text(entry, "/requestURI");
+        [HAND_BACK_MANAGER, SHOWN_END_MANAGER].iter().any(|manager| uri.contains(manager))
+    };
+    let mut entries = all_entries_since(cluster, account, begin);
+    entries.retain(|entry| !is_aside(entry));
+    entries
+}
+
+/// The objects of a kind in a namespace on which the keeper has shown, moved or removed the end of a run without a notice.
+pub fn shown_ends(cluster: &Cluster, resource: &str, namespace: &str) -> Vec<String> {
+    let is_of = |entry: &Value| {
+        is_success(entry, namespace)
+            && text(entry, "/objectRef/resource") == resource
+            && text(entry, "/requestURI").contains(SHOWN_END_MANAGER)
+    };
+    let entries = all_entries_since(cluster, "tenure-keeper", 0).into_iter().filter(is_of);
+    entries.map(|entry| text(&entry, "/objectRef/name").to_owned()).collect()
+}
+
+fn all_entries_since(cluster: &Cluster, account: &str, begin: u64) -> Vec<Value> {
     let user = format!("system:serviceaccount:{RELEASE_NAMESPACE}:{account}");
     let mut log = File::open(cluster.audit_log()).expect("the audit log can be read");
     log.seek(SeekFrom::Start(begin)).expect("the audit log is longer");
@@ -125,8 +146,6 @@ fn entries_since(cluster: &Cluster, account: &str, begin: u64) -> Vec<Value> {
             && text(entry, "/user/username") == user
             // the keeper asks before it deletes
             && !text(entry, "/requestURI").contains("dryRun=All")
-            // whether it comes before the next pause is a matter of moments
-            && !text(entry, "/requestURI").contains(HAND_BACK_MANAGER)
     };
     entries.filter(is_answered).collect()
 }

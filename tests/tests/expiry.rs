@@ -246,7 +246,11 @@ async fn a_resumed_workload_gets_a_full_ceiling_again() {
     assert_eq!(second["previousValue"], 1);
     let two = async || Ok((namespace.events().await.len() == 2).then_some(()));
     eventually("a second event", DEADLINE, two).await.unwrap();
-    assert_eq!(audit::of_keeper(&world.cluster, "patch", "deployments", &name).len(), 2);
+    let patches = audit::of_keeper(&world.cluster, "patch", "deployments", &name).len();
+    assert!(
+        (2..=3).contains(&patches),
+        "two pauses, and the first record may be taken away before: {patches}"
+    );
 }
 
 #[tokio::test]

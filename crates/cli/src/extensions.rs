@@ -305,6 +305,6 @@ old       job/train   2h         Used      1h        eva            3h
             assert!(refusal(is_approval, state, None).unwrap().contains(state));
         }
         let more = refusal(true, "Pending", Some("3h")).unwrap();
-        assert_eq!(more, "extension.tenure.dev/a asks for 2h0m0s: --duration 3h0m0s is more");
+        assert_eq!(more, "extension.tenure.dev/a asks for 2h: --duration 3h is more");
     }
 }

@@ -43,7 +43,7 @@ async fn users_ask_and_approvers_decide_by_the_plugin() {
     assert!(!done && refused.contains("asks for 2h: --duration 3h is more"), "{refused}");
     let (done, approved, why) = plugin(&namespace, &["approve", name, "--duration", "90m"]).await;
     assert!(done, "{why}");
-    assert_eq!(approved, format!("extension.tenure.dev/{name} approved: 1h30m for job/train\n"));
+    assert_eq!(approved, format!("extension.tenure.dev/{name} approved: 90m for job/train\n"));
     let (_, explained, _) = plugin(&namespace, &["explain", "job/train"]).await;
     assert!(explained.contains("its run was granted 2h30m beyond that ceiling"), "{explained}");
     let (done, denied, _) = plugin(&namespace, &["deny", name, "--message", "maintenance"]).await;

@@ -409,7 +409,7 @@ fn a_denial_says_which_pod_why_until_when_and_what_can_be_done() {
     known.nominated = vec![world.nominated("p", "q", 9)];
     assert_eq!(
         message(&known, DELETE),
-        "tenure: pod ns/pod is protected from being preempted for pod wait/p until 1970-01-12T13:47:40Z, for another 50s: preemptMinRuntime of its queue \"q\" is 1m, from queue \"q\"; wait, or set annotation tenure.dev/unguarded: \"true\" on the pod"
+        "tenure: pod ns/pod is protected from being preempted for pod wait/p until 1970-01-12T13:47:40Z, for another 50s: preemptMinRuntime of its queue \"q\" is 60s, from queue \"q\"; wait, or set annotation tenure.dev/unguarded: \"true\" on the pod"
     );
     known.nominated.clear();
     let toleration = |seconds| Toleration { minimum_preemptable_priority: 20, seconds };
