@@ -157,7 +157,7 @@ pub enum OnReversal {
 }
 
 /// The answer to the creation of a workload that asks for a longer run than the ceiling, by `activeDeadlineSeconds` or
-/// annotation tenure.dev/max-duration. It holds where Tenure answers the creation of workloads, which is off by default.
+/// annotation tenure.dev/max-duration. It holds where Tenure answers the creation of workloads, which is on by default.
 /// Warn: it is created, and the user gets a warning. Refuse: it isn't created. Unset: the nearest value on the path to the
 /// root, else Warn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
