@@ -108,7 +108,7 @@ async fn no_write_fails_while_certificates_and_authorities_change_and_replicas_r
     let flags = [
         "--self-managed-validity=20s",
         "--self-managed-ca-validity=24s",
-        "--self-managed-settling=2s",
+        "--self-managed-settling=3s",
         "--tls-reload-interval=200ms",
     ];
     let plan = Plan {
