@@ -75,6 +75,7 @@ pub async fn answer(snapshot: &mut Snapshot, key: &NamespacedName) -> Result<Pod
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[allow(clippy::struct_excessive_bools, reason = "they are facts, each for itself")]
 pub struct PodExplanation {
     pod: String,
     /// `PodGroup ns/name`, or `pod ns/name`.

@@ -2,6 +2,7 @@
 
 #![allow(
     clippy::expect_used,
+    clippy::panic,
     clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "a failed helper is a failed test"
@@ -89,6 +90,7 @@ fn event() -> impl Strategy<Value = Event> {
 
 /// What is right of an owner.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "they are facts, each for itself")]
 struct Truth {
     /// The value of the field.
     value: Value,
@@ -300,7 +302,7 @@ impl History {
                 assert_eq!(owner.uid, object.reference().uid);
                 assert!(!object.is_paused() && !truth.has_ended);
                 pause.plan.at = now;
-                let until = pause.plan.until.clone();
+                let until = pause.plan.until;
                 let record = pause::record(object.owner(), &object.rule, (Family::Runai, "q"), *pause);
                 let patch = pause::patch(object.owner(), &record, &until);
                 object.patch(KEEPER, &patch);
