@@ -120,7 +120,7 @@ fn entries_since(cluster: &Cluster, account: &str, begin: u64) -> Vec<Value> {
     entries
 }
 
-/// The objects of a kind in a namespace on which the keeper has shown, moved or removed the end of a run without a notice.
+/// The objects of a kind in a namespace on which the keeper has shown the end of a run, or has moved it, without a notice.
 pub fn shown_ends(cluster: &Cluster, resource: &str, namespace: &str) -> Vec<String> {
     let is_of = |entry: &Value| {
         is_success(entry, namespace)

@@ -42,7 +42,9 @@ async fn a_workload_shows_the_end_of_its_run_by_one_write_an_end_and_no_event() 
         eventually("the end to go", DEADLINE, has_gone).await.unwrap();
     }
     for resource in ["deployments", "jobs", "pods"] {
-        let patches = audit::shown_ends(&world.cluster, resource, name);
+        let cluster = &world.cluster;
+        let mut patches = audit::shown_ends(cluster, resource, name);
+        patches.extend(audit::of_keeper(cluster, "patch", resource, name));
         assert_eq!(patches.len(), 3, "{resource}: one for each end, and one for none: {patches:?}");
     }
     assert_eq!(namespace.events_of(APPROACHING).await, [""; 0]);
