@@ -103,8 +103,8 @@ pub fn attempts_of_webhook(cluster: &Cluster) -> Vec<String> {
     entries(cluster, "tenure-webhook").into_iter().filter(is_change).map(told).collect()
 }
 
-/// The answered requests of one of our programs, but for those that hand fields back and show ends from the start on: whether such a
-/// write comes before the next pause is a matter of moments.
+/// The answered requests of one of our programs. Writes that hand fields back, and writes that show ends without a notice, are left out:
+/// whether one comes before the next pause is a matter of moments.
 fn entries(cluster: &Cluster, account: &str) -> Vec<Value> {
     entries_since(cluster, account, 0)
 }
