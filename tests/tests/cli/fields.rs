@@ -200,6 +200,7 @@ async fn a_start_by_another_writer_is_no_resumption_and_keeps_the_field() {
     scene.apply(2, &CI).await.unwrap();
     scene.await_pause().await;
     scene.give_time().await;
+    let _no_pods = without_new_pods(&scene.namespace).await;
     let scale = ["scale", "deploy/web", "--replicas=3", "-n", scene.namespace.name()];
     world().await.cluster.kubectl(&scale).await.unwrap().success().unwrap();
     let told = in_namespace(world().await, scene.namespace.name(), &["resume", "deploy/web"]).await;

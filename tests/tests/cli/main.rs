@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 use tenure_testbed::{Cluster, eventually, program};
 use tenure_tests::{
     DEADLINE, World, fixtures,
+    policies::Refusal,
     workloads::{
         Namespace, bare_pod, controller, distinct, in_queue, in_runai_queue, owned, queue, runai_queue,
         workload,
@@ -97,6 +98,12 @@ async fn run(world: &World, arguments: &[&str]) -> Said {
 
 async fn in_namespace(world: &World, namespace: &str, arguments: &[&str]) -> Said {
     run(world, &[arguments, &["-n", namespace]].concat()).await
+}
+
+/// Refuses new pods in a namespace: what was scaled up doesn't run, and the keeper removes no record of a pause.
+async fn without_new_pods(namespace: &Namespace) -> Refusal {
+    let unless = "request.resource.resource != 'pods' || request.operation != 'CREATE'";
+    Refusal::start(world().await, namespace, unless).await
 }
 
 /// The list of a namespace, as objects.
@@ -420,6 +427,7 @@ async fn a_value_that_was_set_since_the_pause_stays() {
     let namespace = Namespace::new(world).await;
     let scaled =
         paused(&namespace, &deployment(&namespace, "a"), "spec.replicas", &json!(0), &json!(3)).await;
+    let _no_pods = without_new_pods(&namespace).await;
     namespace.patch(&scaled, &json!({"spec": {"replicas": 5}})).await;
     let told = in_namespace(world, namespace.name(), &["resume", "deployment", "a"]).await.good();
     assert_eq!(

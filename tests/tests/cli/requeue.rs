@@ -153,6 +153,8 @@ async fn a_queue_is_shown_in_tables_and_one_that_is_not_there_is_an_error() {
     queue_with_backoff(world, "cli-tables", 600, 10).await;
     stuck(&namespace, "stuck", "cli-tables").await;
     await_state(world, name, "Requeueing").await;
+    // a pod that starts slowly isn't evicted
+    world.apply(&runai_queue("cli-tables", "", "1d")).await;
     namespace.create(&bare_pod(name, "test", &in_runai_queue("cli-tables"), &NOTHING)).await;
     namespace.await_running(1).await;
     let all = run(world, &["queue", "cli-tables"]).await.good();
