@@ -167,10 +167,8 @@ impl<R: Reader> ClusterModel<R> {
         let controller = controller.map(|above| Controller::read(above, &interner.kinds));
         paused.apply(uid, source, metadata, (controller, uid), &mut interner.names);
         hand_backs.apply(uid, source, metadata);
+        shown_ends.apply(uid, source, metadata, &mut interner.names);
         let is_copy = controller.is_some_and(|above| owners.is_pausable(above));
-        if !is_copy {
-            shown_ends.apply(uid, source, metadata, &mut interner.names);
-        }
         if controller.is_none() {
             interner.own.label(uid, source, metadata);
         }

@@ -121,15 +121,12 @@ impl Deadlines {
             self.pods.insert(uid, Box::new(pod));
             return true;
         };
-        let (before, shown) = (known.controller.map(|of| of.uid), known.shown_end);
+        let before = known.controller.map(|of| of.uid);
         let stays = known.update(pod, interner);
         let after = known.controller.map(|of| of.uid);
         self.by_controller.replace(uid, before, after);
         if before != after {
             known.revive();
-        }
-        if known.shown_end != shown {
-            self.moved_ends.as_mut().map(|moved| moved.insert(uid));
         }
         if !stays {
             self.delete(uid);
@@ -190,11 +187,8 @@ impl Deadlines {
         pod.notice = Notice::plan(pod.notice.take(), pod.created, ceiling.as_ref());
         pod.unready = Unready::plan(pod.unready.take(), ready_until);
         pod.family = ceiling.as_ref().map_or(pod.family, |ceiling| ceiling.family);
-        let end = pod.expiry.at;
         pod.expiry.plan(ceiling);
-        if let Some(moved) = self.moved_ends.as_mut().filter(|_| pod.expiry.at != end) {
-            moved.insert(uid);
-        }
+        self.moved_ends.as_mut().map(|moved| moved.insert(uid));
         self.orders.place(uid, pod, true);
         pod.notice.take_if(|notice| notice.is_idle());
         pod.unready.take_if(|unready| unready.until.is_none());

@@ -1,7 +1,7 @@
 //! The index beside the naive model: both take the same events, and give the same answers.
 
 mod answers;
-
+mod ends;
 mod placement;
 mod work;
 
@@ -11,7 +11,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_index::{CeilingIndex, DueBatch, Stamping, Uid};
+use tenure_index::{CeilingIndex, DueBatch, StaleEnd, Stamping, Uid};
 use tenure_policy::expiry::Family;
 use tenure_types::projection::Pod;
 
@@ -44,6 +44,8 @@ pub struct Pair {
     /// The groups that need a stamp, as the index has said.
     unstamped: Vec<Stamping>,
     stamps: Vec<(Stamping, naive::Stamping)>,
+    /// The objects that showed another end when that was last asked.
+    stale: Vec<StaleEnd>,
     /// As they were last told of.
     pods: BTreeMap<u32, Pod>,
     placement: placement::Placement,
@@ -92,6 +94,7 @@ impl Pair {
             in_flight: [const { None }; 4],
             unstamped: Vec::new(),
             stamps: Vec::new(),
+            stale: Vec::new(),
             pods: BTreeMap::new(),
             placement: placement::Placement::default(),
             versions: 1_000_000,
@@ -141,15 +144,26 @@ impl Pair {
     }
 
     fn tell(&mut self, event: &Event) -> Result {
-        let Self { index, model, .. } = self;
-        let became_ready = model.apply(event);
-        let now = timestamp(model.now);
+        let became_ready = self.model.apply(event);
         match event {
             Event::Pod(pod) => {
-                let given = index.apply_pod(&wire::pod(pod));
-                self.pods.insert(pod.uid, wire::pod(pod));
+                let mut told = wire::pod(pod);
+                told.metadata.annotations = self.with_end(pod.uid, told.metadata.annotations);
+                let given = self.index.apply_pod(&told);
+                self.pods.insert(pod.uid, told);
                 return same("apply_pod", &given, &became_ready);
             }
+            Event::Owner(owner) => {
+                let mut told = wire::owner(owner);
+                told.annotations = self.with_end(owner.uid, told.annotations);
+                self.index.apply_owner(owner.kind as u16, &told);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let Self { index, model, .. } = self;
+        let now = timestamp(model.now);
+        match event {
             Event::DeletePod(uid) => index.delete_pod(wire::uid(*uid)),
             Event::RetainPods(kept) => index.retain_pods(&uids(&kept.0)),
             Event::Group(group) => {
@@ -163,7 +177,6 @@ impl Pair {
                 let kept = kept.0.iter().map(|(of, name)| (wire::namespace(*of), wire::group_name(*name)));
                 index.retain_groups(*kind, &kept.collect());
             }
-            Event::Owner(owner) => index.apply_owner(owner.kind as u16, &wire::owner(owner)),
             Event::DeleteOwner(uid) => index.delete_owner(wire::uid(*uid)),
             Event::RetainOwners(kind, kept) => index.retain_owners(*kind as u16, &uids(&kept.0)),
             Event::Extension(extension) => index.apply_extension(&wire::extension(extension)),
@@ -205,14 +218,19 @@ impl Pair {
             Event::Settle(place, scope, end) => self.settle(usize::from(*place), *scope, *end),
             Event::LoseLead => {
                 index.forget_notices();
+                index.forget_ends();
                 model.forget_notices();
+                model.forget_ends();
             }
             Event::LookForStamps => return self.look_for_stamps(),
             Event::EndStamp(pick, end) => self.end_stamp(usize::from(*pick), *end),
             Event::Returns => return self.due_returns(),
             Event::ListPods => index.begin_pods(),
+            Event::LookAtEnds => return self.look_at_ends(),
+            Event::ShowEnd(pick, result) => return self.show_end(usize::from(*pick), *result),
+            Event::WriteEnd(pick, end) => return self.write_any_end(usize::from(*pick), *end),
             // the index is asked nothing of victims here
-            Event::Pass(_) | Event::Ask(_) => {}
+            Event::Pod(_) | Event::Owner(_) | Event::Pass(_) | Event::Ask(_) => {}
         }
         Ok(())
     }

@@ -15,6 +15,15 @@ pub enum StampEnd {
     Failed,
 }
 
+/// The result of a try to show an end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum EndShown {
+    Written,
+    /// It was written, and the watch tells it later or never.
+    Unseen,
+    Failed,
+}
+
 /// The pods of a batch that an act served.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scope {
@@ -77,6 +86,12 @@ pub enum Event {
     LookForStamps,
     /// Ends one of those.
     EndStamp(u8, StampEnd),
+    /// Looks for objects that show another end than their run has.
+    LookAtEnds,
+    /// Tries to show one of the ends that were found.
+    ShowEnd(u8, EndShown),
+    /// A user writes an end on an object, or removes it. In milliseconds.
+    WriteEnd(u8, Option<i64>),
     /// The keeper asks which returns are due.
     Returns,
     /// A scheduler asks whether a preemptor may have victims.

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use tenure_types::podgroup::PodGroupKind;
 
 use crate::{
-    event::{Ask, End, Event, Scope, StampEnd},
+    event::{Ask, End, EndShown, Event, Scope, StampEnd},
     world::{ExtensionObj, GroupObj, OwnerObj, PodObj},
 };
 
@@ -47,7 +47,7 @@ impl Random {
 
 /// The events that a history may have. Each history has only some kinds, so that each kind is seen without the others.
 struct Habits {
-    weights: [u64; 14],
+    weights: [u64; 15],
     namespaces: u64,
     most_pods: usize,
     kinds: Vec<PodGroupKind>,
@@ -107,7 +107,7 @@ pub fn history(seed: u64, length: usize) -> Vec<Event> {
 
 impl Habits {
     fn of(random: &mut Random) -> Self {
-        let mut weights = [30, 26, 10, 5, 8, 6, 6, 2, 14, 12, 6, 6, 8, 8];
+        let mut weights = [30, 26, 10, 5, 8, 6, 6, 2, 14, 12, 6, 6, 8, 8, 10];
         for weight in &mut weights[3..] {
             *weight = if random.percent(25) { 0 } else { *weight };
         }
@@ -161,7 +161,8 @@ impl History {
             10 => self.stamps(),
             11 => self.events.push(Event::Returns),
             12 => self.ask(),
-            _ => self.extension(),
+            13 => self.extension(),
+            _ => self.ends(),
         }
         if self.is_deaf && self.random.percent(15) {
             self.list_pods();
@@ -228,6 +229,19 @@ impl History {
             Event::EndStamp(self.random.small(4), self.random.of(&end))
         };
         self.events.push(event);
+    }
+
+    fn ends(&mut self) {
+        let (pick, at) = (self.random.small(8), self.time());
+        let random = &mut self.random;
+        self.events.push(match random.below(8) {
+            0..=3 => Event::LookAtEnds,
+            4..=6 => {
+                let results = [EndShown::Written, EndShown::Written, EndShown::Unseen, EndShown::Failed];
+                Event::ShowEnd(pick, random.of(&results))
+            }
+            _ => Event::WriteEnd(pick, random.maybe(70, |random| at + random.of(&MILLIS))),
+        });
     }
 
     fn ask(&mut self) {

@@ -4,7 +4,7 @@ use tenure_types::podgroup::PodGroupKind;
 
 use crate::{
     LENGTH,
-    event::{Ask, End, Event, Scope, StampEnd},
+    event::{Ask, End, EndShown, Event, Scope, StampEnd},
     history::history,
     object::List,
     shrink::{first_difference, is_possible},
@@ -50,6 +50,22 @@ fn an_act_counts_also_for_a_pod_that_has_left_its_queue_and_come_back_meanwhile(
         Event::DeletePod(1),
         Event::Pod(pod(2, Some(0))),
         Event::Take(2),
+    ]);
+}
+
+#[test]
+fn an_end_that_is_shown_goes_when_a_pod_without_one_begins_the_run() {
+    let owner = OwnerObj { kind: OwnerKind::Job, ..OwnerObj::default() };
+    let pod = PodObj { controller: Some((OwnerKind::Job, 1)), ..pod(2, Some(0)) };
+    agrees(&[
+        Event::Owner(owner),
+        Event::WriteEnd(0, Some(14_501)),
+        Event::Pass(61_000),
+        Event::LookAtEnds,
+        Event::Pod(pod),
+        Event::LookAtEnds,
+        Event::ShowEnd(0, EndShown::Written),
+        Event::LookAtEnds,
     ]);
 }
 

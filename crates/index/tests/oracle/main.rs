@@ -36,7 +36,7 @@ const STEPS: u64 = 300_000;
 /// So many events a history: then the cluster is empty again.
 const LENGTH: usize = 250;
 /// The cases that each run must have come across.
-const MUST_BE_SEEN: [&str; 23] = [
+const MUST_BE_SEEN: [&str; 25] = [
     "driven",
     "extended",
     "graced",
@@ -51,6 +51,8 @@ const MUST_BE_SEEN: [&str; 23] = [
     "announced",
     "announced again",
     "withdrawn",
+    "ends to show",
+    "ends shown",
     "acted with others",
     "stamped",
     "returned",

@@ -3,6 +3,7 @@
 
 mod capacity;
 mod dues;
+mod ends;
 mod groups;
 mod owners;
 mod placement;
@@ -15,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_policy::ready::Readiness;
 
 pub use dues::{Batch, Due, DuePod, NEVER, Task};
+pub use ends::StaleEnd;
 pub use groups::{GangNow, stamp_of};
 pub use stamps::Stamping;
 pub use tally::Tally;
@@ -56,6 +58,10 @@ pub struct Naive {
     pub gangs: BTreeMap<GroupKey, GangNow>,
     pub dues: BTreeMap<u32, Due>,
     tree: tally::Tree,
+    /// The end that each object shows, by uid.
+    pub shown: BTreeMap<u32, dues::Millis>,
+    /// The ends that a try was made to show since the keeper leads, with the end that was shown then.
+    tried_ends: BTreeMap<(u8, u32), (Option<dues::Millis>, Option<dues::Millis>)>,
     /// The last event has changed queues, or the configuration.
     policy_changed: bool,
 }
@@ -111,6 +117,7 @@ impl Naive {
     pub fn observe(&mut self) {
         self.observe_groups();
         self.observe_pods();
+        self.observe_ends();
     }
 
     /// True if queues mean something else after an event.
