@@ -320,10 +320,10 @@ async fn the_job_of_a_pod_that_owns_the_expired_one_is_suspended() {
 /// The operator deletes the driver at the pause. Garbage collection leaves the executors, which the application owns, too.
 #[tokio::test]
 async fn a_young_executor_ends_with_its_driver_and_not_at_a_ceiling_of_its_own() {
-    const CEILING: SignedDuration = SignedDuration::from_secs(24);
+    const CEILING: SignedDuration = SignedDuration::from_secs(36);
     let world = world().await;
     let namespace = Namespace::new(world).await;
-    namespace.apply(&queue("spark", "24s")).await;
+    namespace.apply(&queue("spark", "36s")).await;
     let application =
         namespace.chain(&[("sparkoperator.k8s.io/v1beta2", "SparkApplication")]).await.remove(0);
     let driver = namespace.pod_of(&application, "driver", "spark").await;

@@ -1,6 +1,6 @@
 //! The life of a workload whose pods never get ready.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_testbed::{UNREADY, eventually};
 use tenure_tests::{
@@ -11,13 +11,11 @@ use tenure_tests::{
 use super::{
     metrics::{DEACTIVATIONS, EVICTIONS, RETURNS, assert_counted},
     scene::{
-        ACTIVE, PAUSED, STATE, annotate, annotation, await_eviction, await_running, job, place, time,
-        unready, wait, waiting, waiting_long,
+        ACTIVE, PAUSED, STATE, TIMEOUT, annotate, annotation, await_eviction, await_running, job, place,
+        time, unready, wait, waiting, waiting_long,
     },
     world,
 };
-
-const TIMEOUT: SignedDuration = SignedDuration::from_secs(3);
 
 #[tokio::test]
 async fn it_comes_back_as_often_as_it_may_and_is_deactivated_and_can_be_activated() {

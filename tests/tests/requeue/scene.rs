@@ -1,6 +1,6 @@
 //! A namespace with a queue of its name, workloads that don't get ready, and their annotations.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tenure_testbed::{UNREADY, eventually};
@@ -16,9 +16,12 @@ pub const ACTIVE: &str = "tenure.dev/active";
 /// A wait so long that no workload comes back by itself in a test.
 pub const LONG: i32 = 600;
 
-/// A block that gives pods three seconds.
+/// The time that pods have to get ready: those that can are in time also where processors are short.
+pub const TIMEOUT: SignedDuration = SignedDuration::from_secs(5);
+
+/// A block that gives pods [`TIMEOUT`].
 pub fn waiting(strategy: &Value) -> Value {
-    json!({"waitForPodsReady": {"timeout": "3s", "requeuingStrategy": strategy}})
+    json!({"waitForPodsReady": {"timeout": format!("{TIMEOUT:#}"), "requeuingStrategy": strategy}})
 }
 
 /// A block by which no workload comes back by itself in a test.

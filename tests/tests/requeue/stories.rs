@@ -12,8 +12,8 @@ use tenure_tests::{
 use super::{
     metrics::{DEACTIVATIONS, EVICTIONS, assert_counted},
     scene::{
-        ACTIVE, LONG, PAUSED, STATE, annotation, await_eviction, await_running, job, place, queue, return_at,
-        time, unready, waiting,
+        ACTIVE, LONG, PAUSED, STATE, TIMEOUT, annotation, await_eviction, await_running, job, place, queue,
+        return_at, time, unready, waiting,
     },
     world,
 };
@@ -108,7 +108,7 @@ async fn a_workload_that_no_node_has_room_for_makes_room_where_its_creation_coun
     let created = time(&namespace.field(&gang, "metadata.creationTimestamp").await);
     let (record, _) = await_eviction(&namespace, &gang, 1).await;
     assert_eq!(record["reason"], "PodsReadyTimeout");
-    assert!(time(&record["at"]) >= created + SignedDuration::from_secs(3), "{record} comes too early");
+    assert!(time(&record["at"]) >= created + TIMEOUT, "{record} comes too early");
     let queue = [("queue", namespace.name()), ("cause", "WaitForStart")];
     assert_counted(world, EVICTIONS, &queue, 1).await;
     // it is older
