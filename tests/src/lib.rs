@@ -88,9 +88,10 @@ impl World {
     pub async fn namespace(&self) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let name = format!("test-{}", NEXT.fetch_add(1, Relaxed));
-        self.apply(&serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
-            .await;
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.cluster.client().unwrap(), &name);
+        let client = self.cluster.client().unwrap();
+        let object = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        workloads::Namespace::seen_by(client.clone(), &name).create(&object).await;
+        let accounts: Api<ServiceAccount> = Api::namespaced(client, &name);
         let default = async || Ok(accounts.get_opt("default").await?);
         eventually("the default service account", DEADLINE, default).await.unwrap();
         name

@@ -1,6 +1,9 @@
 //! Workloads in queues, and helpers to observe them.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{LazyLock, Mutex},
+};
 
 use anyhow::Result;
 use jiff::Timestamp;
@@ -11,7 +14,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
-    core::{DynamicObject, GroupVersionKind, Status},
+    core::{ApiResource, DynamicObject, GroupVersionKind, Status},
     discovery::{Scope, pinned_kind},
 };
 use serde_json::{Value, json};
@@ -19,6 +22,10 @@ use tenure_policy::owners::TIME;
 use tenure_testbed::{Output, eventually};
 
 use crate::{DEADLINE, World};
+
+/// The kinds that were asked for, which are the same on all clusters: discovery costs as much as the request that follows.
+static KINDS: LazyLock<Mutex<HashMap<GroupVersionKind, (ApiResource, Scope)>>> =
+    LazyLock::new(Mutex::default);
 
 /// A tensorstack queue in the system namespace.
 pub fn queue(name: &str, max_duration: &str) -> Value {
@@ -199,7 +206,7 @@ impl Namespace {
     /// Creates an object, or makes it what this says.
     pub async fn apply(&self, object: &Value) -> DynamicObject {
         let object: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
-        let apply = PatchParams::apply("tenure-tests").force();
+        let apply = PatchParams::apply("tenure-tests").force().validation_strict();
         let applied = self.api(&object).await.patch(&object.name_any(), &apply, &Patch::Apply(&object)).await;
         applied.expect("it is accepted")
     }
@@ -274,15 +281,26 @@ impl Namespace {
     async fn api(&self, object: &DynamicObject) -> Api<DynamicObject> {
         let types = object.types.clone().expect("it has a kind");
         let kind = GroupVersionKind::try_from(types).expect("a group, a version and a kind");
-        let (resource, capabilities) = pinned_kind(&self.client, &kind).await.expect("the kind is served");
+        let known = KINDS.lock().expect("no test panics here").get(&kind).cloned();
+        let (resource, scope) = match known {
+            Some(known) => known,
+            None => self.discover(kind).await,
+        };
         let client = self.client.clone();
-        match capabilities.scope {
+        match scope {
             Scope::Cluster => Api::all_with(client, &resource),
             Scope::Namespaced => {
                 let namespace = object.namespace().unwrap_or_else(|| self.name.clone());
                 Api::namespaced_with(client, &namespace, &resource)
             }
         }
+    }
+
+    async fn discover(&self, kind: GroupVersionKind) -> (ApiResource, Scope) {
+        let (resource, capabilities) = pinned_kind(&self.client, &kind).await.expect("the kind is served");
+        let found = (resource, capabilities.scope);
+        KINDS.lock().expect("no test panics here").insert(kind, found.clone());
+        found
     }
 
     /// Creates objects without a spec, `(apiVersion, kind)`, each controlled by the one before it.

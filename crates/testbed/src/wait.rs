@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use tokio::time::{Instant, sleep, timeout_at};
 
-const INTERVAL: Duration = Duration::from_millis(50);
+const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Polls each 50 ms until `poll` gives a value.
+/// Polls each 100 ms until `poll` gives a value.
 ///
 /// `Ok(None)` and `Err` both mean "not yet"; the error after `deadline` names `what` was awaited and why the last
 /// poll said no. A poll that is under way at the deadline is dropped.
