@@ -28,6 +28,7 @@ use tenure_tests::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy, sink, split},
     net::TcpSocket,
+    runtime::{Builder, Runtime},
     select,
     sync::Semaphore,
     task::JoinSet,
@@ -182,6 +183,22 @@ fn most_resident(pid: u32) -> u64 {
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
+/// The threads of the attackers: on those of the neighbour it would wait its turn behind the handshakes of all of them.
+struct Attackers(Option<Runtime>);
+
+impl Attackers {
+    fn new() -> Self {
+        Self(Some(Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()))
+    }
+}
+
+impl Drop for Attackers {
+    fn drop(&mut self) {
+        // a runtime that waits for its tasks may not be dropped by a task
+        self.0.take().unwrap().shutdown_background();
+    }
+}
+
 /// An attack by so many connections to each port, and the bounds of what others notice of it.
 struct Attack {
     connections: usize,
@@ -204,15 +221,17 @@ impl Attack {
         ];
         let (open, begun) = (Arc::new(Semaphore::new(OPEN)), Arc::new(AtomicUsize::new(0)));
         let (mut attacks, mut endless) = (JoinSet::new(), JoinSet::new());
+        let attackers = Attackers::new();
         for number in 0..connections {
             let sort = Sort::ALL[number / 8 % Sort::ALL.len()];
             for (port, tls) in ports.clone() {
                 let (open, begun) = (Arc::clone(&open), Arc::clone(&begun));
                 let set = if sort == Sort::EndlessHeaders { &mut endless } else { &mut attacks };
-                set.spawn(async move {
+                let attack = async move {
                     let _open = open.acquire_owned().await.unwrap();
                     attack(number, sort, port, tls, begun).await;
-                });
+                };
+                set.spawn_on(attack, attackers.0.as_ref().unwrap().handle());
             }
         }
         let answers = async {
