@@ -17,7 +17,7 @@ use super::{
 };
 
 /// The number of jobs, each of which the keeper has seen. It pauses one a second.
-const JOBS: u32 = 8;
+const JOBS: u32 = 16;
 
 async fn get_ready(world: &World, namespace: &Namespace) {
     let pods: Api<Pod> = Api::namespaced(world.cluster.client().unwrap(), namespace.name());
@@ -42,7 +42,7 @@ async fn an_owner_that_has_just_changed_is_not_paused_before_its_pods_are_judged
     }
     let all = async || Ok((namespace.pod_names().await.len() == 2 * jobs.len()).then_some(()));
     eventually("the pods of all", DEADLINE, all).await.unwrap();
-    let slow = ["--threadiness=8", "--writes-per-second=1", "--burst=1", "--log-level=debug"];
+    let slow = ["--threadiness=16", "--writes-per-second=1", "--burst=1", "--log-level=debug"];
     let keeper = Keeper::start(&world, &slow).await;
     let first = async || {
         for job in &jobs {
