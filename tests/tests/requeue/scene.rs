@@ -16,7 +16,7 @@ pub const ACTIVE: &str = "tenure.dev/active";
 /// A wait so long that no workload comes back by itself in a test.
 pub const LONG: i32 = 600;
 
-/// The time that pods have to get ready: those that can are in time also where processors are short.
+/// The time that pods have to get ready. It is enough for a pod that can, on a busy machine.
 pub const TIMEOUT: SignedDuration = SignedDuration::from_secs(5);
 
 /// A block that gives pods [`TIMEOUT`].

@@ -43,7 +43,7 @@ enum Look {
 
 impl CeilingIndex {
     /// Returns the workloads whose objects show another end than their run has, in no order. The first call looks at all
-    /// pods, and each further one at those whose end, or whose workload's, may have changed.
+    /// pods, and each further one at those that were planned again, or whose workload's object has changed.
     pub fn stale_ends(&mut self, now: Timestamp) -> Vec<StaleEnd> {
         self.reschedule();
         let (mut looks, mut still) = (HashMap::new(), HashSet::new());

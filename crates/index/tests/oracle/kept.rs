@@ -70,6 +70,21 @@ fn an_end_that_is_shown_goes_when_a_pod_without_one_begins_the_run() {
 }
 
 #[test]
+fn an_owner_that_becomes_the_root_after_it_was_read_shows_its_end() {
+    let things = |things| Event::Configure(ConfigObj { things, ..ConfigObj::default() });
+    let above = Some((OwnerKind::Thing, 3));
+    agrees(&[
+        things(true),
+        Event::Owner(OwnerObj { kind: OwnerKind::Job, controller: above, ..OwnerObj::default() }),
+        Event::WriteEnd(0, Some(14_501)),
+        things(false),
+        Event::Pod(PodObj { controller: Some((OwnerKind::Job, 1)), ..pod(2, Some(0)) }),
+        Event::Pass(61_000),
+        Event::LookAtEnds,
+    ]);
+}
+
+#[test]
 fn an_act_that_ends_after_the_lead_is_lost_counts() {
     agrees(&[
         queue(0, 1),
