@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client, api::PostParams};
+use kube::{
+    Api, Client,
+    api::{ListParams, PostParams},
+};
 use serde_json::json;
 use tenure_testbed::eventually;
 use tenure_tests::{
@@ -26,6 +29,9 @@ const NEIGHBOUR: &str = "neighbour";
 
 /// The owners that ignore their pauses, each with a pod.
 const OWNERS: usize = 10;
+
+/// The label `app` of their pods.
+const IGNORANT: &str = "ignorant";
 
 struct Flood {
     /// The least time. It goes on until all overdue pods of its own are gone.
@@ -64,21 +70,20 @@ async fn create(client: Client, writes: u32, half: Duration) {
 async fn ignorant_owners(world: &World) {
     let namespace = &Namespace::of(world, FLOOD);
     for number in 0..OWNERS {
-        let name = format!("ignorant-{number}");
+        let name = format!("{IGNORANT}-{number}");
         let owner = fixtures::object("jobset.x-k8s.io/v1alpha2", "JobSet", FLOOD, &name, &json!({}));
         let owner = namespace.create(&owner).await;
-        let pod = bare_pod(FLOOD, &name, &in_queue(FLOOD), &json!({"schedulerName": "absent"}));
+        let mut pod = bare_pod(FLOOD, &name, &in_queue(FLOOD), &json!({"schedulerName": "absent"}));
+        pod["metadata"]["labels"]["app"] = json!(IGNORANT);
         namespace.create(&owned(pod, &[controller(&owner)])).await;
     }
 }
 
-/// Waits until all pods of these owners are gone.
+/// Waits until all pods of these owners are gone. It asks for no other pods: lists of the whole flood would be a flood of their own.
 async fn await_gone(world: &World, within: Duration) -> anyhow::Result<()> {
-    let namespace = &Namespace::of(world, FLOOD);
-    let gone = async || {
-        let pods = namespace.pod_names().await;
-        Ok((!pods.iter().any(|pod| pod.starts_with("ignorant-"))).then_some(()))
-    };
+    let pods = Api::<Pod>::namespaced(world.cluster.client()?, FLOOD);
+    let ignorant = ListParams::default().labels(&format!("app={IGNORANT}"));
+    let gone = async || Ok(pods.list_metadata(&ignorant).await?.items.is_empty().then_some(()));
     eventually("the overdue pods of ignorant owners to be gone", within, gone).await
 }
 
