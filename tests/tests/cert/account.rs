@@ -75,7 +75,7 @@ async fn with_all_rights_the_webhooks_account_changes_no_field_but_bundles_and_i
         }],
     });
     let refused = run(&["create", "-f", "-"], &mutating.to_string()).await;
-    assert!(refused.stderr.contains("Tenure's webhook doesn't do that"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("Tenure doesn't do that"), "{}", refused.stderr);
     let refused = run(&["delete", CONFIGURATION], "").await;
     assert!(refused.stderr.contains("may not DELETE"), "{}", refused.stderr);
 
