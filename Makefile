@@ -111,6 +111,12 @@ crds: ## Write the chart's CRDs again, after a change of the types
 docs: ## Write docs/values.md, and the kinds that are paused in docs/owners.md and the chart, again, after a change of values or kinds, and compare the other reference pages with the code
 	TENURE_WRITE_DOCS=1 $(CARGO) test --locked --package tenure-tests --test reference
 
+.PHONY: release
+release: ## Build and publish images, chart and plugin of VERSION to REGISTRY (make release REGISTRY=registry.example.com/gpu VERSION=0.1.0)
+	@REGISTRY="$(REGISTRY)" VERSION="$(VERSION)" release/publish --check
+	@CARGO="$(CARGO)" release/build
+	@REGISTRY="$(REGISTRY)" VERSION="$(VERSION)" release/publish
+
 .PHONY: install
 install: ## Install Tenure with helm into the cluster that kubectl uses (NAMESPACE=tenure-system, ARGS="--set ...")
 	helm upgrade --install tenure charts/tenure --namespace $(NAMESPACE) --create-namespace $(ARGS)
