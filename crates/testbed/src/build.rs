@@ -14,7 +14,6 @@ use crate::process::Process;
 const GO_MOD: &str = include_str!("../control-plane/go.mod");
 const GO_SUM: &str = include_str!("../control-plane/go.sum");
 
-// The order is that of first need: what fails to build fails early.
 const PACKAGES: [(&str, &str); 8] = [
     ("etcd", "go.etcd.io/etcd/server/v3"),
     ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
@@ -78,9 +77,7 @@ pub(crate) fn build(directory: &Path) -> Result<()> {
         directory.display()
     );
     prepare(&partial).with_context(|| format!("cannot prepare {}", partial.display()))?;
-    for (done, (name, package)) in PACKAGES.into_iter().enumerate() {
-        build_one(&partial, &format!("[{}/{}] {name}", done + 1, PACKAGES.len()), name, package)?;
-    }
+    compile(&partial)?;
     fs::rename(partial.join("bin"), directory)
         .with_context(|| format!("cannot move the binaries to {}", directory.display()))?;
     eprintln!("Built the control plane in {}", elapsed(started));
@@ -98,13 +95,15 @@ fn prepare(partial: &Path) -> std::io::Result<()> {
     fs::write(partial.join("go.sum"), GO_SUM)
 }
 
-fn build_one(partial: &Path, label: &str, name: &str, package: &str) -> Result<()> {
+/// Compiles all packages by one `go build`, so that no processor waits while one program is linked.
+fn compile(partial: &Path) -> Result<()> {
+    let bin = partial.join("bin");
     let mut command = go();
     command.current_dir(partial).args(["build", "-v", "-mod=readonly"]).args(flags());
-    command.arg("-o").arg(partial.join("bin").join(name)).arg(package);
-    let log = partial.join(format!("{name}.log"));
+    command.arg("-o").arg(&bin).args(PACKAGES.map(|(_, package)| package));
+    let log = partial.join("build.log");
     let mut process = Process::spawn("go build", command, &log)?;
-    let mut progress = Progress::new(label);
+    let mut progress = Progress::new();
     let status = loop {
         if let Some(status) = process.exit_status()? {
             break status;
@@ -113,7 +112,22 @@ fn build_one(partial: &Path, label: &str, name: &str, package: &str) -> Result<(
         thread::sleep(POLL);
     };
     progress.print(&log, "\n");
-    if status.success() { Ok(()) } else { Err(process.failure(&format!("of {package} ended with {status}"))) }
+    if !status.success() {
+        return Err(process.failure(&format!("ended with {status}")));
+    }
+    for (name, package) in PACKAGES {
+        let built = bin.join(program_of(package));
+        fs::rename(&built, bin.join(name)).with_context(|| format!("go built no {}", built.display()))?;
+    }
+    Ok(())
+}
+
+/// The name that go gives a program: the last part of its package's path that isn't a major version.
+fn program_of(package: &str) -> &str {
+    let is_version = |part: &&str| {
+        part.strip_prefix('v').is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    package.rsplit('/').find(|part| !is_version(part)).unwrap_or(package)
 }
 
 fn flags() -> Vec<String> {
@@ -123,17 +137,16 @@ fn flags() -> Vec<String> {
 }
 
 /// The progress of a build: one line that is rewritten on a terminal; in a file, a line now and then.
-struct Progress<'a> {
-    label: &'a str,
+struct Progress {
     started: Instant,
     shown: Instant,
     terminal: bool,
 }
 
-impl<'a> Progress<'a> {
-    fn new(label: &'a str) -> Self {
+impl Progress {
+    fn new() -> Self {
         let now = Instant::now();
-        Self { label, started: now, shown: now, terminal: stderr().is_terminal() }
+        Self { started: now, shown: now, terminal: stderr().is_terminal() }
     }
 
     fn show(&mut self, log: &Path) {
@@ -150,7 +163,7 @@ impl<'a> Progress<'a> {
         let downloads =
             if downloaded > 0 { format!("{downloaded} modules downloaded, ") } else { String::new() };
         let took = elapsed(self.started);
-        eprint!("{start}  {}: {downloads}{compiled} packages compiled, {took}{end}", self.label);
+        eprint!("{start}  {downloads}{compiled} packages compiled, {took}{end}");
         // a terminal that is gone is no reason to stop
         let _ = stderr().flush();
     }
@@ -177,6 +190,12 @@ mod tests {
         for (name, package) in PACKAGES {
             assert!(GO_MOD.contains(&format!("\t{package}\n")), "{name}");
         }
+    }
+
+    #[test]
+    fn program_has_the_name_that_go_gives_it() {
+        let names = PACKAGES.map(|(_, package)| program_of(package));
+        assert_eq!(names[..2], ["server", "kube-apiserver"]);
     }
 
     #[test]

@@ -13,6 +13,8 @@ fn the_demo_shows_a_ceiling_a_floor_and_a_requeue() {
     for line in [
         "event MaxDurationExceeded on Deployment test: ",
         "Deployment test is at 0/0",
+        "$ kubectl tenure explain deployment/test",
+        "deployment.apps/test resumed",
         "pod urgent runs on node-1",
         "event Requeued on Job fragile: ",
         "event DeactivatedDueToRequeuingLimitExceeded on Job fragile: ",

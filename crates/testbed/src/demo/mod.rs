@@ -10,6 +10,7 @@ use serde_json::json;
 use tenure_testbed::{Binaries, Cluster, Tenure, program};
 use tokio::signal::ctrl_c;
 use tokio::task::spawn_blocking;
+use tokio::try_join;
 
 /// Show a ceiling, a floor and a requeue, on a control plane of its own
 #[derive(Args)]
@@ -29,10 +30,15 @@ impl Demo {
             return Ok(());
         }
         println!("1/7  Building the control plane and Tenure's programs, unless they are there already");
-        spawn_blocking(Binaries::locate).await??;
-        for name in ["tenure-webhook", "tenure-keeper"] {
-            spawn_blocking(move || program(name)).await??;
-        }
+        // cargo beside go: neither keeps all processors busy while it links
+        let programs = spawn_blocking(|| {
+            ["tenure-webhook", "tenure-keeper", "kubectl-tenure"]
+                .into_iter()
+                .try_for_each(|name| program(name).map(drop))
+        });
+        let (binaries, programs) = try_join!(spawn_blocking(Binaries::locate), programs)?;
+        binaries?;
+        programs?;
         println!("2/7  Starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok");
         let cluster = Cluster::start("demo").await?;
         println!("3/7  helm install tenure charts/tenure --set schedulerExtender.enabled=true");

@@ -5,7 +5,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{Api, Client, ResourceExt as _};
-use tenure_testbed::Cluster;
+use tenure_testbed::{Cluster, program};
+use tokio::{process::Command, task::spawn_blocking};
 
 use super::timeline::Timeline;
 
@@ -47,6 +48,20 @@ pub(super) async fn ceiling(cluster: &Cluster, client: &Client) -> Result<()> {
     let (is_late, seconds) = (after > SignedDuration::from_secs(10) + LATE, after.as_secs_f64());
     ensure!(!is_late, "the Deployment was paused {seconds:.1} s after its creation, later than 13 s");
     println!("It was paused {seconds:.1} s after its creation, by queue demo with maxDuration 10s.");
+    for arguments in [&["list"][..], &["explain", "deployment/test"], &["resume", "deployment/test"]] {
+        plugin(cluster, arguments).await?;
+    }
+    Ok(())
+}
+
+/// Runs the plugin as a user would, and shows what it prints.
+async fn plugin(cluster: &Cluster, arguments: &[&str]) -> Result<()> {
+    println!("\n$ kubectl tenure {}", arguments.join(" "));
+    let program = spawn_blocking(|| program("kubectl-tenure")).await??;
+    let mut command = Command::new(program);
+    command.args(arguments).args(["--namespace", "default"]).env("KUBECONFIG", cluster.kubeconfig());
+    let status = command.status().await?;
+    ensure!(status.success(), "`kubectl tenure {}` ended with {status}", arguments.join(" "));
     Ok(())
 }
 
