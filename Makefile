@@ -108,7 +108,7 @@ crds: ## Write the chart's CRDs again, after a change of the types
 	$(CARGO) run --quiet --package tenure-types --bin crdgen -- charts/tenure/files/crds
 
 .PHONY: docs
-docs: ## Write docs/values.md, and the kinds that are paused in docs/owners.md and the chart, again, after a change of values or kinds, and compare the other reference pages with the code
+docs: ## Write docs/values.md, docs/api.md, the picture of a terminal, and the kinds that are paused in docs/owners.md and the chart, again, after a change of values or kinds, and compare the other reference pages with the code
 	TENURE_WRITE_DOCS=1 $(CARGO) test --locked --package tenure-tests --test reference
 
 .PHONY: release

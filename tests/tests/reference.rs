@@ -3,7 +3,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    env,
+    fmt::Write as _,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -13,6 +15,7 @@ use tenure_policy::{
     pause::held_fields,
     reason::EventReason,
 };
+use tenure_tests::pages::{Page, Step};
 use tenure_types::runai::{FLOOR_ANNOTATIONS, SPEC_ANNOTATIONS};
 
 /// Set to write what is generated instead of comparing it.
@@ -274,4 +277,121 @@ fn sources(directory: &Path) -> Vec<String> {
 /// The names in the first cells of a page's tables.
 fn first_cells(page: &str) -> BTreeSet<&str> {
     page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect()
+}
+
+const BEFORE_THE_API: &str = "\
+# API reference
+
+Every field of the objects that Tenure's CRDs define. This page is written from `charts/tenure/files/crds`: see
+[development.md](development.md). [queues.md](queues.md) and [extensions.md](extensions.md) explain the fields and have examples.
+";
+
+/// Adds the rows of the fields below a part of a schema.
+fn add_fields(part: &Value, path: &str, rows: &mut Vec<String>) {
+    if let Some(properties) = part["properties"].as_object() {
+        let required: Vec<_> = part["required"].as_array().into_iter().flatten().collect();
+        for (name, field) in properties {
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            let kind = if field["x-kubernetes-int-or-string"] == true {
+                "integer or string"
+            } else {
+                field["type"].as_str().unwrap_or("any")
+            };
+            let kind =
+                field["format"].as_str().map_or(kind.to_owned(), |format| format!("{kind} ({format})"));
+            let needed = if required.contains(&&json!(name)) { ", required" } else { "" };
+            let text = field["description"].as_str().unwrap_or_default().replace('|', "\\|");
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            rows.push(format!("| `{path}` | {kind}{needed} | {text} |\n"));
+            add_fields(field, &path, rows);
+        }
+    }
+    if part["items"].is_object() {
+        add_fields(&part["items"], &format!("{path}[]"), rows);
+    }
+    if part["additionalProperties"].is_object() {
+        add_fields(&part["additionalProperties"], &format!("{path}.KEY"), rows);
+    }
+}
+
+#[test]
+fn every_field_of_the_crds_is_on_its_page() {
+    let directory = workspace().join("charts/tenure/files/crds");
+    let mut files: Vec<_> = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    let mut page = BEFORE_THE_API.to_owned();
+    for file in files {
+        let crd: Value = serde_saphyr::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+        let (group, kind) =
+            (crd["spec"]["group"].as_str().unwrap(), crd["spec"]["names"]["kind"].as_str().unwrap());
+        for version in crd["spec"]["versions"].as_array().unwrap() {
+            let schema = &version["schema"]["openAPIV3Schema"];
+            let mut rows = Vec::new();
+            for part in ["spec", "status"] {
+                add_fields(&schema["properties"][part], part, &mut rows);
+            }
+            let name = version["name"].as_str().unwrap();
+            let text = schema["description"].as_str().unwrap_or_default();
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            write!(
+                page,
+                "\n## {kind}, {group}/{name}\n\n{text}\n\n| field | type | |\n| --- | --- | --- |\n"
+            )
+            .unwrap();
+            page += &rows.concat();
+        }
+    }
+    assert!(page.contains("| `spec.maxDuration` |"), "{page}");
+    assert_written("docs/api.md", &page);
+}
+
+/// The widest line of the picture of a terminal, in letters: the README shows it at 900 pixels.
+const COLUMNS: usize = 105;
+
+const TERMINAL: &str = r"  <style>
+    .page { fill: #ffffff; stroke: #d0d7de; }
+    text { font: 13px ui-monospace, Menlo, Consolas, monospace; white-space: pre; }
+    .command { font-weight: bold; fill: #0969da; }
+    .output { fill: #1f2328; }
+    @media (prefers-color-scheme: dark) {
+      .page { fill: #0d1117; stroke: #3d444d; }
+      .command { fill: #4493f8; }
+      .output { fill: #f0f6fc; }
+    }
+  </style>
+";
+
+/// What the quickstart prints, which the test of that page compares with a cluster: all sessions that are narrow enough.
+#[test]
+fn picture_of_a_terminal_is_what_the_quickstart_prints() {
+    let page = Page::read("quickstart.md");
+    let steps = ["3. Watch it end", "4. Get it back"].into_iter().flat_map(|heading| page.steps(heading));
+    let sessions = steps.filter_map(|step| match step {
+        Step::See { command, output } => Some((command, output)),
+        Step::Run(command) => Some((command.trim_end().to_owned(), Vec::new())),
+        Step::Save { .. } => None,
+    });
+    let mut lines = Vec::new();
+    for (command, output) in sessions {
+        let session: Vec<_> = [("command", format!("$ {command}"))]
+            .into_iter()
+            .chain(output.into_iter().map(|line| ("output", line)))
+            .collect();
+        if session.iter().all(|(_, line)| line.chars().count() <= COLUMNS) {
+            lines.extend(session);
+        }
+    }
+    assert!(lines.len() > 5, "{lines:?}");
+    let height = 20 * lines.len() + 24;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 900 {height}\" role=\"img\" aria-labelledby=\"title\">\n  \
+         <title id=\"title\">A terminal: a Job is paused at its ceiling, and resumed</title>\n{TERMINAL}  \
+         <rect class=\"page\" x=\"0.5\" y=\"0.5\" width=\"899\" height=\"{}\" rx=\"8\"/>\n",
+        height - 1
+    );
+    for (number, (class, line)) in lines.iter().enumerate() {
+        let text = line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        writeln!(svg, "  <text class=\"{class}\" x=\"16\" y=\"{}\">{text}</text>", 20 * number + 27).unwrap();
+    }
+    assert_written("docs/terminal.svg", &(svg + "</svg>\n"));
 }

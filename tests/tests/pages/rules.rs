@@ -10,13 +10,14 @@ use serde_json::Value;
 use tenure_tests::pages::{Page, workspace};
 
 /// Each task page, with the number of its blocks that can't be run on a control plane without kubelets and clouds.
-const PAGES: [(&str, usize); 16] = [
+const PAGES: [(&str, usize); 18] = [
     ("alerts.md", 0),
     ("choosing.md", 1),
     ("compatibility.md", 0),
     ("costs.md", 0),
     ("drains.md", 0),
     ("exceptions.md", 0),
+    ("faq.md", 0),
     ("first-rollout.md", 1),
     ("gitops.md", 2),
     ("kai.md", 1),
@@ -25,6 +26,7 @@ const PAGES: [(&str, usize); 16] = [
     ("monitoring.md", 2),
     ("outages.md", 0),
     ("paused.md", 0),
+    ("quickstart.md", 3),
     ("troubleshooting.md", 0),
     ("upgrade.md", 1),
 ];

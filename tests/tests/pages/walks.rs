@@ -76,6 +76,21 @@ async fn first_rollout_pauses_nothing_before_it_is_turned_on() {
 }
 
 #[tokio::test]
+async fn newcomer_sees_a_job_paused_and_gets_it_back() {
+    let (world, _turn) = world().await;
+    let mut walk = Walk::new(world, "quickstart.md")
+        .with("maxDuration: 2m, expiryNotice: 1m", "maxDuration: 4s, expiryNotice: 2s")
+        .with("ceiling of 2m", "ceiling of 4s");
+    for heading in ["2. Make a queue with a ceiling", "3. Watch it end", "4. Get it back"] {
+        walk.follow(heading).await;
+    }
+    let quickstart = Namespace::of(world, "quickstart");
+    assert_eq!(quickstart.events_of("MaxDurationApproaching").await.len(), 1);
+    quickstart.await_running(1).await;
+    walk.end();
+}
+
+#[tokio::test]
 async fn a_ceiling_is_chosen_by_the_past_of_the_cluster() {
     let (world, _turn) = world().await;
     let mut walk = Walk::new(world, "choosing.md");
