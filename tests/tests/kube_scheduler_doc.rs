@@ -210,8 +210,41 @@ async fn kube_scheduler_that_is_configured_as_on_the_page_keeps_floors_and_trust
     arena.assert_untouched(&victim).await;
 
     configure(world, page, None).await;
+    play_try_out(world).await;
     assert_floors_hold(&Arena::new(world, 1).await, &Value::Null).await;
     assert_all_nodes_are_offered(&Arena::new(world, 1).await).await;
+    for commands in blocks("## Turn it off", "bash") {
+        run(world, &commands).await;
+    }
+}
+
+/// Plays the page's try-out, with a floor of seconds: the second pod waits for the end of the first one's floor.
+async fn play_try_out(world: &World) {
+    let room = json!({"cpu": "8", "pods": "50", "nvidia.com/gpu": "8"});
+    world
+        .apply(&json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": "gpu-node-7", "labels": {"kubernetes.io/hostname": "gpu-node-7"}},
+            "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]},
+            "status": {"allocatable": room, "capacity": room},
+        }))
+        .await;
+    let file =
+        blocks("## Try it", "yaml").remove(0).replace("preemptMinRuntime: 2m", "preemptMinRuntime: 20s");
+    fs::write(directory(world).join("try.yaml"), file).unwrap();
+    for commands in blocks("## Try it", "bash") {
+        // it shows events until Ctrl-C
+        let commands: Vec<_> = commands.lines().filter(|line| !line.contains("--watch")).collect();
+        run(world, &commands.join("\n")).await;
+    }
+    let refused = async || {
+        let events = ["get", "events", "--field-selector", "involvedObject.name=second", "-o", "json"];
+        let events = world.cluster.kubectl(&events).await?.success()?;
+        Ok(events.contains("preemption: no candidate node for preemption").then_some(()))
+    };
+    eventually("the second pod to wait", DEADLINE, refused).await.unwrap();
+    run(world, "kubectl wait --for=condition=PodScheduled --timeout=60s pod/second").await;
+    run(world, "! kubectl get pod first").await;
 }
 
 #[tokio::test]
