@@ -48,7 +48,7 @@ fuzz: ## Fuzz every parser of what others write, each for FUZZ_SECONDS (60) (PAR
 	@FUZZ_SECONDS="$(FUZZ_SECONDS)" PARSERS="$(PARSERS)" MINIMIZE="$(MINIMIZE)" CARGO="$(CARGO)" tests/fuzz
 
 .PHONY: control-plane
-control-plane: ## Build the control plane for tests and demo, once: about 6 minutes on 2 cores
+control-plane: ## Build the control plane for tests and demo, once: about 10 minutes on 2 cores
 	$(CARGO) run --locked --package tenure-testbed -- build
 
 .PHONY: bench

@@ -78,6 +78,7 @@ fn programs(files: &Path) {
     for platform in ["linux-amd64", "linux-arm64"] {
         let directory = files.join("programs").join(platform);
         fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("version"), VERSION).unwrap();
         for name in ["tenure-webhook", "tenure-keeper", "kubectl-tenure"] {
             let stripped = directory.join(name);
             success(Command::new("strip").arg("-o").args([&stripped, &program(name).unwrap()]));

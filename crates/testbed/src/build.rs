@@ -73,7 +73,7 @@ pub(crate) fn build(directory: &Path) -> Result<()> {
     let started = Instant::now();
     let partial = directory.with_extension("partial");
     eprintln!(
-        "Building the control plane once: takes about 6 minutes on 2 cores, cached in {}",
+        "Building the control plane once: takes about 10 minutes on 2 cores, cached in {}",
         directory.display()
     );
     prepare(&partial).with_context(|| format!("cannot prepare {}", partial.display()))?;
