@@ -21,6 +21,7 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::{Value, json};
 use support::{UID, webhook};
+use tenure_service::callers::Peer;
 use tenure_webhook::{
     KnownQueues, LargeBodies, MAX_BODY_BYTES, MAX_CONVERSION_BYTES, Metrics, Mutator, Validator, router,
 };
@@ -323,6 +324,28 @@ async fn large_reviews_wait_while_others_take_the_memory_and_small_ones_do_not()
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
     answer_of(webhook.clone(), good(1_000_000)).await.unwrap();
     assert!(begin.elapsed() >= Duration::from_secs(15), "{:?}", begin.elapsed());
+    for holder in holders {
+        assert_eq!(holder.await.unwrap().unwrap_err().0, StatusCode::REQUEST_TIMEOUT);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn halves_of_the_largest_reviews_from_some_peers_keep_no_other_waiting() {
+    let webhook = webhook(KnownQueues::default());
+    let from = |peer: u8, mut request: Request<Body>| {
+        request.extensions_mut().insert(Peer(Some([127, 0, 0, peer].into())));
+        answer_of(webhook.clone(), request)
+    };
+    let half = || {
+        let frames = vec![Ok::<_, Infallible>(Bytes::from(vec![b' '; 1 << 18])); 256];
+        post(Body::from_stream(stream::iter(frames).chain(stream::pending())))
+    };
+    let begin = tokio::time::Instant::now();
+    let holders: Vec<_> = (0..32).map(|number| tokio::spawn(from(2 + number % 8, half()))).collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // a page of 500 queues of 3 KB
+    from(1, good(1_500_000)).await.unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
     for holder in holders {
         assert_eq!(holder.await.unwrap().unwrap_err().0, StatusCode::REQUEST_TIMEOUT);
     }

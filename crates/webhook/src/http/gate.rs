@@ -26,7 +26,8 @@ use tower_http::timeout::TimeoutLayer;
 
 use crate::review::MAX_BODY_BYTES;
 
-/// The share of all bytes that one peer may have: with fewer than so many peers that send halves of bodies, another finds room.
+/// Each peer has this part of all bytes, and one more body if no other has it: with fewer than so many peers that send halves of
+/// bodies, another finds room.
 const PEERS: usize = 16;
 
 /// Bytes of large bodies of reviews that are held at the same time, on all paths together: one of the largest of each peer.
@@ -51,6 +52,7 @@ const LEAST_RATE: u64 = 1024 * 1024;
 pub struct LargeBodies {
     all: Arc<Room>,
     peers: Arc<Mutex<HashMap<IpAddr, Weak<Room>>>>,
+    in_flight: usize,
     largest: usize,
 }
 
@@ -93,7 +95,8 @@ impl Default for LargeBodies {
 impl LargeBodies {
     /// Turns for so many bytes of large bodies at the same time, and one more body. A body above `largest` is refused.
     pub(crate) fn new(in_flight: usize, largest: usize) -> Self {
-        Self { all: Arc::new(Room::new(SMALL_IN_FLIGHT, in_flight)), peers: Arc::default(), largest }
+        let all = Arc::new(Room::new(SMALL_IN_FLIGHT, in_flight));
+        Self { all, peers: Arc::default(), in_flight, largest }
     }
 
     /// Reads a body of a peer.
@@ -112,7 +115,7 @@ impl LargeBodies {
             return room;
         }
         peers.retain(|_, room| room.strong_count() > 0);
-        let room = Arc::new(Room::new(SMALL_IN_FLIGHT / PEERS, self.largest));
+        let room = Arc::new(Room::new(SMALL_IN_FLIGHT / PEERS, self.in_flight / PEERS));
         peers.insert(peer, Arc::downgrade(&room));
         room
     }
@@ -134,8 +137,10 @@ impl LargeBodies {
                 return Err((StatusCode::PAYLOAD_TOO_LARGE, "length limit exceeded".to_owned()));
             }
             let waits = Instant::now();
+            // what a peer takes beyond its part would be missing to others
+            let mut is_within = true;
             for share in &mut turn.0 {
-                share.take(length, data.len()).await;
+                is_within = share.take(length, data.len(), is_within).await;
             }
             // the sender isn't slow meanwhile
             begun += waits.elapsed();
@@ -152,17 +157,18 @@ impl Room {
 }
 
 impl Share {
-    /// Takes the next bytes of a body that has so many by then.
-    async fn take(&mut self, length: usize, more: usize) {
+    /// Takes the next bytes of a body that has so many by then. Returns false if it goes on without room: from the beginning
+    /// where there is none for it to take.
+    async fn take(&mut self, length: usize, more: usize, has_room: bool) -> bool {
         if self.is_last {
-            return;
+            return false;
         }
         let Room { small, large, last } = &*self.room;
         let bytes = if length as u64 <= LARGE_BYTES { small } else { large };
         let more = u32::try_from(more).unwrap_or(u32::MAX);
         let taken = select! {
             biased;
-            taken = Arc::clone(bytes).acquire_many_owned(more) => taken,
+            taken = Arc::clone(bytes).acquire_many_owned(more), if has_room => taken,
             last = Arc::clone(last).acquire_owned() => {
                 self.is_last = true;
                 last
@@ -170,6 +176,7 @@ impl Share {
         };
         // an error would mean that a semaphore was closed, which never happens
         self.bytes.extend(taken.ok());
+        !self.is_last
     }
 }
 
