@@ -36,7 +36,7 @@ unit: ## Run the tests that need no control plane: seconds, once they are built
 	$(CARGO) test --workspace --locked --exclude tenure-tests --exclude tenure-testbed
 
 .PHONY: oracle
-oracle: ## Compare the index with a naive model over random histories: ORACLE_STEPS (10,000,000) events from ORACLE_SEED (1)
+oracle: ## Compare the index with a naive model over random histories: ORACLE_STEPS (10,000,000) events from ORACLE_SEED (2)
 	ORACLE_STEPS=$(or $(ORACLE_STEPS),10000000) $(CARGO) test --release --locked --package tenure-index --test oracle -- --nocapture
 
 .PHONY: model

@@ -52,6 +52,8 @@ struct Habits {
     most_pods: usize,
     kinds: Vec<PodGroupKind>,
     grouped: u64,
+    /// The percentage of pods that join the groups of another.
+    joiners: u64,
     floors: bool,
     /// The percentage of watch events that are lost.
     losses: u64,
@@ -128,6 +130,7 @@ impl Habits {
             most_pods: 2 + random.below(9) as usize,
             kinds: (0..count).map(|_| random.of(&all)).collect(),
             grouped: random.of(&[0, 40, 90]),
+            joiners: random.of(&[0, 0, 40]),
             floors: random.percent(50),
             losses: random.of(&[0, 0, 10, 40]),
         }

@@ -84,7 +84,7 @@ fn share(histories: impl Iterator<Item = u64>, found: &AtomicBool) -> (Seen, Opt
 
 #[test]
 fn every_answer_is_that_of_the_naive_model() {
-    let (seed, steps) = (number("ORACLE_SEED", 1), number("ORACLE_STEPS", STEPS));
+    let (seed, steps) = (number("ORACLE_SEED", 2), number("ORACLE_STEPS", STEPS));
     let histories = steps.div_ceil(LENGTH as u64);
     // seeds that follow each other have no histories in common
     let start = Random(seed).next();

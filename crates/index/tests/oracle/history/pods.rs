@@ -33,6 +33,9 @@ impl History {
         pod.controller = self.controller(pod.namespace);
         self.queue_of(&mut pod);
         self.group_of(&mut pod);
+        if self.random.percent(self.habits.joiners) {
+            self.join(&mut pod);
+        }
         if self.random.percent(60) {
             self.schedule(&mut pod);
         }
@@ -69,6 +72,18 @@ impl History {
             own: random.maybe(30, |random| random.of(&SPANS)),
             since,
             was_ready: random.percent(30),
+        }
+    }
+
+    /// Puts it into the groups of another pod, mostly with the controller of that one. It keeps its own queue.
+    fn join(&mut self, pod: &mut PodObj) {
+        if self.pods.is_empty() {
+            return;
+        }
+        let other = &self.pods[self.random.below(self.pods.len() as u64) as usize];
+        (pod.namespace, pod.groups, pod.subgroup) = (other.namespace, other.groups, other.subgroup);
+        if self.random.percent(70) {
+            pod.controller = other.controller;
         }
     }
 
