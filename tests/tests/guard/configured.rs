@@ -51,11 +51,12 @@ impl Place {
         answer.get(&self.node).is_none()
     }
 
-    /// The floor that the guard's refusal of the deletion names; none if the deletion is allowed.
+    /// The floor that the guard's refusal of the deletion names, or all of a refusal that names none, as while the API server
+    /// is busy; none if the deletion is allowed.
     async fn refusal(&self, world: &World) -> Option<String> {
         let refusal = Asker::scheduler(world).await.would_delete(&self.deleted).await.err()?;
-        let (_, floor) = refusal.message.split_once("s: ").unwrap();
-        Some(floor.split(';').next().unwrap().to_owned())
+        let floor = refusal.message.split_once("s: ").and_then(|(_, floor)| floor.split(';').next());
+        Some(floor.unwrap_or(&refusal.message).to_owned())
     }
 }
 

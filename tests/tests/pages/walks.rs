@@ -79,8 +79,8 @@ async fn first_rollout_pauses_nothing_before_it_is_turned_on() {
 async fn newcomer_sees_a_job_paused_and_gets_it_back() {
     let (world, _turn) = world().await;
     let mut walk = Walk::new(world, "quickstart.md")
-        .with("maxDuration: 2m, expiryNotice: 1m", "maxDuration: 4s, expiryNotice: 2s")
-        .with("ceiling of 2m", "ceiling of 4s");
+        .with("maxDuration: 2m, expiryNotice: 1m", "maxDuration: 12s, expiryNotice: 8s")
+        .with("ceiling of 2m", "ceiling of 12s");
     for heading in ["2. Make a queue with a ceiling", "3. Watch it end", "4. Get it back"] {
         walk.follow(heading).await;
     }
