@@ -83,6 +83,8 @@ pub struct OwnerRecords {
     pub with_grants: bool,
     /// The kinds that own some kinds alone; none until they are set.
     pub makers: Option<Makers>,
+    /// The owners whose controller has changed, with all that were above them.
+    rerooted: HashSet<Uid>,
 }
 
 impl OwnerRecords {
@@ -97,11 +99,16 @@ impl OwnerRecords {
             owner.map_or((None, None), |owner| (owner.controller, owner.own.as_ref().map(|own| own.ceiling)))
         };
         let (to, own) = said(after.as_ref());
+        let from = self.by_uid.get(&uid).and_then(|owner| owner.controller);
+        if from != to {
+            let above: Vec<Uid> = self.ancestors(from).map(|above| above.uid).collect();
+            self.rerooted.extend(above.into_iter().chain([uid]));
+        }
         let before = match after {
             Some(owner) => self.by_uid.insert(uid, owner),
             None => self.by_uid.remove(&uid),
         };
-        let (from, own_before) = said(before.as_ref());
+        let own_before = said(before.as_ref()).1;
         self.by_controller.replace(uid, from.map(|of| of.uid), to.map(|of| of.uid));
         self.with_own = self.with_own.saturating_sub(usize::from(own_before.is_some()));
         self.with_own = self.with_own.saturating_add(usize::from(own.is_some()));
@@ -111,6 +118,11 @@ impl OwnerRecords {
     /// Takes a pod that controls other pods, which has this controller itself; says whether a ceiling may have changed.
     pub fn drive(&mut self, pod: Uid, controller: Option<Controller>) -> bool {
         self.replace(pod, Some(OwnerRecord { controller, own: None, source: PODS }))
+    }
+
+    /// Takes the owners below which pods may have another root than before.
+    pub fn take_rerooted(&mut self) -> HashSet<Uid> {
+        std::mem::take(&mut self.rerooted)
     }
 
     /// True if a pod controls other pods, and has a controller itself.

@@ -90,9 +90,10 @@ impl CeilingIndex {
         self.reader.deadlines.is_pressed(now)
     }
 
-    /// Has the workloads looked at whose objects have changed, or that have lost a pod.
+    /// Has the workloads looked at whose objects have changed, or that have lost or taken a pod.
     pub(super) fn follow_ends(&mut self) {
         let changed = self.objects.shown_ends.take_changed();
+        let rerooted = self.objects.owners.take_rerooted();
         let left = std::mem::take(&mut self.reader.deadlines.left);
         if self.reader.deadlines.moved_ends.is_none() {
             return;
@@ -103,7 +104,10 @@ impl CeilingIndex {
         let roots: HashSet<(ArcStr, Uid)> = roots.chain(changed).collect();
         let pods =
             roots.iter().filter_map(|(namespace, root)| Some(self.pods_of(namespace, *root).next()?.0));
-        for pod in pods.collect::<Vec<_>>() {
+        let below = rerooted.into_iter().flat_map(|of| self.objects.owners.with_descendants(of));
+        let below: HashSet<Uid> = below.collect();
+        let of_below = below.iter().flat_map(|of| self.reader.deadlines.controlled_by(*of));
+        for pod in pods.chain(of_below.map(|(uid, _)| uid)).collect::<Vec<_>>() {
             self.reader.deadlines.doubt_end(pod);
         }
     }

@@ -69,6 +69,65 @@ fn an_end_that_is_shown_goes_when_a_pod_without_one_begins_the_run() {
     ]);
 }
 
+/// Two pods of a Deployment, of which one is also of a Job below it and ends first.
+fn owners_with_a_job_below() -> (OwnerObj, Vec<Event>) {
+    let deployment = Some((OwnerKind::Deployment, 1));
+    let job = OwnerObj { uid: 2, kind: OwnerKind::Job, controller: deployment, ..OwnerObj::default() };
+    let events = vec![
+        Event::RunaiQueue(1, RunaiObj { ceiling: Some(500_000_000), ..RunaiObj::default() }),
+        Event::Owner(OwnerObj { uid: 1, kind: OwnerKind::Deployment, ..OwnerObj::default() }),
+        Event::Owner(job.clone()),
+        Event::Pod(PodObj { uid: 3, runai: Some(2), controller: deployment, ..PodObj::default() }),
+        Event::Pod(PodObj {
+            uid: 4,
+            scheduled: Some(1_000),
+            runai: Some(1),
+            controller: Some((OwnerKind::Job, 2)),
+            ..PodObj::default()
+        }),
+    ];
+    (job, events)
+}
+
+#[test]
+fn an_end_that_is_shown_goes_when_an_owner_leaves_with_the_pod_that_ends_first() {
+    let (job, mut events) = owners_with_a_job_below();
+    events.extend([
+        Event::Pass(61_000),
+        Event::LookAtEnds,
+        Event::ShowEnd(0, EndShown::Written),
+        Event::LookAtEnds,
+        Event::Owner(OwnerObj { controller: None, ..job }),
+        Event::LookAtEnds,
+    ]);
+    agrees(&events);
+}
+
+#[test]
+fn an_end_that_is_shown_goes_when_owners_go_round_in_a_circle() {
+    let (_, mut events) = owners_with_a_job_below();
+    events.extend([
+        Event::Owner(OwnerObj {
+            uid: 5,
+            kind: OwnerKind::Job,
+            controller: Some((OwnerKind::Job, 2)),
+            ..OwnerObj::default()
+        }),
+        Event::Pass(61_000),
+        Event::LookAtEnds,
+        Event::ShowEnd(0, EndShown::Written),
+        Event::LookAtEnds,
+        Event::Owner(OwnerObj {
+            uid: 1,
+            kind: OwnerKind::Deployment,
+            controller: Some((OwnerKind::Job, 5)),
+            ..OwnerObj::default()
+        }),
+        Event::LookAtEnds,
+    ]);
+    agrees(&events);
+}
+
 #[test]
 fn an_owner_that_becomes_the_root_after_it_was_read_shows_its_end() {
     let things = |things| Event::Configure(ConfigObj { things, ..ConfigObj::default() });
