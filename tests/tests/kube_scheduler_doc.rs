@@ -15,6 +15,7 @@ use tenure_testbed::{RELEASE_NAMESPACE, eventually};
 use tenure_tests::{
     DEADLINE, World,
     keeper::Metrics,
+    pages::Walk,
     scheduling::{Arena, EXTENDER, Wish},
 };
 use tokio::task::spawn_blocking;
@@ -87,16 +88,21 @@ async fn run(world: &World, commands: &str) {
 /// A configuration of the page, with the host and the CA of this cluster's webhook, and the client certificate that the
 /// page has had made.
 fn adapted(world: &World, text: &str) -> Value {
+    let names = ["tenure-ca.crt", "tenure-client.crt", "tenure-client.key"];
+    with_files(world, text, names.map(|name| directory(world).join(name)))
+}
+
+/// A configuration with the host of this cluster's webhook, and these files: the CA, the client's certificate, its key.
+fn with_files(world: &World, text: &str, [ca, certificate, key]: [PathBuf; 3]) -> Value {
+    let files = [("caFile", ca), ("certFile", certificate), ("keyFile", key)];
     let mut config: Value = serde_saphyr::from_str(text).unwrap();
     let extender = &mut config["extenders"][0];
     let path = extender["urlPrefix"].as_str().unwrap().split('/').skip(3).collect::<Vec<_>>().join("/");
     extender["urlPrefix"] = json!(format!("{}/{path}", world.tenure.webhook_url()));
-    let files =
-        [("caFile", "tenure-ca.crt"), ("certFile", "tenure-client.crt"), ("keyFile", "tenure-client.key")];
     for (field, file) in files {
         let field = &mut extender["tlsConfig"][field];
         assert!(field.is_string(), "{text}");
-        *field = json!(directory(world).join(file));
+        *field = json!(file);
     }
     config
 }
@@ -245,6 +251,36 @@ async fn play_try_out(world: &World) {
     eventually("the second pod to wait", DEADLINE, refused).await.unwrap();
     run(world, "kubectl wait --for=condition=PodScheduled --timeout=60s pod/second").await;
     run(world, "! kubectl get pod first").await;
+}
+
+#[tokio::test]
+async fn newcomer_sees_a_floor_hold_as_on_the_page_about_kind() {
+    let world = &world("page-kind").await;
+    let mut walk = Walk::new(world, "floors-on-kind.md")
+        .with("node tenure-control-plane", "node node-1")
+        .with("/status/capacity/", "/status/allocatable/")
+        .with("preemptMinRuntime: 2m", "preemptMinRuntime: 20s");
+    walk.follow("1. Make a cluster whose scheduler reads your file").await;
+    run(
+        world,
+        "helm upgrade tenure charts/tenure --namespace tenure-system --reset-then-reuse-values \
+             --set-file schedulerExtender.clientCA=../floors-on-kind.md/ca.crt",
+    )
+    .await;
+    world.tenure.update_config(&world.cluster).await.unwrap();
+    walk.follow("2. Let kube-scheduler ask").await;
+    let files = world.cluster.directory().join("floors-on-kind.md/tenure");
+    let text = fs::read_to_string(files.join("kube-scheduler.yaml")).unwrap();
+    let names = ["webhook.crt", "client.crt", "client.key"];
+    let mut config = with_files(world, &text, names.map(|name| files.join(name)));
+    config["extenders"][0]["tlsConfig"]["serverName"] = json!(HOST);
+    configure(world, config, None).await;
+    walk.follow("3. Preempt").await;
+    let refused = ["get", "events", "--field-selector", "involvedObject.name=second,reason=FailedScheduling"];
+    let refused = world.cluster.kubectl(&refused).await.unwrap().success().unwrap();
+    assert!(refused.contains("no candidate node for preemption"), "{refused}");
+    run(world, "! kubectl get pod first").await;
+    walk.end();
 }
 
 #[tokio::test]

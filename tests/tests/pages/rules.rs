@@ -10,7 +10,7 @@ use serde_json::Value;
 use tenure_tests::pages::{Page, workspace};
 
 /// Each task page, with the number of its blocks that can't be run on a control plane without kubelets and clouds.
-const PAGES: [(&str, usize); 18] = [
+const PAGES: [(&str, usize); 19] = [
     ("alerts.md", 0),
     ("choosing.md", 1),
     ("compatibility.md", 0),
@@ -19,6 +19,7 @@ const PAGES: [(&str, usize); 18] = [
     ("exceptions.md", 0),
     ("faq.md", 0),
     ("first-rollout.md", 1),
+    ("floors-on-kind.md", 2),
     ("gitops.md", 2),
     ("kai.md", 1),
     ("kueue.md", 0),
