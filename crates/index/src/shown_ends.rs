@@ -18,24 +18,37 @@ pub fn shown_end(metadata: &ObjectMeta) -> Option<Milliseconds> {
     milliseconds(text.parse().ok()?)
 }
 
-/// The ends that owners show, by uid, each with the watch that has seen the owner.
+/// The ends that owners show, by uid.
 #[derive(Debug, Default)]
 pub struct ShownEnds {
-    by_owner: HashMap<Uid, (Milliseconds, u16)>,
+    by_owner: HashMap<Uid, ShownEnd>,
     /// The owners that show another end than before, with their namespaces.
     changed: HashSet<(ArcStr, Uid)>,
+}
+
+/// The end that an owner shows.
+#[derive(Debug)]
+struct ShownEnd {
+    end: Milliseconds,
+    /// The namespace of the owner.
+    namespace: ArcStr,
+    /// The watch that has seen the owner.
+    source: u16,
 }
 
 impl ShownEnds {
     /// Takes an owner.
     pub fn apply(&mut self, uid: Uid, source: u16, metadata: &ObjectMeta, names: &mut Names) {
         let shown = shown_end(metadata);
+        let namespace = names.shared(metadata.namespace.as_deref().unwrap_or_default());
         let before = match shown {
-            Some(end) => self.by_owner.insert(uid, (end, source)),
+            Some(end) => {
+                let namespace = namespace.clone();
+                self.by_owner.insert(uid, ShownEnd { end, namespace, source })
+            }
             None => self.by_owner.remove(&uid),
         };
-        if before.map(|(end, _)| end) != shown {
-            let namespace = names.shared(metadata.namespace.as_deref().unwrap_or_default());
+        if before.map(|before| before.end) != shown {
             self.changed.insert((namespace, uid));
         }
     }
@@ -46,11 +59,17 @@ impl ShownEnds {
 
     /// The owners that one of the watches has seen.
     pub fn seen_by(&self, source: u16) -> impl Iterator<Item = Uid> {
-        self.by_owner.iter().filter(move |(_, (_, of))| *of == source).map(|(uid, _)| *uid)
+        self.by_owner.iter().filter(move |(_, shown)| shown.source == source).map(|(uid, _)| *uid)
     }
 
     pub fn get(&self, owner: Uid) -> Option<Milliseconds> {
-        self.by_owner.get(&owner).map(|(end, _)| *end)
+        self.by_owner.get(&owner).map(|shown| shown.end)
+    }
+
+    /// The end that an owner shows to pods of a namespace. Any user may name the owner of another as the controller of a pod.
+    pub fn get_in(&self, namespace: &str, owner: Uid) -> Option<Milliseconds> {
+        let is_here = |shown: &&ShownEnd| shown.namespace.is_empty() || shown.namespace == namespace;
+        self.by_owner.get(&owner).filter(is_here).map(|shown| shown.end)
     }
 
     pub fn take_changed(&mut self) -> HashSet<(ArcStr, Uid)> {

@@ -129,7 +129,8 @@ impl CeilingIndex {
     fn look_at_end(&self, namespace: &ArcStr, object: Uid, now: Timestamp) -> Look {
         let first = self.pods_showing(namespace, object).min_by_key(|(uid, pod)| (pod.expiry.at, *uid));
         let Some((pod, first)) = first else { return Look::Right };
-        let shown = if pod == object { first.shown_end } else { self.objects.shown_ends.get(object) };
+        let shown =
+            if pod == object { first.shown_end } else { self.objects.shown_ends.get_in(namespace, object) };
         let end = Milliseconds::new(first.expiry.at);
         if shown == end || end.is_some_and(|end| end.get() <= now.as_millisecond()) {
             return Look::Right;

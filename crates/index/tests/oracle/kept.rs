@@ -129,6 +129,20 @@ fn an_end_that_is_shown_goes_when_owners_go_round_in_a_circle() {
 }
 
 #[test]
+fn an_end_that_an_owner_of_another_namespace_shows_is_not_that_of_the_pods_that_name_it() {
+    let pod = PodObj { controller: Some((OwnerKind::ReplicaSet, 1)), namespace: 1, ..pod(2, None) };
+    let pod = PodObj { groups: [Some(0), None, None, None, None], ..pod };
+    agrees(&[
+        Event::Owner(OwnerObj::default()),
+        Event::Pod(pod),
+        Event::LookAtEnds,
+        Event::Pass(61_000),
+        Event::WriteEnd(0, Some(181_499)),
+        Event::LookAtEnds,
+    ]);
+}
+
+#[test]
 fn an_owner_that_becomes_the_root_after_it_was_read_shows_its_end() {
     let things = |things| Event::Configure(ConfigObj { things, ..ConfigObj::default() });
     let above = Some((OwnerKind::Thing, 3));

@@ -36,7 +36,8 @@ impl Naive {
     fn stale_end(&self, (namespace, object): (u8, u32), pods: &[&PodObj]) -> Option<StaleEnd> {
         let end = |pod: &PodObj| self.dues[&pod.uid].expires.unwrap_or(NEVER);
         let first = pods.iter().min_by_key(|pod| (end(pod), pod.uid))?;
-        let is_known = object == first.uid || self.owners.contains_key(&object);
+        let owner = self.owners.get(&object);
+        let is_known = object == first.uid || owner.is_some_and(|owner| owner.namespace == namespace);
         let shown = self.shown.get(&object).copied().filter(|_| is_known);
         let end = Some(end(first)).filter(|end| *end != NEVER);
         let begun = first.scheduled().map_or(first.created, |at| at / MILLI);
