@@ -21,14 +21,14 @@ pub fn shown_end(metadata: &ObjectMeta) -> Option<Milliseconds> {
 /// The ends that owners show, by uid.
 #[derive(Debug, Default)]
 pub struct ShownEnds {
-    by_owner: HashMap<Uid, ShownEnd>,
+    by_owner: HashMap<Uid, OwnerEnd>,
     /// The owners that show another end than before, with their namespaces.
     changed: HashSet<(ArcStr, Uid)>,
 }
 
 /// The end that an owner shows.
 #[derive(Debug)]
-struct ShownEnd {
+struct OwnerEnd {
     end: Milliseconds,
     /// The namespace of the owner.
     namespace: ArcStr,
@@ -44,7 +44,7 @@ impl ShownEnds {
         let before = match shown {
             Some(end) => {
                 let namespace = namespace.clone();
-                self.by_owner.insert(uid, ShownEnd { end, namespace, source })
+                self.by_owner.insert(uid, OwnerEnd { end, namespace, source })
             }
             None => self.by_owner.remove(&uid),
         };
@@ -68,7 +68,7 @@ impl ShownEnds {
 
     /// The end that an owner shows to pods of a namespace. Any user may name the owner of another as the controller of a pod.
     pub fn get_in(&self, namespace: &str, owner: Uid) -> Option<Milliseconds> {
-        let is_here = |shown: &&ShownEnd| shown.namespace.is_empty() || shown.namespace == namespace;
+        let is_here = |shown: &&OwnerEnd| shown.namespace.is_empty() || shown.namespace == namespace;
         self.by_owner.get(&owner).filter(is_here).map(|shown| shown.end)
     }
 

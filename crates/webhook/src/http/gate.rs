@@ -157,8 +157,8 @@ impl Room {
 }
 
 impl Share {
-    /// Takes the next bytes of a body that has so many by then. Returns false if it goes on without room: from the beginning
-    /// where there is none for it to take.
+    /// Takes the next bytes of a body that has so many by then, or the turn that needs no room; without `has_room` that turn alone.
+    /// Returns false if it has that turn.
     async fn take(&mut self, length: usize, more: usize, has_room: bool) -> bool {
         if self.is_last {
             return false;
