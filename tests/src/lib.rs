@@ -97,9 +97,8 @@ impl World {
         name
     }
 
-    /// `kubectl apply` of something that must be accepted.
+    /// Applies an object that must be accepted: of the cluster, or of the namespace that it names.
     pub async fn apply(&self, object: &serde_json::Value) {
-        let apply = self.cluster.kubectl_with_input(&["apply", "-f", "-"], &object.to_string()).await;
-        apply.unwrap().success().unwrap();
+        workloads::Namespace::of(self, "default").apply(object).await;
     }
 }

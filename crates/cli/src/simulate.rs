@@ -3,8 +3,11 @@
 mod cluster;
 mod generate;
 mod past;
+mod picture;
+mod pods;
 mod policy;
 mod progress;
+mod prometheus;
 mod replay;
 mod report;
 mod runs_csv;
@@ -21,12 +24,13 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
+use http::Uri;
 use jiff::{Timestamp, tz::TimeZone};
 use tenure_policy::config::Config;
 use tenure_types::ExtendedDuration;
 
 use crate::{
-    cluster::ConnectArgs,
+    cluster::{ConnectArgs, url},
     floors::{duration, of_file},
     input,
     print::{OutputArgs, OutputFormat, print, table, warn},
@@ -35,8 +39,10 @@ use crate::{
 use cluster::ClusterPast;
 use generate::Mix;
 use past::Past;
+use picture::picture;
 use policy::{Overrides, SimulatedPolicy};
 use progress::Progress;
+use prometheus::PrometheusArgs;
 use replay::{Counting, applied, replay};
 use report::{Report, SweepRow, Tried};
 use schedule::schedule;
@@ -45,7 +51,7 @@ use trace::{Columns, TraceOptions};
 
 /// Show what other ceilings and floors would have done to the runs of the past
 ///
-/// The past is that of a cluster, as far as its objects are still there, or a trace, or made up. The runs stay as they were:
+/// The past is that of a cluster, as far as its objects are still there or Prometheus knows of them, or a trace, or made up. The runs stay as they were:
 /// it is exact who is cut and which preemptions a floor forbids. No run is scheduled otherwise, so that no other run uses what
 /// becomes free. A run that a ceiling has ended in the past ends there in each replay.
 ///
@@ -59,12 +65,16 @@ Examples:
   kubectl tenure simulate --generate                          # made-up jobs: see what it shows
   kubectl tenure simulate --from-cluster --max-duration 2d    # what is still there of the past
   kubectl tenure simulate --from-cluster --queues new.yaml    # other queues than those of the cluster
+  kubectl tenure simulate --from-cluster --prometheus http://localhost:9090 --max-duration 2d    # the last 30 days
   sacct -aX --parsable2 -S now-30days -o JobID,User,Partition,Submit,Start,End,State,Priority,AllocTRES > jobs.txt
   kubectl tenure simulate --trace jobs.txt --sweep maxDuration=12h,24h,2d,7d
   kubectl tenure simulate --trace jobs.csv --columns start=Begin,end=Finish,gpus=GPUs --max-duration 2d")]
 pub struct SimulateArgs {
     #[command(flatten)]
     source: SourceArgs,
+
+    #[command(flatten)]
+    prometheus: PrometheusArgs,
 
     /// The columns of a CSV file, or other ones of sacct: FIELD=COLUMN, of id, submit, start, end, gpus, cpus, queue, user,
     /// priority and state
@@ -137,15 +147,19 @@ pub struct SimulateArgs {
 }
 
 #[derive(Clone, Debug, Args)]
-#[group(required = true, multiple = false)]
+#[group(required = true, multiple = true)]
 struct SourceArgs {
     /// Take made-up jobs, of this mix
-    #[arg(long, value_name = "MIX", value_enum, num_args = 0..=1, default_missing_value = "research")]
+    #[arg(long, value_name = "MIX", value_enum, num_args = 0..=1, default_missing_value = "research", conflicts_with_all = ["trace", "prometheus", "from_cluster"])]
     generate: Option<Mix>,
 
     /// Take the runs of this file: the output of sacct --parsable2, Standard Workload Format, or CSV; - is standard input
-    #[arg(long, value_name = "FILE|-")]
+    #[arg(long, value_name = "FILE|-", conflicts_with_all = ["prometheus", "from_cluster"])]
     trace: Option<String>,
+
+    /// Take the pods that kube-state-metrics has told this Prometheus of. With --from-cluster: by the cluster's queues
+    #[arg(long, value_name = "URL", value_parser = url)]
+    prometheus: Option<Uri>,
 
     /// Take the Jobs, JobSets and pods of the cluster, running or ended: of all namespaces, or with -n of one
     #[arg(long)]
@@ -163,6 +177,8 @@ enum SimulateFormat {
     Yaml,
     /// The runs as they would have been: a trace again. With --sweep its table
     Csv,
+    /// A picture: what each queue has used, and would have
+    Svg,
 }
 
 /// The ceilings of a sweep.
@@ -208,6 +224,10 @@ impl SimulateArgs {
             is_asked,
             "nothing to try: give --max-duration 2d, --sweep maxDuration=12h,24h,2d,7d or --queues new.yaml"
         );
+        ensure!(
+            self.sweep.is_none() || self.output != SimulateFormat::Svg,
+            "--output: Invalid value: \"svg\": a sweep has no picture: give table, json, yaml or csv"
+        );
         let mut known = self.known(connect, &config).await?;
         let of_cluster = known.cluster.as_mut().map(|cluster| std::mem::take(&mut cluster.queues));
         let baseline = match (self.baseline.as_slice(), of_cluster) {
@@ -244,13 +264,17 @@ impl SimulateArgs {
             let of = |policy| schedule(&known.past, policy, counting.unit, self.capacity.map(f64::from));
             (report.depth, report.schedules) = ("schedule", Some([of(&baseline), of(&policy)]));
         }
+        if self.output == SimulateFormat::Svg {
+            let [before, after] = [&baseline, &policy].map(|policy| applied(&known.past, policy));
+            return print(&picture(&report.sentence, &before, &after, counting.unit));
+        }
         report.events_now = known.cluster.map(|cluster| cluster.events_now(&policy));
         self.shape().show(&report, || report.text())
     }
 
     fn shape(&self) -> OutputArgs {
         let output = match self.output {
-            SimulateFormat::Table | SimulateFormat::Csv => OutputFormat::Table,
+            SimulateFormat::Table | SimulateFormat::Csv | SimulateFormat::Svg => OutputFormat::Table,
             SimulateFormat::Json => OutputFormat::Json,
             SimulateFormat::Yaml => OutputFormat::Yaml,
         };
@@ -270,6 +294,14 @@ impl SimulateArgs {
             SourceArgs { trace: Some(path), .. } => {
                 let (past, source) = self.trace(path)?;
                 Ok(Known { past, source, cluster: None, missing })
+            }
+            SourceArgs { prometheus: Some(url), from_cluster, .. } => {
+                let t9k = &self.t9k_system_namespace;
+                let (past, source, missing) =
+                    self.prometheus.read(url, connect.named_namespace(), t9k, config).await?;
+                let cluster =
+                    if *from_cluster { Some(cluster::read(connect, t9k, config).await?.0) } else { None };
+                Ok(Known { past, source, cluster, missing })
             }
             SourceArgs { .. } => {
                 let (cluster, past, source, missing) =

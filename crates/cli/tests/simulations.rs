@@ -110,6 +110,21 @@ fn a_sweep_has_a_line_for_each_ceiling() {
 }
 
 #[test]
+fn a_picture_has_two_bars_for_each_queue_and_no_text_of_a_trace_is_markup() {
+    let directory = with(&[("jobs.txt", &JOBS.replace("|batch|", "|<b>&|"))]);
+    let picture = good(&directory, "simulate --trace jobs.txt --max-duration 2d -o svg");
+    let all = good(&directory, "simulate --trace jobs.txt --max-duration 2d");
+    let sentence = all.lines().next().unwrap();
+    assert!(picture.contains(&format!("<title id=\"title\">{sentence}</title>")), "{picture}");
+    let shown = |text: &str| picture.matches(text).count();
+    assert_eq!([shown("class=\"before\""), shown("class=\"after\"")], [2, 2], "{picture}");
+    // four GPUs for 50 hours and two for 240, of which 48 each are left
+    assert_eq!([shown(">680 → 288 GPU-hours<"), shown(">&lt;b&gt;&amp;<")], [1, 1], "{picture}");
+    let (_, err, code) = run(&directory, "simulate --trace jobs.txt --sweep maxDuration=1d -o svg");
+    assert!(code == 1 && err.contains("a sweep has no picture: give table, json, yaml or csv"), "{err}");
+}
+
+#[test]
 fn made_up_jobs_are_shown_without_a_cluster_and_never_as_real_ones() {
     let directory = with(&[]);
     for line in [
@@ -150,6 +165,9 @@ fn a_bad_command_line_says_what_would_be_right() {
     for (line, expected) in [
         ("simulate", "required arguments"),
         ("simulate --generate --from-cluster", "cannot be used with"),
+        ("simulate --trace jobs.txt --prometheus http://localhost:9090", "cannot be used with"),
+        ("simulate --from-cluster --last 7d", "--prometheus <URL>"),
+        ("simulate --prometheus localhost:9090", "must be a URL such as https://"),
         ("simulate --trace jobs.txt --max-duration 0s", "must be greater than zero, such as 2d"),
         ("simulate --trace jobs.txt --sweep 1d,2d", "must begin with maxDuration="),
         (

@@ -10,5 +10,6 @@
 
 mod alerts;
 mod expressions;
+mod past;
 mod promql;
 mod running;

@@ -53,7 +53,8 @@ pub struct ConnectArgs {
     request_timeout: Duration,
 }
 
-fn url(text: &str) -> Result<Uri, String> {
+/// Reads the URL of a server.
+pub fn url(text: &str) -> Result<Uri, String> {
     let is_one = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
     let url = text.parse().ok().filter(is_one);
     url.ok_or_else(|| "must be a URL such as https://10.0.0.1:6443".into())

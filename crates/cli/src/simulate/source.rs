@@ -103,6 +103,11 @@ impl SourceReport {
     }
 }
 
+/// Returns the share of what was used that was seen. None: nothing is known to be used.
+pub fn share(seen: f64, used: f64) -> Option<f64> {
+    (used > 0.0).then(|| (seen / used).min(1.0))
+}
+
 fn in_words(span: SignedDuration) -> String {
     let hours = span.as_hours();
     let (number, word) = match hours {

@@ -1,0 +1,145 @@
+//! The [query API](https://prometheus.io/docs/prometheus/latest/querying/api/) of Prometheus.
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use anyhow::{Context, Error, Result, anyhow, bail};
+use http::{Request, StatusCode, Uri, header::CONTENT_TYPE};
+use jiff::SignedDuration;
+use kube::{
+    Client, Config,
+    client::Body,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::json;
+
+use super::{super::past::Seconds, PrometheusArgs};
+
+/// A Prometheus, or what answers like one.
+pub struct Server {
+    client: Client,
+    url: String,
+}
+
+/// A time that is asked for: after `since`, until `until`.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    pub since: Seconds,
+    pub until: Seconds,
+}
+
+/// A series with its last value, or with its values.
+#[derive(Debug, Deserialize)]
+pub struct Series<V = (f64, String)> {
+    pub metric: BTreeMap<String, String>,
+    #[serde(alias = "values")]
+    pub value: V,
+}
+
+impl Series {
+    pub fn number(&self) -> Option<f64> {
+        self.value.1.parse().ok()
+    }
+}
+
+/// Returns a time of Prometheus, which has fractions, in whole seconds.
+pub fn whole(time: f64) -> Option<Seconds> {
+    SignedDuration::try_from_secs_f64(time).ok().map(|time| time.as_secs())
+}
+
+#[derive(Deserialize)]
+struct Answer<V> {
+    data: Option<Data<V>>,
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Data<V> {
+    result: Vec<Series<V>>,
+}
+
+/// The longest wait for an answer, which is longer than the longest query that Prometheus allows by default.
+const TIMEOUT: Duration = Duration::from_secs(150);
+
+/// Prometheus refuses a query that needs more samples than it is allowed.
+const TOO_MANY: &str = "too many samples";
+
+impl Server {
+    pub async fn connect(url: &Uri, args: &PrometheusArgs) -> Result<Self> {
+        let token = secret(args.prometheus_token.as_deref(), "--prometheus-token")?;
+        let password = secret(args.prometheus_password.as_deref(), "--prometheus-password")?;
+        // kube's client has all that a client of Prometheus needs: authorities, tokens, passwords, proxies
+        let file: Kubeconfig = serde_json::from_value(json!({
+            "clusters": [{"name": "it", "cluster": {"server": url.to_string(), "certificate-authority": args.prometheus_ca}}],
+            "users": [{"name": "it", "user": {
+                "token": token,
+                "username": args.prometheus_user, "password": password,
+            }}],
+            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+            "current-context": "it",
+        }))?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+        let mut config = config.context("cannot use --prometheus-ca")?;
+        config.read_timeout = Some(TIMEOUT);
+        let url = url.to_string().trim_end_matches('/').to_owned();
+        let client = Client::try_from(config).map_err(|error| unreachable(error, &url))?;
+        Ok(Self { client, url })
+    }
+
+    /// The values of an expression at a time.
+    pub async fn at(&self, expression: &str, time: Seconds) -> Result<Vec<Series>> {
+        self.ask("query", &[("query", expression), ("time", &time.to_string())]).await
+    }
+
+    /// The values of an expression in a range, one in each step.
+    pub async fn over(
+        &self,
+        expression: &str,
+        Range { since, until }: Range,
+        step: Seconds,
+    ) -> Result<Vec<Series<Vec<(f64, String)>>>> {
+        let [start, end, step] = [since, until, step].map(|seconds| seconds.to_string());
+        let fields = [("query", expression), ("start", &start), ("end", &end), ("step", &step)];
+        self.ask("query_range", &fields).await
+    }
+
+    async fn ask<V: DeserializeOwned>(&self, call: &str, fields: &[(&str, &str)]) -> Result<Vec<Series<V>>> {
+        let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let request = Request::post(format!("/api/v1/{call}"))
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(Body::from(form.into_bytes()))?;
+        let response = self.client.send(request).await.map_err(|error| unreachable(error, &self.url))?;
+        let status = response.status();
+        let body =
+            response.into_body().collect_bytes().await.map_err(|error| unreachable(error, &self.url))?;
+        let url = &self.url;
+        match serde_json::from_slice::<Answer<V>>(&body) {
+            _ if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                bail!("Prometheus at {url} answers {status}: check --prometheus-token or --prometheus-user")
+            }
+            Ok(Answer { error: Some(error), .. }) => bail!("Prometheus at {url} answers: {error}"),
+            Ok(Answer { data: Some(Data { result }), .. }) if status.is_success() => Ok(result),
+            _ => bail!("what answers at {url} is no Prometheus: it answers {status} to /api/v1/{call}"),
+        }
+    }
+}
+
+/// Reads a secret from the file of a flag, without the end of its line.
+fn secret(path: Option<&str>, flag: &str) -> Result<Option<String>> {
+    let Some(path) = path else { return Ok(None) };
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}, of {flag}"))?;
+    Ok(Some(text.trim_end().to_owned()))
+}
+
+/// True if less must be asked for at once.
+pub fn is_too_much(error: &Error) -> bool {
+    error.to_string().contains(TOO_MANY)
+}
+
+fn unreachable(error: kube::Error, url: &str) -> Error {
+    let error = Error::new(error);
+    let cause = error.root_cause();
+    let is_trust = cause.is::<rustls::Error>() && cause.to_string().contains("certificate");
+    let remedy = if is_trust { "check --prometheus-ca" } else { "check that it runs, and the URL" };
+    anyhow!("cannot ask Prometheus at {url}: {cause}: {remedy}")
+}
