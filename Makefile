@@ -3,8 +3,8 @@
 CARGO ?= cargo
 NAMESPACE ?= tenure-system
 
-# tests on a control plane wait most of the time: at least eight at once, also with fewer processors
-export RUST_TEST_THREADS ?= $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors > 8 ? processors : 8)))
+# tests on a control plane wait most of the time: at least nine at once, also with fewer processors
+export RUST_TEST_THREADS ?= $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors > 9 ? processors : 9)))
 
 .PHONY: help
 help: ## List the commands
@@ -17,7 +17,6 @@ demo: ## Watch a ceiling, a floor and a requeue, on a control plane of its own (
 .PHONY: test
 test: format lint dependencies ## Run all tests: format, lints, unit, property, chart and end-to-end tests on real control planes, and each benchmark once
 	@CARGO="$(CARGO)" tests/all
-	$(CARGO) test --workspace --locked --bench conversions --bench events --bench floors --bench matrix --bench memory --bench preemptions --bench reviews --bench scale --bench simulate --bench tally
 
 .PHONY: format
 format: ## Check that the code is formatted
@@ -81,6 +80,10 @@ faults: ## Play plans of faults, FAULTS_SEEDS (20) of each kind: hours. FAULTS_K
 .PHONY: usage
 usage: ## Compare what the keeper counts of 10,000 runs (USAGE_PODS=10000), while it is killed 10 times (USAGE_KILLS=10), with the audit log
 	$(CARGO) test --locked --workspace --test usage -- --ignored --nocapture
+
+.PHONY: trace
+trace: ## Run 1,000 jobs of a trace, with keeper, webhook and kube-scheduler, and see that simulate cuts the same ones and estimates their waits: ten minutes
+	$(CARGO) test --workspace --locked --test replayed -- --ignored --nocapture
 
 .PHONY: soak
 soak: ## Send 1,000 reviews a second for half an hour (SOAK_SECONDS=1800, SOAK_REVIEWS=1000) while certificates rotate, the webhook restarts and keepers are killed, and see that nothing is lost
