@@ -297,7 +297,9 @@ impl Namespace {
     }
 
     async fn discover(&self, kind: GroupVersionKind) -> (ApiResource, Scope) {
-        let (resource, capabilities) = pinned_kind(&self.client, &kind).await.expect("the kind is served");
+        // the API server serves it a moment after its definition was stored
+        let served = async || Ok(Some(pinned_kind(&self.client, &kind).await?));
+        let (resource, capabilities) = eventually("the kind to be served", DEADLINE, served).await.unwrap();
         let found = (resource, capabilities.scope);
         KINDS.lock().expect("no test panics here").insert(kind, found.clone());
         found

@@ -153,7 +153,9 @@ impl KnownPods {
             self.of_jobs.insert(job, owner(namespace));
             return;
         }
-        let pod = self.pods.entry(own(series, "uid").to_owned()).or_default();
+        // kube-state-metrics before 2.0 names no uid
+        let Some(uid) = series.metric.get("uid") else { return };
+        let pod = self.pods.entry(uid.clone()).or_default();
         match fact {
             Fact::Created => {
                 own(series, "namespace").clone_into(&mut pod.namespace);
