@@ -97,8 +97,9 @@ impl World {
         name
     }
 
-    /// Applies an object that must be accepted: of the cluster, or of the namespace that it names.
+    /// `kubectl apply` of something that must be accepted.
     pub async fn apply(&self, object: &serde_json::Value) {
-        workloads::Namespace::of(self, "default").apply(object).await;
+        let apply = self.cluster.kubectl_with_input(&["apply", "-f", "-"], &object.to_string()).await;
+        apply.unwrap().success().unwrap();
     }
 }

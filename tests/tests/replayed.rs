@@ -19,12 +19,12 @@ use kube::{
 };
 use serde_json::{Value, json};
 use tenure_tests::{
-    World, fixtures,
+    DEADLINE, World, fixtures,
     plugin::plugin_prints,
     scheduling::{self, Arena},
     workloads::{distinct, in_runai_queue, workload},
 };
-use tokio::time::{Instant, interval, sleep_until};
+use tokio::time::{Instant, interval, sleep_until, timeout};
 
 /// The size of a trace, in whole seconds.
 #[derive(Clone, Copy)]
@@ -203,12 +203,22 @@ impl<'w> Running<'w> {
         let jobs: Api<Job> = Api::namespaced(client, self.arena.node());
         let mut events = pin!(watcher(pods.clone(), watcher::Config::default()).default_backoff());
         let (mut tick, mut submitted, begin) = (interval(Duration::from_millis(200)), 0, Instant::now());
-        let mut finished = BTreeSet::new();
+        let (mut finished, mut listed) = (BTreeSet::new(), BTreeSet::new());
         while finished.len() < self.jobs.len() {
             let next = begin + pace * u32::try_from(submitted).unwrap();
             tokio::select! {
                 event = events.next() => match event.unwrap() {
-                    Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => self.see(&pod, false),
+                    Ok(watcher::Event::Apply(pod)) => self.see(&pod, false),
+                    Ok(watcher::Event::InitApply(pod)) => {
+                        listed.extend(pod.uid());
+                        self.see(&pod, false);
+                    }
+                    // what was deleted while there was no watch isn't told
+                    Ok(watcher::Event::InitDone) => {
+                        let gone = self.runs.iter_mut().filter(|(uid, _)| !listed.contains(*uid));
+                        gone.for_each(|(_, run)| run.end = run.end.or(Some(Timestamp::now())));
+                        listed.clear();
+                    }
                     Ok(watcher::Event::Delete(pod)) => self.see(&pod, true),
                     _ => {}
                 },
@@ -295,7 +305,8 @@ async fn play(name: &str, scale: Scale) -> Outcome {
     world.tenure.start_keeper().await.unwrap();
     scheduling::configure(&world, &json!({})).await.unwrap();
     let mut running = Box::pin(Running::new(&world, scale)).await;
-    running.run(scale.pace).await;
+    let limit = scale.pace * scale.jobs + DEADLINE * 8;
+    timeout(limit, running.run(scale.pace)).await.unwrap();
 
     let directory = world.cluster.directory();
     let path = |name: &str| directory.join(name).display().to_string();
@@ -348,8 +359,14 @@ async fn play(name: &str, scale: Scale) -> Outcome {
 
 #[tokio::test]
 async fn the_runs_of_a_trace_that_ran_are_cut_and_protected_as_a_replay_says() {
-    let scale =
-        Scale { jobs: 60, room: 8, pace: Duration::from_millis(500), floor: 4, ceilings: [10, 20], apart: 5 };
+    let scale = Scale {
+        jobs: 40,
+        room: 8,
+        pace: Duration::from_millis(500),
+        floor: 4,
+        ceilings: [20, 40],
+        apart: 10,
+    };
     Box::pin(play("replayed", scale)).await;
 }
 

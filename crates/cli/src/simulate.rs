@@ -237,6 +237,7 @@ impl SimulateArgs {
         };
         let counting = Counting {
             unit: known.past.unit(),
+            since: known.past.known_since,
             nearly: self.nearly_within.to_signed(),
             lost_within: self.lost_within.to_signed(),
         };
@@ -260,13 +261,13 @@ impl SimulateArgs {
         let tried = self.tried(overrides);
         let mut report = Report::new(&known.past, &replayed, counting, tried, known.source);
         report.missing = known.missing;
-        if self.schedule {
-            let of = |policy| schedule(&known.past, policy, counting.unit, self.capacity.map(f64::from));
-            (report.depth, report.schedules) = ("schedule", Some([of(&baseline), of(&policy)]));
-        }
         if self.output == SimulateFormat::Svg {
             let [before, after] = [&baseline, &policy].map(|policy| applied(&known.past, policy));
             return print(&picture(&report.sentence, &before, &after, counting.unit));
+        }
+        if self.schedule {
+            let of = |policy| schedule(&known.past, policy, counting.unit, self.capacity.map(f64::from));
+            (report.depth, report.schedules) = ("schedule", Some([of(&baseline), of(&policy)]));
         }
         report.events_now = known.cluster.map(|cluster| cluster.events_now(&policy));
         self.shape().show(&report, || report.text())
@@ -297,10 +298,11 @@ impl SimulateArgs {
             }
             SourceArgs { prometheus: Some(url), from_cluster, .. } => {
                 let t9k = &self.t9k_system_namespace;
-                let (past, source, missing) =
-                    self.prometheus.read(url, connect.named_namespace(), t9k, config).await?;
+                let namespace = connect.named_namespace().map(str::to_owned);
                 let cluster =
                     if *from_cluster { Some(cluster::read(connect, t9k, config).await?.0) } else { None };
+                let (past, source, missing) =
+                    self.prometheus.read(url, namespace.as_deref(), t9k, config).await?;
                 Ok(Known { past, source, cluster, missing })
             }
             SourceArgs { .. } => {

@@ -5,17 +5,17 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     fs,
-    io::{BufRead, BufReader, Write as _},
+    io::{BufRead, BufReader, Read, Write as _},
     net::TcpListener,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     thread,
 };
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_certs::Authority;
-use tenure_testbed::{eventually, program};
+use tenure_testbed::{Process, eventually, free_port, program};
 use tenure_tests::{
     DEADLINE, World,
     pages::workspace,
@@ -37,29 +37,16 @@ fn tool(name: &str) -> PathBuf {
     String::from_utf8(output.stdout).unwrap().trim().into()
 }
 
-/// A server that ends with the test.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-fn server(program: &Path, arguments: &[String], log: &Path) -> Server {
-    let log = fs::File::create(log).unwrap();
-    let stdout = log.try_clone().unwrap();
-    Server(Command::new(program).args(arguments).stdout(stdout).stderr(log).spawn().unwrap())
+fn server(name: &str, program: &Path, arguments: &[String], log: &Path) -> Process {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    Process::spawn(name, command, log).unwrap()
 }
 
 /// Starts a Prometheus with its data and configuration in a directory. Returns it with its address.
-fn prometheus(directory: &Path, more: &[String]) -> (Server, String) {
-    let address = format!("127.0.0.1:{}", free_port());
+fn prometheus(directory: &Path, more: &[String]) -> (Process, String) {
+    let program = tool("prometheus");
+    let address = format!("127.0.0.1:{}", free_port().unwrap());
     let path = |name: &str| directory.join(name).display().to_string();
     let own = [
         format!("--config.file={}", path("prometheus.yml")),
@@ -67,7 +54,7 @@ fn prometheus(directory: &Path, more: &[String]) -> (Server, String) {
         format!("--web.listen-address={address}"),
     ];
     let arguments = [&own[..], more].concat();
-    (server(&tool("prometheus"), &arguments, &directory.join("prometheus.log")), address)
+    (server("prometheus", &program, &arguments, &directory.join("prometheus.log")), address)
 }
 
 /// Runs `simulate --prometheus`.
@@ -91,119 +78,61 @@ async fn report(arguments: &[&str]) -> Value {
 struct Told {
     name: &'static str,
     owner: (&'static str, &'static str),
-    queue: Option<&'static str>,
+    in_queue: bool,
     gpus: u32,
     created: i64,
     scheduled: Option<i64>,
-    completed: Option<i64>,
+    ended: Option<i64>,
     last: i64,
 }
 
-const OF_DAEMON_SET: (&str, &str) = ("DaemonSet", "agent");
+/// A pod that is bound at once.
+const fn pod(
+    name: &'static str,
+    owner: (&'static str, &'static str),
+    gpus: u32,
+    created: i64,
+    ended: Option<i64>,
+    last: i64,
+) -> Told {
+    Told { name, owner, in_queue: true, gpus, created, scheduled: Some(created), ended, last }
+}
 
-/// The pods of three days. The Job `again` was created twice.
-const PODS: [Told; 9] = [
-    Told {
-        name: "long-0",
-        owner: ("Job", "long"),
-        queue: Some("q"),
-        gpus: 2,
-        created: 40 * HOUR,
-        scheduled: Some(40 * HOUR - MINUTE),
-        completed: None,
-        last: 0,
-    },
-    Told {
-        name: "short-0",
-        owner: ("Job", "short"),
-        queue: Some("q"),
-        gpus: 1,
-        created: 30 * HOUR,
-        scheduled: Some(30 * HOUR),
-        completed: Some(29 * HOUR),
-        last: 20 * HOUR,
-    },
-    Told {
-        name: "web-0",
-        owner: ("ReplicaSet", "web-1"),
-        queue: None,
-        gpus: 1,
-        created: 20 * HOUR,
-        scheduled: Some(20 * HOUR),
-        completed: None,
-        last: 10 * HOUR,
-    },
-    Told {
-        name: "agent-0",
-        owner: OF_DAEMON_SET,
-        queue: None,
-        gpus: 0,
-        created: 40 * HOUR,
-        scheduled: Some(40 * HOUR),
-        completed: None,
-        last: 0,
-    },
-    Told {
-        name: "waits-0",
-        owner: ("Job", "waits"),
-        queue: Some("q"),
-        gpus: 1,
-        created: HOUR,
-        scheduled: None,
-        completed: None,
-        last: 0,
-    },
-    Told {
-        name: "again-0",
-        owner: ("Job", "again"),
-        queue: Some("q"),
-        gpus: 1,
-        created: 70 * HOUR,
-        scheduled: Some(70 * HOUR),
-        completed: Some(69 * HOUR),
-        last: 69 * HOUR,
-    },
-    Told {
-        name: "again-1",
-        owner: ("Job", "again"),
-        queue: Some("q"),
-        gpus: 1,
-        created: 5 * HOUR,
-        scheduled: Some(5 * HOUR),
-        completed: Some(4 * HOUR),
-        last: 4 * HOUR,
-    },
-    Told {
-        name: "set-0-0",
-        owner: ("Job", "set-0"),
-        queue: Some("q"),
-        gpus: 4,
-        created: 9 * HOUR,
-        scheduled: Some(9 * HOUR),
-        completed: Some(8 * HOUR),
-        last: 7 * HOUR,
-    },
-    Told {
-        name: "set-1-0",
-        owner: ("Job", "set-1"),
-        queue: Some("q"),
-        gpus: 4,
-        created: 9 * HOUR,
-        scheduled: Some(9 * HOUR),
-        completed: Some(8 * HOUR),
-        last: 7 * HOUR,
-    },
+/// It has two containers, of which one ends early and starts again.
+const LONG: &str = "long-0";
+
+/// Its node refuses it: no container has an end.
+const REFUSED: &str = "refused-0";
+
+/// The pods of three days. The Job `again` was deleted, and created again after five minutes.
+const PODS: [Told; 10] = [
+    pod(LONG, ("Job", "long"), 1, 40 * HOUR, None, 0),
+    pod("short-0", ("Job", "short"), 1, 30 * HOUR, Some(29 * HOUR), 20 * HOUR),
+    pod(REFUSED, ("Job", "refused"), 8, 30 * HOUR, Some(30 * HOUR - MINUTE), 0),
+    Told { in_queue: false, ..pod("web-0", ("ReplicaSet", "web-1"), 1, 20 * HOUR, None, 10 * HOUR) },
+    Told { in_queue: false, ..pod("agent-0", ("DaemonSet", "agent"), 0, 72 * HOUR, None, 0) },
+    Told { scheduled: None, ..pod("waits-0", ("Job", "waits"), 1, HOUR, None, 0) },
+    pod("again-0", AGAIN, 1, 70 * HOUR, Some(69 * HOUR), 69 * HOUR),
+    pod("again-1", AGAIN, 1, 69 * HOUR - 5 * MINUTE, Some(68 * HOUR), 68 * HOUR),
+    pod("set-0-0", ("Job", "set-0"), 4, 9 * HOUR, Some(8 * HOUR), 7 * HOUR),
+    pod("set-1-0", ("Job", "set-1"), 4, 9 * HOUR, Some(8 * HOUR), 7 * HOUR),
 ];
+
+const AGAIN: (&str, &str) = ("Job", "again");
 
 /// Nothing was scraped in this time, in hours before now.
 const GAP: (i64, i64) = (50, 48);
 
 /// What Prometheus has of these pods, in the format that promtool reads. Where it keeps its own labels, it calls theirs exported.
 fn told(now: i64, exports: bool) -> String {
-    let (namespace, pod) = if exports {
-        ("namespace=\"monitoring\",exported_namespace", "pod=\"ksm\",exported_pod")
+    let [namespace, pod, container] = if exports {
+        [
+            "namespace=\"m\",exported_namespace",
+            "pod=\"ksm\",exported_pod",
+            "container=\"ksm\",exported_container",
+        ]
     } else {
-        ("namespace", "pod")
+        ["namespace", "pod", "container"]
     };
     let mut families: BTreeMap<&str, String> = BTreeMap::new();
     let mut add = |metric: &'static str, labels: &str, value: i64, [from, until]: [i64; 2]| {
@@ -215,32 +144,39 @@ fn told(now: i64, exports: bool) -> String {
             writeln!(lines, "{metric}{{{labels}}} {value} {}", now - ago).unwrap();
         }
     };
-    add("kube_node_info", "node=\"n\"", 1, [72 * HOUR, 0]);
-    for job in ["set-0", "set-1"] {
-        let labels = format!(
-            "{namespace}=\"team\",job_name=\"{job}\",owner_kind=\"JobSet\",owner_name=\"set\",owner_is_controller=\"true\""
-        );
-        add("kube_job_owner", &labels, 1, [9 * HOUR, 7 * HOUR]);
-    }
-    for Told { name, owner: (kind, owner), queue, gpus, created, scheduled, completed, last } in PODS {
+    for Told { name, owner: (kind, owner), in_queue, gpus, created, scheduled, ended, last } in PODS {
         let labels = format!("{namespace}=\"team\",{pod}=\"{name}\",uid=\"uid-{name}\"");
         let all = [created, last];
         add("kube_pod_created", &labels, now - created, all);
-        let of_owner =
-            format!("{labels},owner_kind=\"{kind}\",owner_name=\"{owner}\",owner_is_controller=\"true\"");
-        add("kube_pod_owner", &of_owner, 1, all);
-        let of_gpus = format!("{labels},container=\"c\",resource=\"nvidia_com_gpu\",unit=\"integer\"");
-        add("kube_pod_container_resource_requests", &of_gpus, gpus.into(), all);
-        if let Some(queue) = queue {
-            add("kube_pod_labels", &format!("{labels},label_kai_scheduler_queue=\"{queue}\""), 1, all);
+        let controller =
+            |kind, name| format!("owner_kind=\"{kind}\",owner_name=\"{name}\",owner_is_controller=\"true\"");
+        add("kube_pod_owner", &format!("{labels},{}", controller(kind, owner)), 1, all);
+        if kind == "Job" {
+            let labels = format!("{namespace}=\"team\",job_name=\"{owner}\"");
+            add("kube_job_created", &labels, now - created, all);
+            if owner.starts_with("set") {
+                add("kube_job_owner", &format!("{labels},{}", controller("JobSet", "set")), 1, all);
+            }
         }
-        if let Some(scheduled) = scheduled {
-            add("kube_pod_status_scheduled_time", &labels, now - scheduled, [scheduled, last]);
-            let running = format!("{labels},phase=\"Running\"");
-            add("kube_pod_status_phase", &running, 1, [scheduled, completed.unwrap_or(last)]);
+        for name in ["a", "b"].into_iter().take(if name == LONG { 2 } else { 1 }) {
+            let of_gpus =
+                format!("{labels},{container}=\"{name}\",resource=\"nvidia_com_gpu\",unit=\"integer\"");
+            add("kube_pod_container_resource_requests", &of_gpus, gpus.into(), all);
         }
-        if let Some(completed) = completed {
-            add("kube_pod_completion_time", &labels, now - completed, [completed, last]);
+        if in_queue {
+            add("kube_pod_labels", &format!("{labels},label_kai_scheduler_queue=\"q\""), 1, all);
+        }
+        let Some(scheduled) = scheduled else { continue };
+        add("kube_pod_status_scheduled_time", &labels, now - scheduled, [scheduled, last]);
+        let in_phase = |phase| format!("{labels},phase=\"{phase}\"");
+        add("kube_pod_status_phase", &in_phase("Running"), 1, [scheduled, ended.unwrap_or(last)]);
+        if let Some(ended) = ended {
+            add("kube_pod_status_phase", &in_phase("Failed"), 1, [ended - MINUTE, last]);
+        }
+        let completed = ended.filter(|_| name != REFUSED).map(|ended| [ended, last]);
+        let completed = completed.or((name == LONG).then_some([39 * HOUR, 38 * HOUR]));
+        if let Some([at, until]) = completed {
+            add("kube_pod_completion_time", &labels, now - at, [at, until]);
         }
     }
     let families = families.iter().map(|(metric, lines)| format!("# TYPE {metric} gauge\n{lines}"));
@@ -278,16 +214,14 @@ fn cut_by_queue(report: &Value) -> Value {
 /// Asserts what a ceiling of nine hours does to the three days.
 fn assert_report(report: &Value, now: i64) {
     let source = &report["source"];
-    let at = |ago: i64| json!(Timestamp::from_second(now - ago).unwrap());
+    let ago = |field: &str| now - source[field].as_str().unwrap().parse::<Timestamp>().unwrap().as_second();
     // two GPUs for 31 hours more, and one for an hour more
-    assert_eq!(cut_by_queue(report), json!([["q", 5, 1, 62.0], ["namespace/team", 1, 1, 1.0]]), "{report:#}");
-    assert_eq!((&report["total"]["jobs"], &source["neverStarted"]), (&json!(6), &json!(1)), "{report:#}");
+    assert_eq!(cut_by_queue(report), json!([["q", 6, 1, 62.0], ["namespace/team", 1, 1, 1.0]]), "{report:#}");
+    assert_eq!((&report["total"]["jobs"], &source["neverStarted"]), (&json!(7), &json!(1)), "{report:#}");
     assert_eq!(source["skipped"], json!([{"number": 1, "reason": "pods that are never touched"}]));
-    let complete: Timestamp = source["completeSince"].as_str().unwrap().parse().unwrap();
-    let after = complete.as_second() - (now - GAP.1 * HOUR);
-    assert!((0..=10 * MINUTE).contains(&after), "{source:#}");
+    assert!((-10 * MINUTE..=0).contains(&(ago("completeSince") - GAP.1 * HOUR)), "{source:#}");
+    assert!((-5 * MINUTE..=5 * MINUTE).contains(&(ago("since") - 72 * HOUR)), "{source:#}");
     assert!(source["shareSeen"].as_f64().unwrap() > 0.97, "{source:#}");
-    assert_eq!(source["since"], at(70 * HOUR));
     let missing = report["missing"].to_string();
     assert!(missing.contains("which runs were preempted") && !missing.contains("allowlist"), "{missing}");
 }
@@ -295,7 +229,7 @@ fn assert_report(report: &Value, now: i64) {
 const POLICY: [&str; 2] = ["--max-duration", "9h"];
 
 #[tokio::test]
-async fn the_days_that_prometheus_has_are_replayed() {
+async fn days_that_prometheus_has_are_replayed() {
     let now = now();
     let directory = filled("prometheus", &told(now, false));
     let (_server, address) = prometheus(&directory, &[]);
@@ -306,7 +240,10 @@ async fn the_days_that_prometheus_has_are_replayed() {
 
     let later = simulate(&[&[&*url, "--last", "12h"], &POLICY[..]].concat());
     let later: Value = serde_json::from_slice(&later.stdout).unwrap();
-    assert_eq!(cut_by_queue(&later), json!([["q", 3, 1, 62.0], ["namespace/team", 1, 1, 1.0]]), "{later:#}");
+    assert_eq!(cut_by_queue(&later), json!([["q", 2, 1, 24.0], ["namespace/team", 1, 1, 1.0]]), "{later:#}");
+    let other = simulate(&[&[&*url, "--prometheus-selector", "cluster=\"other\""], &POLICY[..]].concat());
+    let said = String::from_utf8(other.stderr).unwrap();
+    assert!(said.contains("has no kube_pod_created since"), "{said}");
     let none = simulate(&[&[&*url, "-n", "other"], &POLICY[..]].concat());
     let none: Value = serde_json::from_slice(&none.stdout).unwrap();
     assert_eq!((&none["total"]["jobs"], &none["source"]["shareSeen"]), (&json!(0), &Value::Null), "{none:#}");
@@ -354,6 +291,10 @@ async fn a_prometheus_that_keeps_its_own_labels_is_read_by_tls_and_with_a_passwo
         ),
         (with(&["--prometheus-ca", &ca]), format!("Prometheus at {url} answers 401 Unauthorized")),
         (with(&[]), format!("cannot ask Prometheus at {url}: ")),
+        (
+            vec![url.replace("//", "//admin:secret@"), "--max-duration=9h".into()],
+            "give --prometheus-user".into(),
+        ),
         (with(&["--prometheus-ca", "none.pem"]), "cannot use --prometheus-ca".into()),
     ];
     for (arguments, refusal) in refusals {
@@ -372,8 +313,13 @@ async fn a_token_is_sent_and_what_answers_otherwise_is_no_prometheus() {
     fs::write(&file, "secret\n").unwrap();
     let asked = thread::spawn(move || {
         let (mut connection, _) = listener.accept().unwrap();
-        let mut lines = BufReader::new(connection.try_clone().unwrap()).lines().map(Result::unwrap);
-        let head: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+        let mut reader = BufReader::new(connection.try_clone().unwrap());
+        let lines = reader.by_ref().lines().map(Result::unwrap);
+        let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+        // a connection that is closed before its request is read is reset
+        let length =
+            head.iter().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
+        reader.take(length).read_to_end(&mut Vec::new()).unwrap();
         connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").unwrap();
         head
     });
@@ -398,7 +344,8 @@ async fn kube_state_metrics_tells_what_is_asked_for_of_a_cluster_that_runs() {
     namespace.await_running(2).await;
     let directory = world.cluster.directory().join("prometheus");
     fs::create_dir_all(&directory).unwrap();
-    let [metrics, telemetry] = [free_port(), free_port()];
+    let ksm = tool("kube-state-metrics");
+    let [metrics, telemetry] = [(); 2].map(|()| free_port().unwrap());
     let scrape = json!({
         "global": {"scrape_interval": "1s"},
         "scrape_configs": [{"job_name": "ksm", "static_configs": [{"targets": [format!("127.0.0.1:{metrics}")]}]}],
@@ -414,8 +361,7 @@ async fn kube_state_metrics_tells_what_is_asked_for_of_a_cluster_that_runs() {
         format!("--telemetry-port={telemetry}"),
     ];
     let log = directory.join("ksm.log");
-    let program = tool("kube-state-metrics");
-    let without = server(&program, &arguments, &log);
+    let without = server("kube-state-metrics", &ksm, &arguments, &log);
     let (_prometheus, address) = prometheus(&directory, &[]);
     let url = format!("http://{address}");
     let seen = async |queue: &str, missing: bool| {
@@ -440,6 +386,6 @@ async fn kube_state_metrics_tells_what_is_asked_for_of_a_cluster_that_runs() {
     };
     seen("namespace", true).await;
     drop(without);
-    let _with = server(&program, &[&arguments[..], &[labels]].concat(), &log);
+    let _with = server("kube-state-metrics", &ksm, &[&arguments[..], &[labels]].concat(), &log);
     seen("q", false).await;
 }

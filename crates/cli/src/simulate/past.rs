@@ -41,6 +41,13 @@ pub enum Fate {
     Cut,
 }
 
+impl PastRun {
+    /// The time for which it ran between two times.
+    pub fn seconds_in(&self, since: Seconds, until: Seconds) -> Seconds {
+        self.end.min(until).saturating_sub(self.start.max(since)).max(0)
+    }
+}
+
 impl Fate {
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,6 +76,8 @@ pub struct Past {
     user_numbers: HashMap<Box<str>, u32>,
     /// The number of jobs that never ran.
     pub never_started: u64,
+    /// Use before this time doesn't count, because that of others isn't known. Zero: all counts.
+    pub known_since: Seconds,
     /// The first and the last time that it has.
     pub span: Option<(Seconds, Seconds)>,
 }

@@ -39,7 +39,7 @@ pub fn picture(sentence: &str, before: &Past, after: &Past, unit: Unit) -> Strin
     bars.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(other.0)));
     let others = bars.split_off(bars.len().min(SHOWN));
     let (used, left) = others.iter().fold((0.0, 0.0), |(used, left), of| (used + of.1, left + of.2));
-    let others = format!("{} other queues", others.len());
+    let others = format!("others ({})", others.len());
     bars.extend((used > 0.0).then_some((others.as_str(), used, left)));
     let longest = bars.iter().flat_map(|(_, used, left)| [*used, *left]).fold(f64::MIN_POSITIVE, f64::max);
     let lines = lines(&printable(sentence));
@@ -74,7 +74,7 @@ fn by_queue(past: &Past, unit: Unit) -> Vec<f64> {
     let mut used = vec![0.0; past.queues.len()];
     for run in &past.runs {
         if let Some(of) = usize::try_from(run.queue).ok().and_then(|queue| used.get_mut(queue)) {
-            *of += hours(run.end.saturating_sub(run.start)) * unit.amount(run);
+            *of += hours(run.seconds_in(past.known_since, run.end)) * unit.amount(run);
         }
     }
     used

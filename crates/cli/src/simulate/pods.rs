@@ -52,8 +52,7 @@ pub struct PastReader {
     pods: Vec<RunPod>,
     jobs_with_pods: HashSet<String>,
     exempt: u64,
-    /// The number of pods that no node has.
-    pub pending: u64,
+    pending: u64,
 }
 
 impl PastReader {
@@ -78,12 +77,16 @@ impl PastReader {
             self.jobs_with_pods.insert(job.uid.clone());
         }
         let Some(run) = PodRun::of(&pod, stopped) else {
-            let is_pending = !pod.is_finished() && !is_exempt(&pod);
-            self.pending = self.pending.saturating_add(u64::from(is_pending));
-            return;
+            return self.add_pending(&pod);
         };
         let end = run.stopped.or_else(|| run.deletion.map(|of| of.until));
         self.push(&pod, run, end, amounts(&requests, 1), view);
+    }
+
+    /// Counts a pod that no node has.
+    pub fn add_pending(&mut self, pod: &Pod) {
+        let is_pending = !pod.is_finished() && !is_exempt(pod);
+        self.pending = self.pending.saturating_add(u64::from(is_pending));
     }
 
     /// Adds a run of a pod with these GPUs and cores, unless pods like it are never touched.

@@ -3,7 +3,7 @@
 mod pods;
 mod server;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use http::Uri;
 use jiff::Timestamp;
@@ -40,7 +40,7 @@ pub struct PrometheusArgs {
     prometheus_token: Option<String>,
 
     /// The user for Prometheus, with --prometheus-password
-    #[arg(long, value_name = "NAME", requires = "prometheus_password", help_heading = "Prometheus")]
+    #[arg(long, value_name = "NAME", requires_all = ["prometheus", "prometheus_password"], help_heading = "Prometheus")]
     prometheus_user: Option<String>,
 
     /// A file with the password of --prometheus-user
@@ -50,12 +50,16 @@ pub struct PrometheusArgs {
     /// A file with the certificates, as PEM, of the authorities that Prometheus' certificate is checked against
     #[arg(long, value_name = "FILE", requires = "prometheus", help_heading = "Prometheus")]
     prometheus_ca: Option<String>,
+
+    /// Select the series of one cluster, where Prometheus has those of several: such as cluster="a"
+    #[arg(long, value_name = "LABEL=\"VALUE\",...", requires = "prometheus", help_heading = "Prometheus")]
+    prometheus_selector: Option<String>,
 }
 
 /// The time that is asked for at once.
-const WINDOW: Seconds = 24 * 60 * 60;
+const WIDEST: Seconds = 24 * 60 * 60;
 
-/// Prometheus says no more of a series that has had no sample for so long.
+/// Prometheus drops a series from its answers so long after the last sample.
 const LOOKBACK: Seconds = 5 * 60;
 
 /// The most points that Prometheus gives of a series, with room to spare.
@@ -64,8 +68,11 @@ const MOST_POINTS: Seconds = 10_000;
 const NO_PREEMPTIONS: &str =
     "which runs were preempted, and the priorities of pods: kube-state-metrics doesn't say it";
 
+/// The remedy for a Prometheus that refuses even small queries.
+const LESS: &str = "ask for less with --last, or raise --query.max-samples and --query.timeout of Prometheus";
+
 impl PrometheusArgs {
-    /// Reads the past of all namespaces, or of one.
+    /// Reads the past of all namespaces, or of one. Returns it with its source, and what is missing.
     pub async fn read(
         &self,
         url: &Uri,
@@ -73,18 +80,21 @@ impl PrometheusArgs {
         t9k: &str,
         config: &Config,
     ) -> Result<(Past, SourceReport, Vec<String>)> {
+        ensure!(
+            url.authority().is_none_or(|authority| !authority.as_str().contains('@')),
+            "--prometheus: a password in the URL may be seen by others: give --prometheus-user and --prometheus-password"
+        );
         let server = Server::connect(url, self).await?;
-        let now = Timestamp::now().as_second();
-        let last = self.last.to_signed().as_secs();
+        let (now, last) = (Timestamp::now().as_second(), self.last.to_signed().as_secs());
         let covered = covered(&server, now, last).await?;
-        let Covered { first, complete } = covered.with_context(|| {
+        let Covered { first, complete, until } = covered.with_context(|| {
             let since = day(now.saturating_sub(last));
-            format!("Prometheus at {url} has no kube_node_info since {since}: check that it scrapes kube-state-metrics")
+            format!("Prometheus at {url} has no kube_pod_created since {since}: check that it scrapes kube-state-metrics")
         })?;
-        let (mut known, mut used, mut read, mut window) = (KnownPods::default(), 0.0, first, WINDOW);
-        let mut bar = Bar::new(now.abs_diff(first));
-        while read < now {
-            let range = Range { since: read, until: read.saturating_add(window).min(now) };
+        let (mut known, mut used, mut read, mut width) = (KnownPods::default(), 0.0, first, WIDEST);
+        let mut bar = Bar::new(until.abs_diff(first));
+        while read < until {
+            let range = Range { since: read, until: read.saturating_add(width).min(until) };
             let counted = Range { since: range.since.max(complete).min(range.until), ..range };
             match async {
                 known.read(&server, range).await?;
@@ -93,31 +103,43 @@ impl PrometheusArgs {
             .await
             {
                 Ok(more) => used += more,
-                Err(error) if is_too_much(&error) && window > LOOKBACK => {
-                    window /= 2;
+                Err(error) if is_too_much(&error) && width > LOOKBACK => {
+                    width /= 2;
                     continue;
                 }
+                Err(error) if is_too_much(&error) => return Err(error.context(LESS)),
                 Err(error) => return Err(error),
             }
             bar.advance(range.until.abs_diff(range.since));
             read = range.until;
         }
-        let mut view = View::new(Snapshot::new(config, Some(t9k), moment(now)));
+        ensure!(
+            known.has_runs(),
+            "Prometheus at {url} has no pod with a uid and a kube_pod_status_scheduled_time: kube-state-metrics must be 2.0 or later, and keep this metric"
+        );
+        let mut view = View::new(Snapshot::new(config, Some(t9k), moment(until)));
         let (mut reader, has_queues) = (PastReader::default(), known.has_queues());
-        known.into_past(namespace, now.saturating_sub(LOOKBACK), &mut reader, &mut view);
-        let (past, mut source) = reader.finish("Prometheus,", url.to_string(), &mut view, moment(now));
-        let mut missing = vec![NO_PREEMPTIONS.to_owned()];
+        known.into_past(namespace, Range { since: first, until }, &mut reader, &mut view);
+        let name = namespace.map_or_else(|| url.to_string(), |of| format!("{url} namespace {of}"));
+        let (mut past, mut source) = reader.finish("Prometheus,", name, &mut view, moment(until));
+        past.known_since = first;
+        let mut missing =
+            vec![NO_PREEMPTIONS.to_owned(), format!("runs that had ended before {}", day(first))];
+        if now.saturating_sub(until) > LOOKBACK {
+            missing.push(format!(
+                "all after {}: Prometheus has no later sample of kube-state-metrics",
+                day(until)
+            ));
+        }
         if !has_queues && !past.runs.is_empty() {
             missing.push(format!(
                 "the queues of pods, for which namespaces stand: run kube-state-metrics with --metric-labels-allowlist=pods=[{}]",
                 QUEUE_LABELS.join(",")
             ));
         }
-        source.complete_since = Some(moment(complete));
-        let seen = past
-            .runs
-            .iter()
-            .map(|run| hours(run.end.saturating_sub(run.start.max(complete)).max(0)) * Unit::Gpu.amount(run));
+        (source.since, source.complete_since) = (Some(moment(first)), Some(moment(complete)));
+        let seen =
+            past.runs.iter().map(|run| hours(run.seconds_in(complete, run.end)) * Unit::Gpu.amount(run));
         source.share_seen = share(seen.sum(), used).filter(|_| namespace.is_none());
         Ok((past, source, missing))
     }
@@ -128,38 +150,42 @@ struct Covered {
     first: Seconds,
     /// The time after the last gap.
     complete: Seconds,
+    until: Seconds,
 }
 
-/// Asks since when kube-state-metrics was scraped, by what it says of nodes.
+/// Asks since when kube-state-metrics was scraped.
 async fn covered(server: &Server, now: Seconds, last: Seconds) -> Result<Option<Covered>> {
     let step = last.div_euclid(MOST_POINTS).max(LOOKBACK);
     // the last point is now
     let since = now.saturating_sub(last.div_euclid(step).max(1).saturating_mul(step));
-    let series = server.over("count(kube_node_info)", Range { since, until: now }, step).await?;
+    let pods = server.window(step).select("kube_pod_created", "");
+    let series = server.over(&format!("count({pods})"), Range { since, until: now }, step).await?;
     let points = series.iter().flat_map(|series| &series.value);
     let times: Vec<Seconds> = points.filter_map(|(time, _)| whole(*time)).collect();
     let after_gap = times.windows(2).rev().find_map(|pair| {
         let [one, next] = pair else { return None };
         (next.saturating_sub(*one) > step).then_some(*next)
     });
-    // the first sample may be as much older
-    Ok(times.first().map(|first| Covered {
+    Ok(times.first().zip(times.last()).map(|(first, until)| Covered {
+        // the first sample may be as much older
         first: first.saturating_sub(step).max(since),
         complete: after_gap.unwrap_or(*first),
+        until: *until,
     }))
 }
 
 /// Asks for the GPU-hours of all pods that ran in a range.
 async fn used_in(server: &Server, Range { since, until }: Range) -> Result<f64> {
-    let width = until.saturating_sub(since);
-    if width < LOOKBACK {
+    let window = server.window(until.saturating_sub(since));
+    if window.seconds < LOOKBACK {
         return Ok(0.0);
     }
-    let requests =
-        r#"max by (uid, container) (kube_pod_container_resource_requests{resource="nvidia_com_gpu"})"#;
-    let running = r#"max by (uid) (kube_pod_status_phase{phase="Running"} == 1)"#;
-    let sum = format!("sum({requests} * on (uid) group_left () {running})");
-    let series = server.at(&format!("sum_over_time(({sum})[{width}s:{LOOKBACK}s])"), until).await?;
-    let sum: f64 = series.iter().filter_map(Series::number).sum();
+    let requests = window.select("kube_pod_container_resource_requests", r#"resource="nvidia_com_gpu""#);
+    let running = window.select("kube_pod_status_phase", r#"phase="Running""#);
+    let sum = format!(
+        "sum(max by (uid, container, exported_container) ({requests}) * on (uid) group_left () max by (uid) ({running} == 1))"
+    );
+    let whole = format!("sum_over_time(({sum})[{}s:{LOOKBACK}s])", window.seconds);
+    let sum: f64 = server.at(&whole, until).await?.iter().filter_map(Series::number).sum();
     Ok(sum * hours(LOOKBACK))
 }

@@ -18,6 +18,8 @@ use super::{
 #[derive(Clone, Copy, Debug)]
 pub struct Counting {
     pub unit: Unit,
+    /// What runs have used before doesn't count.
+    pub since: Seconds,
     /// A run that would have ended within this time after its cut was nearly finished.
     pub nearly: SignedDuration,
     /// What runs lose that are preempted sooner than this counts as lost early.
@@ -215,9 +217,8 @@ impl Tally {
             numbers.slices += u64::try_from(longest.saturating_sub(1) / slice).unwrap_or(0).max(1);
             return None;
         }
-        let used = |run: &PastRun, end: Seconds| {
-            hours(run.end.min(end).saturating_sub(run.start.min(end))) * counting.unit.amount(run)
-        };
+        let used =
+            |run: &PastRun, end| hours(run.seconds_in(counting.since, end)) * counting.unit.amount(run);
         let lost = runs.iter().map(|run| used(run, old) - used(run, new)).sum();
         numbers.cut += 1;
         numbers.freed += lost;

@@ -25,6 +25,7 @@ use tenure_types::ExtendedDuration;
 
 const COUNTING: Counting = Counting {
     unit: Unit::Gpu,
+    since: 0,
     nearly: SignedDuration::from_hours(4),
     lost_within: SignedDuration::from_mins(10),
 };

@@ -1,6 +1,6 @@
 //! What kube-state-metrics has said of pods.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use anyhow::Result;
 use serde_json::json;
@@ -12,26 +12,32 @@ use super::{
         past::{Seconds, moment},
         pods::PastReader,
     },
-    server::{Range, Series, Server, whole},
+    LOOKBACK,
+    server::{Range, Series, Server, Window, whole},
 };
 use crate::list::view::View;
 
-/// The pods of which a time or more is known, by their uids, and the controllers of Jobs.
+/// The pods, by their uids, and the Jobs.
 #[derive(Default)]
 pub struct KnownPods {
     pods: HashMap<String, KnownPod>,
-    of_jobs: HashMap<OwnerName, OwnerName>,
+    controllers_of_jobs: HashMap<OwnerName, OwnerName>,
+    /// The times at which Jobs of this name were created.
+    creations_of_jobs: HashMap<OwnerName, BTreeSet<Seconds>>,
 }
 
 #[derive(Default)]
 struct KnownPod {
     namespace: String,
     name: String,
-    created: Seconds,
+    created: Option<Seconds>,
     scheduled: Option<Seconds>,
+    /// The first time at which its phase was final.
+    final_at: Option<Seconds>,
+    /// The latest end of a container, which may have been started again.
     completed: Option<Seconds>,
     /// The time of its last sample.
-    last: Seconds,
+    last: Option<Seconds>,
     gpus: f32,
     cpus: f32,
     controller: Option<OwnerName>,
@@ -47,71 +53,106 @@ struct OwnerName {
     name: String,
 }
 
-/// A Job whose pods all ended so long ago has been created again under the same name: a Job waits less before it tries again.
-const ANOTHER: Seconds = 10 * 60;
+/// An owner whose pods all ended so long before the next pod was created has been created again. A Job waits for up to ten
+/// minutes before it tries again.
+const ANOTHER: Seconds = 15 * 60;
 
-/// The least priority of a class of Kubernetes' own, whose names begin with `system-`.
+/// The lowest priority of Kubernetes' own classes, `system-…`.
 const SYSTEM: i32 = 2_000_000_000;
-
-/// What a query tells of pods, or of Jobs.
-#[derive(Clone, Copy)]
-enum Fact {
-    Created,
-    Scheduled,
-    Completed,
-    Last,
-    Requests,
-    Controller,
-    Labels,
-    OfSystem,
-    ControllerOfJob,
-}
 
 /// The labels of a pod's metrics. Where Prometheus keeps its own labels, it calls the others exported.
 const OF_POD: &str = "uid, namespace, exported_namespace, pod, exported_pod";
+const OF_JOB: &str = "namespace, exported_namespace, job_name";
 
-impl Fact {
-    const ALL: [Self; 9] = [
-        Self::Created,
-        Self::Scheduled,
-        Self::Completed,
-        Self::Last,
-        Self::Requests,
-        Self::Controller,
-        Self::Labels,
-        Self::OfSystem,
-        Self::ControllerOfJob,
-    ];
+/// What is asked for: an expression, and what its series tell.
+type Fact = (fn(&Window) -> String, fn(&mut KnownPods, &Series));
 
-    /// An expression with the latest values of the last `seconds`.
-    fn expression(self, seconds: Seconds) -> String {
-        let latest = |by: &str, of: &str| format!("max by ({by}) (max_over_time({of}[{seconds}s]))");
-        match self {
-            Self::Created => latest(OF_POD, "kube_pod_created"),
-            Self::Scheduled => latest("uid", "kube_pod_status_scheduled_time"),
-            Self::Completed => latest("uid", "kube_pod_completion_time"),
-            Self::Last => {
-                let last = "timestamp(kube_pod_created)";
-                format!("max by (uid) (max_over_time({last}[{seconds}s:1m]) or {last})")
-            }
-            Self::Requests => {
-                let requests = r#"kube_pod_container_resource_requests{resource=~"cpu|nvidia_com_gpu"}"#;
-                format!("sum by (uid, resource) ({})", latest("uid, container, resource", requests))
-            }
-            Self::Controller => {
-                latest("uid, owner_kind, owner_name", r#"kube_pod_owner{owner_is_controller="true"}"#)
-            }
-            Self::Labels => {
-                latest(&format!("uid, {}", QUEUE_LABELS.map(metric_label).join(", ")), "kube_pod_labels")
-            }
-            Self::OfSystem => latest("uid", r#"kube_pod_info{priority_class=~"system-.+"}"#),
-            Self::ControllerOfJob => latest(
-                "namespace, exported_namespace, job_name, owner_kind, owner_name",
-                r#"kube_job_owner{owner_is_controller="true"}"#,
-            ),
-        }
-    }
-}
+const FACTS: [Fact; 11] = [
+    (
+        |window| window.latest(OF_POD, "kube_pod_created", ""),
+        |known, series| {
+            let Some(pod) = known.pod(series) else { return };
+            own(series, "namespace").clone_into(&mut pod.namespace);
+            own(series, "pod").clone_into(&mut pod.name);
+            pod.created = time(series);
+        },
+    ),
+    (
+        |window| window.latest("uid", "kube_pod_status_scheduled_time", ""),
+        |known, series| known.set(series, |pod| pod.scheduled = time(series)),
+    ),
+    (
+        |window| window.latest("uid", "kube_pod_completion_time", ""),
+        |known, series| known.set(series, |pod| pod.completed = time(series)),
+    ),
+    (
+        |window| {
+            let phase = window.select("kube_pod_status_phase", r#"phase=~"Failed|Succeeded""#);
+            format!("min by (uid) (min_over_time(timestamp({phase} == 1)[{}s:1m]))", window.seconds)
+        },
+        |known, series| known.set(series, |pod| pod.final_at = pod.final_at.or(time(series))),
+    ),
+    (
+        |window| {
+            let last = format!("timestamp({})", window.select("kube_pod_created", ""));
+            format!("max by (uid) (max_over_time({last}[{}s:1m]) or {last})", window.seconds)
+        },
+        |known, series| known.set(series, |pod| pod.last = time(series)),
+    ),
+    (
+        |window| {
+            let by = "uid, container, exported_container, resource";
+            let requests = r#"resource=~"cpu|nvidia_com_gpu""#;
+            let latest = window.latest(by, "kube_pod_container_resource_requests", requests);
+            format!("sum by (uid, resource) ({latest})")
+        },
+        |known, series| {
+            let is_cpu = own(series, "resource") == "cpu";
+            known.set(series, |pod| {
+                *(if is_cpu { &mut pod.cpus } else { &mut pod.gpus }) =
+                    series.value.1.parse().unwrap_or_default();
+            });
+        },
+    ),
+    (
+        |window| window.latest("uid, owner_kind, owner_name", "kube_pod_owner", CONTROLLERS),
+        |known, series| known.set(series, |pod| pod.controller = Some(OwnerName::read(series, "owner_name"))),
+    ),
+    (
+        |window| {
+            let labels = QUEUE_LABELS.map(metric_label).join(", ");
+            window.latest(&format!("uid, {labels}"), "kube_pod_labels", "")
+        },
+        |known, series| {
+            known.set(series, |pod| {
+                for label in QUEUE_LABELS {
+                    let value = series.metric.get(&metric_label(label)).filter(|value| !value.is_empty());
+                    pod.labels.extend(value.map(|value| (label, value.clone())));
+                }
+            });
+        },
+    ),
+    (
+        |window| window.latest("uid", "kube_pod_info", r#"priority_class=~"system-.+""#),
+        |known, series| known.set(series, |pod| pod.priority = SYSTEM),
+    ),
+    (
+        |window| window.latest(&format!("{OF_JOB}, owner_kind, owner_name"), "kube_job_owner", CONTROLLERS),
+        |known, series| {
+            let owner = OwnerName::read(series, "owner_name");
+            known.controllers_of_jobs.insert(OwnerName::read(series, "job_name"), owner);
+        },
+    ),
+    (
+        |window| window.latest(OF_JOB, "kube_job_created", ""),
+        |known, series| {
+            let job = OwnerName::read(series, "job_name");
+            known.creations_of_jobs.entry(job).or_default().extend(time(series));
+        },
+    ),
+];
+
+const CONTROLLERS: &str = r#"owner_is_controller="true""#;
 
 /// The name that kube-state-metrics gives a label of an object.
 fn metric_label(label: &str) -> String {
@@ -125,114 +166,120 @@ fn own<'s>(series: &'s Series, label: &str) -> &'s str {
 }
 
 /// Returns the time that a series has as its value.
-fn time(series: &Series) -> Seconds {
-    series.number().and_then(whole).unwrap_or_default()
+fn time(series: &Series) -> Option<Seconds> {
+    series.number().and_then(whole)
+}
+
+impl OwnerName {
+    /// Reads the name from a label: of an owner, whose kind is in another, or of a Job.
+    fn read(series: &Series, label: &str) -> Self {
+        let kind = if label == "job_name" { "Job" } else { own(series, "owner_kind") };
+        let [namespace, name] = ["namespace", label].map(|label| own(series, label).to_owned());
+        Self { namespace, kind: kind.to_owned(), name }
+    }
 }
 
 impl KnownPods {
     /// Adds what is said in a range.
     pub async fn read(&mut self, server: &Server, Range { since, until }: Range) -> Result<()> {
-        for fact in Fact::ALL {
-            for series in server.at(&fact.expression(until.saturating_sub(since)), until).await? {
-                self.add(fact, &series);
+        let window = server.window(until.saturating_sub(since));
+        for (expression, add) in FACTS {
+            for series in server.at(&expression(&window), until).await? {
+                add(self, &series);
             }
         }
         Ok(())
     }
 
-    fn add(&mut self, fact: Fact, series: &Series) {
-        let owner = |namespace: &str| OwnerName {
-            namespace: namespace.to_owned(),
-            kind: own(series, "owner_kind").to_owned(),
-            name: own(series, "owner_name").to_owned(),
-        };
-        if let Fact::ControllerOfJob = fact {
-            let namespace = own(series, "namespace");
-            let job = own(series, "job_name").to_owned();
-            let job = OwnerName { namespace: namespace.to_owned(), kind: "Job".into(), name: job };
-            self.of_jobs.insert(job, owner(namespace));
-            return;
-        }
-        // kube-state-metrics before 2.0 names no uid
-        let Some(uid) = series.metric.get("uid") else { return };
-        let pod = self.pods.entry(uid.clone()).or_default();
-        match fact {
-            Fact::Created => {
-                own(series, "namespace").clone_into(&mut pod.namespace);
-                own(series, "pod").clone_into(&mut pod.name);
-                pod.created = time(series);
-            }
-            Fact::Scheduled => pod.scheduled = Some(time(series)),
-            Fact::Completed => pod.completed = Some(time(series)),
-            Fact::Last => pod.last = pod.last.max(time(series)),
-            Fact::Requests => {
-                let value = series.value.1.parse().unwrap_or_default();
-                let is_cpu = own(series, "resource") == "cpu";
-                *(if is_cpu { &mut pod.cpus } else { &mut pod.gpus }) = value;
-            }
-            Fact::Controller => pod.controller = Some(owner("")),
-            Fact::Labels => {
-                for label in QUEUE_LABELS {
-                    let value = series.metric.get(&metric_label(label)).filter(|value| !value.is_empty());
-                    pod.labels.extend(value.map(|value| (label, value.clone())));
-                }
-            }
-            Fact::OfSystem => pod.priority = SYSTEM,
-            Fact::ControllerOfJob => {}
+    /// The pod of a series. None: kube-state-metrics before 2.0 names no uid.
+    fn pod(&mut self, series: &Series) -> Option<&mut KnownPod> {
+        series.metric.get("uid").map(|uid| self.pods.entry(uid.clone()).or_default())
+    }
+
+    fn set(&mut self, series: &Series, set: impl FnOnce(&mut KnownPod)) {
+        if let Some(pod) = self.pod(series) {
+            set(pod);
         }
     }
 
-    /// True if a pod's queue is known.
+    /// True if the run of a pod is known.
+    pub fn has_runs(&self) -> bool {
+        self.pods.values().any(|pod| pod.created.is_some() && pod.scheduled.is_some())
+    }
+
+    /// True if the queue of a pod is known.
     pub fn has_queues(&self) -> bool {
         self.pods.values().any(|pod| !pod.labels.is_empty())
     }
 
-    /// Hands all pods of a namespace, or of all, to a reader. A pod whose last sample is later than `running_since` still runs.
+    /// Hands all pods of a namespace, or of all, to a reader. A pod with a sample shortly before the end of what is known still
+    /// runs, and one that had ended before its begin doesn't count.
     pub fn into_past(
         self,
         namespace: Option<&str>,
-        running_since: Seconds,
+        Range { since, until }: Range,
         reader: &mut PastReader,
         view: &mut View,
     ) {
-        let Self { pods, of_jobs } = self;
+        let Self { pods, controllers_of_jobs, creations_of_jobs } = self;
         let wanted = pods.into_iter().filter(|(_, pod)| namespace.is_none_or(|of| of == pod.namespace));
-        let owned = wanted.map(|(uid, mut pod)| {
-            let controller = pod.controller.take().map(|mut owner| {
-                owner.namespace.clone_from(&pod.namespace);
-                let above = of_jobs.get(&owner).filter(|above| above.kind != "CronJob");
-                above.cloned().unwrap_or(owner)
+        let owned = wanted.filter_map(|(uid, mut pod)| {
+            let created = pod.created?;
+            let controller =
+                pod.controller.take().map(|owner| OwnerName { namespace: pod.namespace.clone(), ..owner });
+            let times = controller.as_ref().and_then(|job| creations_of_jobs.get(job));
+            let times = times.map_or(0, |of_job| of_job.range(..=created).count());
+            let controller = controller.map(|owner| match controllers_of_jobs.get(&owner) {
+                // each Job of a CronJob is a workload of its own
+                Some(above) if above.kind != "CronJob" => (above.clone(), 0),
+                _ => (owner, times),
             });
-            (controller, pod.created, uid, pod)
+            Some((controller, created, uid, pod))
         });
         let mut owned: Vec<_> = owned.collect();
         owned.sort_by(|one, other| (&one.0, one.1, &one.2).cmp(&(&other.0, other.1, &other.2)));
-        let (mut before, mut ended, mut times) = (None, Seconds::MIN, 0_u32);
+        let (mut before, mut ended, mut number) = (None, Seconds::MIN, 0_u32);
         for (controller, created, uid, pod) in owned {
-            let end = pod.completed.or((pod.last < running_since).then_some(pod.last));
+            let end = pod.end(since, until);
+            if end.is_some_and(|end| end < since) {
+                continue;
+            }
             if before != controller || created > ended.saturating_add(ANOTHER) {
-                (times, ended) = (times.saturating_add(1), Seconds::MIN);
+                (number, ended) = (number.saturating_add(1), Seconds::MIN);
             }
             ended = ended.max(end.unwrap_or(Seconds::MAX));
-            before.clone_from(&controller);
-            let Some(object) = object(&uid, &pod, controller.as_ref(), times, &view.snapshot.table) else {
-                continue;
-            };
-            if pod.scheduled.is_none() {
-                reader.pending = reader.pending.saturating_add(1);
-            } else if let Some(run) = PodRun::of(&object, None) {
-                reader.push(&object, run, end.map(moment), [pod.gpus, pod.cpus], view);
+            let above = controller.as_ref().map(|(owner, _)| owner);
+            if let Some(object) = object(&uid, &pod, created, above, number, &view.snapshot.table) {
+                match PodRun::of(&object, None) {
+                    Some(run) => reader.push(&object, run, end.map(moment), [pod.gpus, pod.cpus], view),
+                    None => reader.add_pending(&object),
+                }
             }
+            before = controller;
         }
     }
 }
 
-/// Returns a pod with all that is known of it. The uid of its controller, which isn't, is made of names and `times`.
+impl KnownPod {
+    /// The end of its run by what is known of a time. None: it goes on.
+    fn end(&self, since: Seconds, until: Seconds) -> Option<Seconds> {
+        let last = self.last.into_iter().chain(self.scheduled).chain(self.created).max().unwrap_or_default();
+        let Some(at) = self.final_at else {
+            return (last < until.saturating_sub(LOOKBACK)).then_some(last);
+        };
+        // one that was final from the first minute on ended at some time before
+        let ended = if at <= since.saturating_add(60) { since.saturating_sub(1) } else { at };
+        Some(self.completed.map_or(ended, |completed| completed.min(at)))
+    }
+}
+
+/// Returns a pod with all that is known of it. The uid of its controller, which isn't, is made of names and a number.
 fn object(
     uid: &str,
     pod: &KnownPod,
+    created: Seconds,
     controller: Option<&OwnerName>,
-    times: u32,
+    number: u32,
     table: &OwnerTable,
 ) -> Option<Pod> {
     let owner = controller.map(|OwnerName { namespace, kind, name }| {
@@ -241,21 +288,19 @@ fn object(
             Some(group) => format!("{group}/v1"),
             None => "v1".to_owned(),
         };
-        let uid = format!("{namespace}/{kind}/{name}/{times}");
+        let uid = format!("{namespace}/{kind}/{name}/{number}");
         json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true})
     });
     let is_static = controller.is_some_and(|owner| owner.kind == "Node");
     let annotations = if is_static { json!({"kubernetes.io/config.mirror": ""}) } else { json!({}) };
-    let scheduled = pod
-        .scheduled
-        .map(|at| json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": moment(at)}));
+    let condition = |at| json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": moment(at)});
     let object = json!({
         "metadata": {
             "name": pod.name, "namespace": pod.namespace, "uid": uid, "labels": pod.labels, "annotations": annotations,
-            "creationTimestamp": moment(pod.created), "ownerReferences": Vec::from_iter(owner),
+            "creationTimestamp": moment(created), "ownerReferences": Vec::from_iter(owner),
         },
         "spec": {"priority": pod.priority},
-        "status": {"conditions": Vec::from_iter(scheduled)},
+        "status": {"conditions": Vec::from_iter(pod.scheduled.map(condition))},
     });
     serde_json::from_value(object).ok()
 }

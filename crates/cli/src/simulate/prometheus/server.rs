@@ -19,6 +19,27 @@ use super::{super::past::Seconds, PrometheusArgs};
 pub struct Server {
     client: Client,
     url: String,
+    /// Selects the series of one cluster, such as `cluster="a"`.
+    selector: String,
+}
+
+/// The last part of the time that expressions look at, and the series that they select.
+pub struct Window<'s> {
+    pub seconds: Seconds,
+    selector: &'s str,
+}
+
+impl Window<'_> {
+    /// The series of a metric, of which these labels are so.
+    pub fn select(&self, metric: &str, labels: &str) -> String {
+        let both = [labels, self.selector].into_iter().filter(|part| !part.is_empty());
+        format!("{metric}{{{}}}", both.collect::<Vec<_>>().join(","))
+    }
+
+    /// The latest values of a metric, by labels.
+    pub fn latest(&self, by: &str, metric: &str, labels: &str) -> String {
+        format!("max by ({by}) (max_over_time({}[{}s]))", self.select(metric, labels), self.seconds)
+    }
 }
 
 /// A time that is asked for: after `since`, until `until`.
@@ -61,8 +82,8 @@ struct Data<V> {
 /// The longest wait for an answer, which is longer than the longest query that Prometheus allows by default.
 const TIMEOUT: Duration = Duration::from_secs(150);
 
-/// Prometheus refuses a query that needs more samples than it is allowed.
-const TOO_MANY: &str = "too many samples";
+/// Parts of the answers to a query that needs more samples or time than it is allowed.
+const TOO_MUCH: [&str; 3] = ["too many", "timed out", "limit"];
 
 impl Server {
     pub async fn connect(url: &Uri, args: &PrometheusArgs) -> Result<Self> {
@@ -81,9 +102,16 @@ impl Server {
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
         let mut config = config.context("cannot use --prometheus-ca")?;
         config.read_timeout = Some(TIMEOUT);
+        // the proxy of the environment is one for https
+        config.proxy_url = config.proxy_url.filter(|_| url.scheme_str() == Some("https"));
         let url = url.to_string().trim_end_matches('/').to_owned();
-        let client = Client::try_from(config).map_err(|error| unreachable(error, &url))?;
-        Ok(Self { client, url })
+        let client = Client::try_from(config).map_err(|error| no_answer(error, &url))?;
+        let selector = args.prometheus_selector.clone().unwrap_or_default();
+        Ok(Self { client, url, selector })
+    }
+
+    pub fn window(&self, seconds: Seconds) -> Window<'_> {
+        Window { seconds, selector: &self.selector }
     }
 
     /// The values of an expression at a time.
@@ -108,10 +136,9 @@ impl Server {
         let request = Request::post(format!("/api/v1/{call}"))
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(Body::from(form.into_bytes()))?;
-        let response = self.client.send(request).await.map_err(|error| unreachable(error, &self.url))?;
+        let response = self.client.send(request).await.map_err(|error| no_answer(error, &self.url))?;
         let status = response.status();
-        let body =
-            response.into_body().collect_bytes().await.map_err(|error| unreachable(error, &self.url))?;
+        let body = response.into_body().collect_bytes().await.map_err(|error| no_answer(error, &self.url))?;
         let url = &self.url;
         match serde_json::from_slice::<Answer<V>>(&body) {
             _ if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
@@ -119,7 +146,9 @@ impl Server {
             }
             Ok(Answer { error: Some(error), .. }) => bail!("Prometheus at {url} answers: {error}"),
             Ok(Answer { data: Some(Data { result }), .. }) if status.is_success() => Ok(result),
-            _ => bail!("what answers at {url} is no Prometheus: it answers {status} to /api/v1/{call}"),
+            _ => bail!(
+                "what answers at {url} is no Prometheus: it answers {status} to /api/v1/{call}: give the URL below which that is"
+            ),
         }
     }
 }
@@ -133,10 +162,11 @@ fn secret(path: Option<&str>, flag: &str) -> Result<Option<String>> {
 
 /// True if less must be asked for at once.
 pub fn is_too_much(error: &Error) -> bool {
-    error.to_string().contains(TOO_MANY)
+    let text = error.to_string();
+    TOO_MUCH.iter().any(|part| text.contains(part))
 }
 
-fn unreachable(error: kube::Error, url: &str) -> Error {
+fn no_answer(error: kube::Error, url: &str) -> Error {
     let error = Error::new(error);
     let cause = error.root_cause();
     let is_trust = cause.is::<rustls::Error>() && cause.to_string().contains("certificate");
