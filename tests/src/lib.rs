@@ -99,7 +99,13 @@ impl World {
 
     /// `kubectl apply` of something that must be accepted.
     pub async fn apply(&self, object: &serde_json::Value) {
-        let apply = self.cluster.kubectl_with_input(&["apply", "-f", "-"], &object.to_string()).await;
-        apply.unwrap().success().unwrap();
+        let object = object.to_string();
+        let apply = async || self.cluster.kubectl_with_input(&["apply", "-f", "-"], &object).await?.success();
+        match apply().await {
+            // another test has created it since kubectl asked for it
+            Err(error) if error.to_string().contains("AlreadyExists") => apply().await,
+            applied => applied,
+        }
+        .unwrap();
     }
 }
