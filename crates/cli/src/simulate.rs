@@ -51,7 +51,8 @@ use trace::{Columns, TraceOptions};
 
 /// Show what other ceilings and floors would have done to the runs of the past
 ///
-/// The past is that of a cluster, as far as its objects are still there or Prometheus knows of them, or a trace, or made up. The runs stay as they were:
+/// The past is that of a cluster, as far as its objects are still there or Prometheus knows of them, or a trace, or made up.
+/// The runs stay as they were:
 /// it is exact who is cut and which preemptions a floor forbids. No run is scheduled otherwise, so that no other run uses what
 /// becomes free. A run that a ceiling has ended in the past ends there in each replay.
 ///
@@ -300,9 +301,15 @@ impl SimulateArgs {
                 let t9k = &self.t9k_system_namespace;
                 let namespace = connect.named_namespace().map(str::to_owned);
                 let cluster =
-                    if *from_cluster { Some(cluster::read(connect, t9k, config).await?.0) } else { None };
-                let (past, source, missing) =
+                    if *from_cluster { Some(cluster::read(connect, t9k, config).await?) } else { None };
+                let (past, source, mut missing) =
                     self.prometheus.read(url, namespace.as_deref(), t9k, config).await?;
+                let cluster = cluster.map(|(cluster, _, _, of_cluster)| {
+                    // Prometheus has the runs that the cluster has forgotten
+                    let others = of_cluster.into_iter().filter(|of| of != cluster::DELETED);
+                    missing.extend(others.map(|of| format!("of the cluster, {of}")));
+                    cluster
+                });
                 Ok(Known { past, source, cluster, missing })
             }
             SourceArgs { .. } => {

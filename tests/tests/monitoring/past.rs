@@ -388,4 +388,14 @@ async fn kube_state_metrics_tells_what_is_asked_for_of_a_cluster_that_runs() {
     drop(without);
     let _with = server("kube-state-metrics", &ksm, &[&arguments[..], &[labels]].concat(), &log);
     seen("q", false).await;
+    let kubeconfig = world.cluster.kubeconfig().display().to_string();
+    let of_both =
+        ["--from-cluster", "--kubeconfig", &kubeconfig, "--max-duration", "1d", "-n", namespace.name()];
+    let both = report(&[&[&*url], &of_both[..]].concat()).await;
+    assert_eq!(
+        (&both["baseline"], &both["total"]["jobs"], &both["eventsNow"]),
+        (&json!("the queues of the cluster"), &json!(2), &json!(0)),
+        "{both:#}"
+    );
+    assert!(!both["missing"].to_string().contains("were deleted"), "{both:#}");
 }

@@ -33,7 +33,7 @@ pub struct ClusterPast {
     now: Timestamp,
 }
 
-const DELETED: &str =
+pub const DELETED: &str =
     "runs whose pods and Jobs were deleted: --trace takes the records of an accounting system";
 
 /// Reads the past of a cluster: of all namespaces or, where the user may not list their pods, of one.
