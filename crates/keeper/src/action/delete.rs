@@ -44,7 +44,8 @@ impl Pauser {
             warn!(%namespace, pod, ?alone, "Its owner can't be stopped: deleting the pod");
         }
         let known = PausedObject { object: reference(&pod, Some(&first.namespace)), workload: None };
-        let act = self.tell_first(work, act, &pod, (&known, &metadata), events).await?;
+        let told = self.tell_first(work, act, &pod, (&known, &metadata), events, Failure::Delete).await;
+        let (act, untold) = told?;
         if !act.is_done() {
             return Ok(Done::silent(act));
         }
@@ -65,7 +66,7 @@ impl Pauser {
             result => result.map_err(Failure::Delete)?,
         }
         ending.succeeded();
-        Ok(Done::silent(act))
+        Ok(Done::new(act, untold))
     }
 
     /// Returns the bound of a grace period, in seconds, if the pod's own is longer.
@@ -93,7 +94,9 @@ impl Pauser {
             told::of_dry_run(&mut events, None);
             return Ok(Done::new(act, events));
         }
-        let act = self.tell_first(work, act, owner, (&known, &metadata), events).await?;
+        let failed = |source| Failure::DeleteOwner { owner: owner.clone(), source };
+        let told = self.tell_first(work, act, owner, (&known, &metadata), events, failed).await;
+        let (act, untold) = told?;
         if !act.is_done() {
             return Ok(Done::silent(act));
         }
@@ -104,20 +107,22 @@ impl Pauser {
             // it may have been done all the same; if that can't be read, the API server doesn't answer at all
             Err(error) if error.is_open() => {
                 if persist(async || objects.live(namespace, owner).await).await?.is_some() {
-                    return Err(Failure::DeleteOwner { owner: owner.clone(), source: error });
+                    return Err(failed(error));
                 }
             }
-            result => result.map_err(|source| Failure::DeleteOwner { owner: owner.clone(), source })?,
+            result => result.map_err(failed)?,
         }
         ending.succeeded();
-        Ok(Done::silent(act))
+        Ok(Done::new(act, untold))
     }
 
     /// Writes the events that the journal of an object owes, then those of its deletion. Both come before the deletion, which takes
-    /// the journal along. Where a dry run of the deletion fails, no event is written.
+    /// the journal along. Returns the act, and the events that weren't written: where the API server refuses a dry run of the
+    /// deletion, it will refuse the deletion, too. If it doesn't, these events are to be written afterwards. While it doesn't
+    /// answer, nothing is deleted.
     ///
-    /// The events take a while, so that the case is judged again. After a dry run that failed, no extensions are listed: the list
-    /// would come between the reading of an owner and the write.
+    /// The events take a while, so that the case is judged again. After a dry run that was refused, no extensions are listed: the
+    /// list would come between the reading of an owner and the write.
     async fn tell_first(
         &self,
         work: &mut Work<'_>,
@@ -125,13 +130,19 @@ impl Pauser {
         object: &OwnerReference,
         (known, metadata): (&PausedObject, &ObjectMeta),
         events: Vec<EventRecord>,
-    ) -> Result<Act, Failure> {
+        failed: impl Fn(ApiError) -> Failure,
+    ) -> Result<(Act, Vec<EventRecord>), Failure> {
         let Handles { objects, cluster, .. } = &*self.handles;
-        if objects.would_delete(&work.batch.first.namespace, object).await.is_ok() {
-            let owed = cluster.outbox.owed_on(known, metadata, self.handles.now());
-            self.handles.events.tell_first(owed, events).await;
-            work.granted = self.granted(work).await?;
-        }
-        Ok(self.judge_again(work, &act))
+        let untold = match objects.would_delete(&work.batch.first.namespace, object).await {
+            Ok(()) => {
+                let owed = cluster.outbox.owed_on(known, metadata, self.handles.now());
+                self.handles.events.tell_first(owed, events).await;
+                work.granted = self.granted(work).await?;
+                Vec::new()
+            }
+            Err(error) if error.is_open() => return Err(failed(error)),
+            Err(_) => events,
+        };
+        Ok((self.judge_again(work, &act), untold))
     }
 }

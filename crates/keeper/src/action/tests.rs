@@ -43,6 +43,8 @@ struct State {
     listed: Vec<Instant>,
     /// The time that the dry run of a deletion takes.
     dry_run: Duration,
+    /// The status with which the next dry run of a deletion fails.
+    refused_dry_run: Option<u16>,
     /// The time at which the Deployment was last read, and the times from there to each of its patches.
     read: Option<Instant>,
     gaps: Vec<Duration>,
@@ -70,7 +72,7 @@ impl Server {
             (POD, pod),
         ];
         let (refused, refusals, reads, changes, listing, listed, dry_run) = Default::default();
-        let (read, gaps) = Default::default();
+        let (read, gaps, refused_dry_run) = Default::default();
         let objects = objects.into();
         Self(Arc::new(Mutex::new(State {
             objects,
@@ -81,6 +83,7 @@ impl Server {
             listing,
             listed,
             dry_run,
+            refused_dry_run,
             read,
             gaps,
         })))
@@ -166,7 +169,9 @@ impl State {
         }
         match *method {
             Method::PATCH => json_patch::merge(state, &serde_json::from_slice(body).unwrap()),
-            Method::DELETE if is_dry_run(uri) => return (200, state.clone()),
+            Method::DELETE if is_dry_run(uri) => {
+                return self.refused_dry_run.take().map_or_else(|| (200, state.clone()), status);
+            }
             Method::DELETE if state["kind"] != "Pod" => {
                 let options: Value = serde_json::from_slice(body).unwrap();
                 let (conditions, metadata) = (&options["preconditions"], &state["metadata"]);
@@ -405,6 +410,22 @@ async fn a_deletion_that_the_api_server_refuses_is_not_told() {
     assert_eq!(pauser.handles.events.work.waiting(), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn no_deletion_goes_untold_where_its_dry_run_alone_fails() {
+    let server = Server::new();
+    let pauser = pauser(&server);
+    server.merge(POD, &json!({"metadata": {"ownerReferences": null}}));
+    // the API server doesn't answer
+    server.0.lock().refused_dry_run = Some(500);
+    assert!(pauser.act(&due(0)).await.is_err());
+    assert_eq!((server.changes(), pauser.handles.events.work.waiting()), (Vec::new(), 0));
+    // it refuses dry runs, as it does where a webhook has side effects
+    server.0.lock().refused_dry_run = Some(400);
+    let done = pauser.act(&due(0)).await;
+    assert_eq!(done.map(|done| done.events.len()).ok(), Some(2));
+    assert_eq!((server.changes(), pauser.handles.events.work.waiting()), (vec![DELETED.into()], 0));
+}
+
 const POD_CHANGED: &str = "put off: the pod has changed since it was judged";
 const QUEUE_CHANGED: &str = "put off: its queue has changed since it was judged";
 
@@ -471,7 +492,7 @@ async fn by_the_default_queue_nothing_is_paused_once_the_queue_that_the_pod_name
 async fn a_run_whose_queue_is_lengthened_while_a_dry_run_hangs_goes_on() {
     let server = Server::new();
     server.merge(POD, &json!({"metadata": {"ownerReferences": null}}));
-    server.0.lock().dry_run = Duration::from_mins(1);
+    server.0.lock().dry_run = Duration::from_secs(6);
     let pauser = pauser(&server);
     let lengthened = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
