@@ -114,6 +114,10 @@ crds: ## Write the chart's CRDs again, after a change of the types
 docs: ## Write docs/values.md, docs/api.md, the picture of a terminal, and the kinds that are paused in docs/owners.md and the chart, again, after a change of values or kinds, and compare the other reference pages with the code
 	TENURE_WRITE_DOCS=1 $(CARGO) test --locked --package tenure-tests --test reference
 
+.PHONY: picture
+picture: ## Take the picture of the page in the README again, docs/ui.png, with Chromium
+	$(CARGO) test --workspace --locked --test ui -- --ignored the_picture_of_the_readme
+
 .PHONY: release
 release: ## Build and publish images, chart and plugin of VERSION to REGISTRY (make release REGISTRY=registry.example.com/gpu VERSION=0.1.0)
 	@REGISTRY="$(REGISTRY)" VERSION="$(VERSION)" release/publish --check

@@ -14,7 +14,7 @@ use k8s_openapi::api::{
     core::v1::Pod,
 };
 use kube::{
-    Api, ResourceExt,
+    Api, Client, ResourceExt,
     api::{ListParams, PostParams},
 };
 use serde::Serialize;
@@ -165,12 +165,17 @@ fn right(namespace: &str, (family, queue): (Family, &str)) -> ResourceAttributes
 }
 
 async fn you_may_use(cluster: &ClusterReader, namespace: &str, queue: (Family, &str)) -> Result<bool> {
+    you_may(&cluster.client, right(namespace, queue)).await
+}
+
+/// True if the user of the plugin has this right.
+pub async fn you_may(client: &Client, right: ResourceAttributes) -> Result<bool> {
     let spec = SelfSubjectAccessReviewSpec {
-        resource_attributes: Some(right(namespace, queue)),
+        resource_attributes: Some(right),
         ..SelfSubjectAccessReviewSpec::default()
     };
     let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-    let answer = Api::all(cluster.client.clone()).create(&PostParams::default(), &review).await;
+    let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await;
     Ok(answer.map_err(explain)?.status.is_some_and(|status| status.allowed))
 }
 

@@ -11,7 +11,7 @@ use crate::{
     cluster::ConnectArgs,
     completion, config, deactivate, explain, extend, extensions, forecast, list, matrix,
     print::{OutputArgs, Reported, complain},
-    queue, requeue_schedule, resume, simulate, status, usage, validate,
+    queue, requeue_schedule, resume, simulate, status, ui, usage, validate,
 };
 
 /// Show when workloads expire, resume paused workloads, and explain floors and ceilings.
@@ -66,6 +66,7 @@ enum Command {
     Usage(usage::UsageArgs),
     Simulate(Box<simulate::SimulateArgs>),
     Forecast(forecast::ForecastArgs),
+    Ui(ui::UiArgs),
     RequeueSchedule(requeue_schedule::RequeueScheduleArgs),
     Validate(validate::ValidateArgs),
     Completion(completion::CompletionArgs),
@@ -116,6 +117,7 @@ impl Cli {
             Command::Usage(usage) => Box::pin(usage.run(connect)).await,
             Command::Simulate(simulate) => Box::pin(simulate.run(connect)).await,
             Command::Forecast(forecast) => Box::pin(forecast.run(connect)).await,
+            Command::Ui(ui) => Box::pin(ui.run(connect)).await,
             Command::RequeueSchedule(schedule) => Box::pin(schedule.run(connect)).await,
             Command::Validate(validate) => validate.run(),
             Command::Completion(completion) => completion.run(Self::command()),

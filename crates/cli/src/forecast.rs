@@ -1,9 +1,9 @@
 //! `kubectl tenure forecast`: what comes free by when at the latest, by ceilings alone.
 
-mod answer;
-mod bound;
+pub mod answer;
+pub mod bound;
 mod demand;
-mod occupants;
+pub mod occupants;
 #[cfg(test)]
 mod tests;
 

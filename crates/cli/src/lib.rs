@@ -23,6 +23,7 @@ mod run;
 mod simulate;
 mod snapshot;
 mod status;
+mod ui;
 mod usage;
 mod validate;
 

@@ -77,8 +77,8 @@ impl MatrixArgs {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row<'t> {
-    name: &'t str,
+pub struct QueueRow<'t> {
+    pub name: &'t str,
     /// The path from the root to the queue itself.
     path: Vec<&'t str>,
     preempt_min_runtime: Sourced,
@@ -95,7 +95,7 @@ struct Pair<'t> {
 }
 
 /// The queues of a matrix. Pairs are computed as they are written.
-struct Matrix<'t> {
+pub struct Matrix<'t> {
     snapshot: &'t Snapshot,
     pool: Option<&'t str>,
     /// In alphabetical order, as preemptors and victims are.
@@ -108,7 +108,11 @@ struct Matrix<'t> {
 
 impl<'t> Matrix<'t> {
     /// Makes the matrix of the pairs with this preemptor and this victim; none: with all.
-    fn new(snapshot: &'t Snapshot, pool: Option<&'t str>, [preemptor, victim]: [Option<&str>; 2]) -> Self {
+    pub fn new(
+        snapshot: &'t Snapshot,
+        pool: Option<&'t str>,
+        [preemptor, victim]: [Option<&str>; 2],
+    ) -> Self {
         let tree = snapshot.tree();
         let queues = |asked: &[Option<&str>]| {
             let is_meant = |name: &str| asked.iter().any(|only| only.is_none_or(|only| only == name));
@@ -138,12 +142,12 @@ impl<'t> Matrix<'t> {
     }
 
     /// Returns a row for each queue. In a cycle there is no root: then the path is the queue alone.
-    fn rows(&self) -> impl Iterator<Item = Row<'t>> {
+    pub fn rows(&self) -> impl Iterator<Item = QueueRow<'t>> {
         let (tree, floors) = (self.snapshot.tree(), &self.snapshot.floors);
         self.queues.iter().map(move |(name, id)| {
             let path = tree.path(*id).unwrap_or_else(|_| vec![*id]);
             let least = ceiling::effective(tree, name).ok().flatten();
-            Row {
+            QueueRow {
                 name,
                 path: path.into_iter().rev().map(|id| tree.name(id)).collect(),
                 preempt_min_runtime: floors.preempt(tree, Some(*id), self.pool).into(),
@@ -183,7 +187,7 @@ fn tables(matrix: &Matrix<'_>, out: Out<'_>) -> io::Result<()> {
     Ok(())
 }
 
-fn cells(row: Row<'_>) -> Vec<String> {
+fn cells(row: QueueRow<'_>) -> Vec<String> {
     let Sourced { value, from } = row.preempt_min_runtime;
     let (ceiling, of) = row.max_duration.map(|ceiling| (ceiling.value, ceiling.from)).unzip();
     vec![row.name.to_owned(), value, from, cell(ceiling), cell(of)]

@@ -41,7 +41,7 @@ use crate::{
     run::ShownEnd,
 };
 pub use cluster::NotListed;
-pub use owners::{ClimbStep, KnownOwners, ListedOwner, Selected, found};
+pub use owners::{ClimbStep, KnownOwners, ListedOwner, Selected, found, in_files};
 pub use pods::NamedWorkload;
 pub use source::Named;
 
@@ -258,7 +258,7 @@ impl Snapshot {
                 Some(cluster) => cluster.look_up(namespace, &owner).await.map(|found| {
                     found.map(|found| (OwnerObject(&found.value).is_finished(), found.metadata))
                 }),
-                None => Ok(Some(owners::in_files(&self.documents, namespace, &owner))),
+                None => Ok(Some(in_files(&self.documents, namespace, &owner))),
             };
             match met {
                 Ok(met) => {
@@ -291,7 +291,7 @@ fn group_names(pod: &Pod) -> impl Iterator<Item = (PodGroupKind, &str)> {
     PodGroupKind::ALL.into_iter().filter_map(|kind| Some((kind, kind.named_by(pod)?)))
 }
 
-fn key(metadata: &ObjectMeta) -> NamespacedName {
+pub fn key(metadata: &ObjectMeta) -> NamespacedName {
     let namespace = metadata.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.into());
     (namespace, metadata.name.clone().unwrap_or_default())
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tenure_tests::pages::{Page, workspace};
 
 /// Each task page, with the number of its blocks that can't be run on a control plane without kubelets and clouds.
-const PAGES: [(&str, usize); 19] = [
+const PAGES: [(&str, usize); 20] = [
     ("alerts.md", 0),
     ("choosing.md", 2),
     ("compatibility.md", 0),
@@ -29,6 +29,7 @@ const PAGES: [(&str, usize); 19] = [
     ("paused.md", 0),
     ("quickstart.md", 3),
     ("troubleshooting.md", 0),
+    ("ui.md", 3),
     ("upgrade.md", 1),
 ];
 

@@ -1,7 +1,9 @@
 //! The flags for the cluster, the user and the namespace.
 
 use std::{
-    env, io,
+    env,
+    ffi::OsString,
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -68,6 +70,23 @@ fn timeout(text: &str) -> Result<Duration, String> {
 }
 
 impl ConnectArgs {
+    /// The same flags for another process of the plugin, without the namespace.
+    pub fn flags(&self) -> Vec<OsString> {
+        let Self { namespace: _, kubeconfig, context, server, as_user, as_groups, request_timeout } = self;
+        let server = server.as_ref().map(ToString::to_string);
+        let seconds = format!("{}s", request_timeout.as_secs());
+        let values = [
+            ("--kubeconfig", kubeconfig.clone().map(OsString::from)),
+            ("--context", context.clone().map(OsString::from)),
+            ("--server", server.map(OsString::from)),
+            ("--as", as_user.clone().map(OsString::from)),
+            ("--request-timeout", Some(seconds.into())),
+        ];
+        let values = values.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
+        let groups = as_groups.iter().map(|group| ("--as-group", group.into()));
+        values.chain(groups).flat_map(|(flag, value)| [flag.into(), value]).collect()
+    }
+
     /// The namespace that is asked for; else that of the context, if a cluster is asked at all.
     pub async fn namespace(&self, offline: bool) -> Result<String> {
         match self.named_namespace() {

@@ -112,7 +112,8 @@ impl ClusterRoom {
     }
 }
 
-fn occupants(
+/// Returns what the pods on nodes hold, and until when.
+pub fn occupants(
     pods: Vec<OnNode>,
     snapshot: &mut Snapshot,
     longest: SignedDuration,
@@ -123,7 +124,7 @@ fn occupants(
 }
 
 /// A pod that was seen on its node.
-struct OnNode {
+pub struct OnNode {
     pod: Pod,
     requests: Amounts,
     seen: Option<Seen>,
@@ -134,8 +135,12 @@ impl OnNode {
     fn read(pod: PodWithRoom, index: &mut CeilingIndex) -> Option<Self> {
         let (pod, room) = pod.split();
         index.apply_member(&pod);
+        Self::of(pod, room.requests, index)
+    }
+
+    /// The same for a pod that the index has.
+    pub fn of(pod: Pod, mut requests: Amounts, index: &mut CeilingIndex) -> Option<Self> {
         let is_there = pod.spec.node_name.is_some() && !pod.is_finished();
-        let mut requests = room.requests;
         requests.insert(PODS.into(), 1);
         is_there.then(|| Self { seen: Seen::read(&pod, index), requests, pod })
     }

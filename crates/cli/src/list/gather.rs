@@ -1,7 +1,7 @@
 //! Reads the objects of a list from the API server.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     iter,
     time::{Duration, Instant},
 };
@@ -34,7 +34,8 @@ pub struct Gatherer {
     config: Config,
     /// Selects by the labels of the workloads themselves.
     pub selector: Option<Selector>,
-    told: HashSet<String>,
+    /// The warnings that were printed, or would have been.
+    pub told: BTreeSet<String>,
     pub is_silent: bool,
 }
 
@@ -45,7 +46,7 @@ impl Gatherer {
         t9k_system_namespace: String,
         config: Config,
     ) -> Self {
-        let (discovered, selector, told, is_silent) = (Instant::now(), None, HashSet::new(), false);
+        let (discovered, selector, told, is_silent) = (Instant::now(), None, BTreeSet::new(), false);
         Self { cluster, discovered, namespace, t9k_system_namespace, config, selector, told, is_silent }
     }
 
@@ -55,10 +56,13 @@ impl Gatherer {
 
     /// Prints a warning on standard error, but only once.
     pub fn warn(&mut self, what: String) {
-        if !self.is_silent && !self.told.contains(&what) {
-            warn(&what);
-            self.told.insert(what);
+        if self.told.contains(&what) {
+            return;
         }
+        if !self.is_silent {
+            warn(&what);
+        }
+        self.told.insert(what);
     }
 
     pub async fn view(&mut self) -> Result<View> {

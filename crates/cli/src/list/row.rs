@@ -89,6 +89,9 @@ pub struct Row {
     pub ready_pods: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needed_pods: Option<usize>,
+    /// The GPUs that its pods request, where this was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<i64>,
     /// Its place among others that come back, in queues of this family.
     #[serde(skip)]
     pub waiting: Option<(Family, Waiting)>,
@@ -126,6 +129,8 @@ pub struct WorkloadSummary {
     /// The name of its Workload of Kueue's, if that has the record.
     pub of_kueue: Option<String>,
     pub terminating: bool,
+    /// The GPUs that its pods request, where this is known.
+    pub gpus: Option<i64>,
     /// The end of its run that its object shows.
     pub shown_end: Option<Timestamp>,
 }
@@ -159,6 +164,7 @@ impl WorkloadSummary {
             kind: reference.kind,
             name: reference.name,
             pods: run.as_ref().map_or(0, |run| run.pods),
+            gpus: self.gpus,
             ..Row::default()
         };
         if let Some(metadata) = pause {

@@ -40,6 +40,8 @@ struct Member {
     /// Why it would be exempt if its controller existed.
     claimed: Option<Exemption>,
     ready: bool,
+    /// The GPUs that it requests, where this is known.
+    gpus: Option<i64>,
     /// Its group, or itself, and the number of pods that this needs.
     unit: (Uid, usize),
     seen: Seen,
@@ -50,35 +52,46 @@ impl View {
         for (group, kind, _) in snapshot.table.ancestors() {
             snapshot.owners.listed(group, kind);
         }
+        Self::of_files(snapshot)
+    }
+
+    /// The same for files, which needn't hold all owners.
+    pub fn of_files(snapshot: Snapshot) -> Self {
         Self { snapshot, pods: Vec::new() }
     }
 
     pub fn pods(&mut self, pods: &[Pod]) {
-        let Self { snapshot: Snapshot { index, selected, .. }, pods: members } = self;
         for pod in pods {
-            index.apply_member(pod);
-            selected.take(pod.metadata.uid.as_deref(), pod.metadata.labels.as_ref());
-            let exemption = exemption(pod, &Scope::default());
-            if matches!(exemption, Some(Exemption::Finished | Exemption::Terminating)) {
-                continue;
-            }
-            let Some(seen) = Seen::read(pod, index) else { continue };
-            let reference = of_pod(pod);
-            let of_group = index.gang(pod).map(|gang| {
-                let uid = Uid::of(&format!("{:?} {}/{}", gang.key.kind, gang.key.namespace, gang.key.name));
-                (uid, usize::try_from(gang.shape.least()).unwrap_or(usize::MAX))
-            });
-            members.push(Member {
-                namespace: pod.namespace().unwrap_or_default(),
-                controller: pod.controller().cloned(),
-                exemption,
-                claimed: claimed(pod),
-                ready: Readiness::of(pod) == Readiness::Ready,
-                unit: of_group.unwrap_or_else(|| (Uid::of(&reference.uid), 1)),
-                seen,
-                reference,
-            });
+            self.pod(pod, None);
         }
+    }
+
+    /// Adds a pod, and the GPUs that it requests, where this is known.
+    pub fn pod(&mut self, pod: &Pod, gpus: Option<i64>) {
+        let Self { snapshot: Snapshot { index, selected, .. }, pods: members } = self;
+        index.apply_member(pod);
+        selected.take(pod.metadata.uid.as_deref(), pod.metadata.labels.as_ref());
+        let exemption = exemption(pod, &Scope::default());
+        if matches!(exemption, Some(Exemption::Finished | Exemption::Terminating)) {
+            return;
+        }
+        let Some(seen) = Seen::read(pod, index) else { return };
+        let reference = of_pod(pod);
+        let of_group = index.gang(pod).map(|gang| {
+            let uid = Uid::of(&format!("{:?} {}/{}", gang.key.kind, gang.key.namespace, gang.key.name));
+            (uid, usize::try_from(gang.shape.least()).unwrap_or(usize::MAX))
+        });
+        members.push(Member {
+            namespace: pod.namespace().unwrap_or_default(),
+            controller: pod.controller().cloned(),
+            exemption,
+            claimed: claimed(pod),
+            ready: Readiness::of(pod) == Readiness::Ready,
+            gpus,
+            unit: of_group.unwrap_or_else(|| (Uid::of(&reference.uid), 1)),
+            seen,
+            reference,
+        });
     }
 
     /// Adds the live pods of a namespace, or of all.
@@ -150,6 +163,7 @@ impl View {
             workload.terminating |= terminating;
             workload.shown_end =
                 if owner.uid == uid { shown } else { snapshot.index.shown_end(Uid::of(&owner.uid)) };
+            workload.gpus = workload.gpus.into_iter().chain(pod.gpus).reduce(i64::saturating_add);
             workload.add(Run::of(standing, exemption), pod.ready, pod.unit);
         }
         for (owner, metadata) in snapshot.owners.paused() {

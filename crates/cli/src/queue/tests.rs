@@ -29,6 +29,7 @@ fn row(name: &str, state: WorkloadState) -> Row {
         pods: 0,
         ready_pods: None,
         needed_pods: None,
+        gpus: None,
         waiting: None,
         other_queue: None,
     }
@@ -89,6 +90,7 @@ fn each_list_has_a_table_and_those_that_are_empty_have_none() {
     let running = Row {
         ready_pods: Some(1),
         needed_pods: Some(2),
+        gpus: None,
         started_at: Some(at(0)),
         expires_at: Some(at(3600)),
         ..row("a", WorkloadState::Running)

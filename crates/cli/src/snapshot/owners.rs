@@ -32,16 +32,19 @@ pub struct ListedOwner {
 impl ListedOwner {
     /// None if it has no name.
     pub fn read(kind: &ResourceKind, metadata: &ObjectMeta) -> Option<Self> {
+        let reference =
+            OwnerReference { uid: metadata.uid.clone()?, ..kind.reference(metadata.name.as_deref()?) };
+        Some(Self::of(reference, metadata))
+    }
+
+    pub fn of(reference: OwnerReference, metadata: &ObjectMeta) -> Self {
         let is_paused = metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PAUSED_ANNOTATION));
-        Some(Self {
+        Self {
             namespace: metadata.namespace.clone().unwrap_or_default(),
-            reference: OwnerReference {
-                uid: metadata.uid.clone()?,
-                ..kind.reference(metadata.name.as_deref()?)
-            },
+            reference,
             answer: found(metadata, false),
             paused: is_paused.then(|| Box::new(metadata.clone())),
-        })
+        }
     }
 }
 

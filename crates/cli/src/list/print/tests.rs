@@ -29,6 +29,7 @@ fn row(name: &str, state: WorkloadState) -> Row {
         pods: 2,
         ready_pods: Some(1),
         needed_pods: Some(2),
+        gpus: None,
         waiting: None,
         other_queue: None,
     }

@@ -1,0 +1,196 @@
+//! `kubectl tenure ui`: a page with the runs, their ends and their floors, served on loopback with the rights of its user.
+
+mod assets;
+mod child;
+mod live;
+mod look;
+mod rights;
+mod server;
+mod sign_in;
+
+use std::{fs, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use jiff::Timestamp;
+use tenure_types::ExtendedDuration;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    cluster::ConnectArgs,
+    floors::{duration, of_file},
+    input::{self, Document, InputArgs},
+    list::gather::Gatherer,
+    print::{print, tell, with_causes},
+    status::runs_dry,
+};
+use child::Child;
+use live::Live;
+use look::{Look, LookOptions};
+use rights::Rights;
+use server::Server;
+
+/// The least time between two looks, of which a reading may take at most a tenth.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+const REST: u32 = 9;
+
+/// The time after which it is asked again whether the keeper runs dry.
+const BETWEEN_DRY_RUNS: Duration = Duration::from_mins(1);
+
+/// Show the runs on a page in the browser: who runs, until when, and who is safe from preemption
+///
+/// A server on this machine alone, with your rights: it shows what you may list, and nothing is installed in the cluster. A file
+/// that only you may read signs the browser in. The page follows the cluster. Each of its buttons asks before it changes something,
+/// and runs the command that it shows.
+///
+/// The namespaces are all that you may list, or the one of -n.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kubectl tenure ui                          # open the page in the browser
+  kubectl tenure ui -n team                  # of one namespace
+  kubectl tenure ui --no-browser             # print how to open it from another machine
+  kubectl tenure ui --export runs.html       # write one file for a ticket or a report, and end
+  kubectl tenure ui -f cluster.yaml --now 2026-01-02T03:04:05Z")]
+pub struct UiArgs {
+    #[command(flatten)]
+    input: InputArgs,
+
+    /// The port on 127.0.0.1 [default: any free one]
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    port: u16,
+
+    /// Open no browser: print how to reach the page, also from another machine
+    #[arg(long)]
+    no_browser: bool,
+
+    /// Write the page to this file, with all that it shows now, and end
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["port", "no_browser"])]
+    export: Option<String>,
+
+    /// The longest time that a pod may terminate, as the keeper has it
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10m")]
+    max_termination_grace: ExtendedDuration,
+
+    /// The namespace in which queues of T9k count, as the keeper has it
+    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
+    t9k_system_namespace: String,
+
+    /// The configuration file of the servers, whose default floors count
+    #[arg(long, value_name = "FILE")]
+    config: Option<String>,
+}
+
+/// The source of looks.
+enum Source {
+    Cluster(Box<Gatherer>),
+    /// The time of the look. None: the time at which it is asked for.
+    Files(Vec<Document>, Option<Timestamp>),
+}
+
+impl UiArgs {
+    pub async fn run(self, connect: ConnectArgs) -> Result<()> {
+        let from_stdin = self.input.filename.iter().chain(&self.config).any(|path| path == "-");
+        ensure!(!from_stdin, "standard input can be read only once: give the name of a file");
+        let child = self.child(&connect);
+        let mut options = LookOptions {
+            config: of_file(self.config.as_deref())?,
+            t9k_system_namespace: self.t9k_system_namespace.clone(),
+            longest_termination: self.max_termination_grace.to_signed(),
+            namespace: None,
+        };
+        let (mut source, mut rights) = (Source::Files(Vec::new(), self.input.now), None);
+        if self.input.filename.is_empty() {
+            let named = connect.named_namespace().map(str::to_owned);
+            let cluster = connect.connect().await?;
+            options.namespace = cluster.namespace_of_pods(named).await?;
+            rights = Some(Rights::of(&cluster));
+            let (namespace, t9k) = (options.namespace.clone(), options.t9k_system_namespace.clone());
+            let gatherer = Gatherer::new(cluster, namespace, t9k, options.config.clone());
+            source = Source::Cluster(Box::new(gatherer));
+        } else if let Source::Files(documents, _) = &mut source {
+            *documents = input::read(&self.input.filename)?;
+        }
+        let mut looks = Looks { source, options, runs_dry: None };
+        if let Some(path) = &self.export {
+            let page = assets::exported(&looks.look().await?)?;
+            fs::write(path, page).with_context(|| format!("cannot write {path}"))?;
+            return print(&format!("{path} written\n"));
+        }
+        let live = Arc::new(Live::new(looks.look().await?));
+        let server = Server::bind(self.port, Arc::clone(&live), child, rights).await?;
+        server.announce(self.no_browser)?;
+        tokio::select! {
+            ended = server.serve() => ended,
+            () = looks.follow(&live) => Ok(()),
+            _ = tokio::signal::ctrl_c() => Ok(()),
+        }
+    }
+
+    /// The plugin itself, for the commands that the page runs.
+    fn child(&self, connect: &ConnectArgs) -> Child {
+        let mut reading = Vec::new();
+        for path in &self.input.filename {
+            reading.extend(["-f".to_owned(), path.clone()]);
+        }
+        reading.extend(self.input.now.iter().flat_map(|now| ["--now".to_owned(), now.to_string()]));
+        reading.extend(["--t9k-system-namespace".to_owned(), self.t9k_system_namespace.clone()]);
+        reading.extend(self.config.iter().flat_map(|path| ["--config".to_owned(), path.clone()]));
+        Child { connect: connect.flags(), reading }
+    }
+}
+
+struct Looks {
+    source: Source,
+    options: LookOptions,
+    /// Whether the keeper runs dry, and since when that is known.
+    runs_dry: Option<(bool, Instant)>,
+}
+
+impl Looks {
+    async fn look(&mut self) -> Result<Look> {
+        match &mut self.source {
+            Source::Cluster(gatherer) => {
+                let known = self.runs_dry.filter(|(_, since)| since.elapsed() < BETWEEN_DRY_RUNS);
+                let known = match known {
+                    Some(known) => known,
+                    None => (runs_dry(&gatherer.cluster).await, Instant::now()),
+                };
+                self.runs_dry = Some(known);
+                Look::at_cluster(gatherer, &self.options, known.0).await
+            }
+            Source::Files(documents, now) => {
+                Look::at_files(documents, &self.options, now.unwrap_or_else(Timestamp::now))
+            }
+        }
+    }
+
+    /// Looks again and again, while pages are open.
+    async fn follow(&mut self, live: &Live) {
+        let is_frozen = matches!(self.source, Source::Files(..));
+        let mut told = String::new();
+        loop {
+            live.watched().await;
+            let begun = Instant::now();
+            match self.look().await {
+                Ok(look) => {
+                    told.clear();
+                    live.show(look);
+                }
+                // a server that is away for a while comes back
+                Err(error) => {
+                    let error = with_causes(&error);
+                    live.fail(&error);
+                    if told != error {
+                        tell(&format!("The cluster can't be read: {error}"));
+                        told = error;
+                    }
+                }
+            }
+            if is_frozen {
+                std::future::pending::<()>().await;
+            }
+            sleep(BETWEEN_LOOKS.max(begun.elapsed().saturating_mul(REST))).await;
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The page, embedded, and as one file with all that it shows.
+
+use anyhow::Result;
+
+use super::look::Look;
+
+pub const PAGE: &str = include_str!("page/index.html");
+pub const SIGN_IN: &str = include_str!("page/sign-in.html");
+pub const SIGNED_IN: &str =
+    "<!doctype html><meta charset=utf-8><title>Tenure</title><meta http-equiv=refresh content=\"0;url=/\">";
+pub const SCRIPT: &str = include_str!("page/page.js");
+pub const STYLE: &str = include_str!("page/page.css");
+/// Preact with htm.
+pub const VENDOR: &str = include_str!("page/vendor/htm-preact.js");
+
+/// What the page may load: its own files alone.
+pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+                          form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// The links of the page to its other files.
+const LINKS: [(&str, &str); 3] = [
+    ("<link rel=\"stylesheet\" href=\"page.css\">", STYLE),
+    ("<script src=\"vendor.js\" defer></script>", VENDOR),
+    ("<script src=\"page.js\" defer></script>", SCRIPT),
+];
+
+/// The page as one file, which loads nothing.
+pub fn exported(look: &Look) -> Result<String> {
+    // in a script, only this could end it
+    let data = serde_json::to_string(look)?.replace('<', "\\u003c");
+    let [style, vendor, script] = LINKS.map(|(_, text)| text);
+    let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
+    let head = format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">");
+    let data = format!("<script type=\"application/json\" id=\"exported\">{data}</script>");
+    let ends = format!("{data}<script>{vendor}</script><script>{script}</script></body>");
+    let mut page = PAGE.replace("<meta charset=\"utf-8\">", &format!("<meta charset=\"utf-8\">{head}"));
+    for (link, _) in LINKS {
+        page = page.replace(link, "");
+    }
+    Ok(page.replace("</head>", &format!("<style>{style}</style></head>")).replace("</body>", &ends))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_exported_page_is_one_file_whose_data_can_not_end_its_script() {
+        let name = "</script><script>alert(1)</script>";
+        let look = Look { rows: [(name.to_owned(), json!({"queue": name}))].into(), ..Look::default() };
+        let page = exported(&look).unwrap();
+        assert!(!page.contains("alert(1)</script>"), "{page}");
+        assert!(LINKS.iter().all(|(link, _)| PAGE.contains(link) && !page.contains(link)));
+        assert!(!page.contains("src=\""));
+    }
+
+    #[test]
+    fn all_files_of_the_page_are_small() {
+        let bytes: usize = [PAGE, SIGN_IN, SCRIPT, STYLE, VENDOR].iter().map(|text| text.len()).sum();
+        assert!(bytes <= 150_000, "{bytes}");
+    }
+}

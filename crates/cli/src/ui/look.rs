@@ -1,0 +1,260 @@
+//! One look at a cluster or at files: all that the page shows.
+
+use std::collections::{BTreeMap, HashSet};
+
+use anyhow::Result;
+use futures::TryStreamExt;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde::Serialize;
+use serde_json::{Value, json, to_value};
+use tenure_index::Seen;
+use tenure_policy::{ceiling, config::Config, expiry::Family};
+use tenure_types::{
+    keys::PAUSED_ANNOTATION,
+    projection::{Owner, Pod},
+    room::PodWithRoom,
+};
+
+use crate::{
+    cluster::{LIVE, explain, objects},
+    floors::Sourced,
+    forecast::{
+        answer::Forecast,
+        bound::Amounts,
+        occupants::{ClusterRoom, OnNode, occupants},
+    },
+    input::Document,
+    list::{gather::Gatherer, row::Row, view::View},
+    matrix::{Matrix, QueueRow},
+    print::printable,
+    snapshot::{ListedOwner, Snapshot, decode, in_files, key},
+};
+
+/// The most rows of a forecast that the page shows.
+const FREE_ROWS: usize = 24;
+
+/// The most queues whose pairs are shown as a table.
+const MATRIX_QUEUES: usize = 40;
+
+/// All that the page shows, at one time. Texts have no characters that are hidden or change the direction of others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Look {
+    pub now: Timestamp,
+    /// The workloads, by namespace, kind and name: `team/job/train`.
+    pub rows: BTreeMap<String, Value>,
+    pub parts: BTreeMap<&'static str, Value>,
+}
+
+/// What doesn't change from look to look.
+#[derive(Clone, Debug)]
+pub struct LookOptions {
+    pub config: Config,
+    pub t9k_system_namespace: String,
+    /// The longest time that the keeper lets a pod terminate.
+    pub longest_termination: SignedDuration,
+    /// The only namespace that is looked at. None: all.
+    pub namespace: Option<String>,
+}
+
+/// A pod that requests GPUs and is in no queue.
+#[derive(Debug, Serialize)]
+struct Stray {
+    namespace: String,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+    gpus: i64,
+}
+
+/// A workload, as the page has it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownRow<'r> {
+    #[serde(flatten)]
+    row: &'r Row,
+    queue_is_unknown: bool,
+}
+
+/// A queue of the run.ai family, as the page has it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownQueue<'t> {
+    #[serde(flatten)]
+    row: QueueRow<'t>,
+    family: &'static str,
+    /// Against preemptors of queues in other trees.
+    reclaim_min_runtime: Sourced,
+}
+
+#[derive(Default)]
+struct PodsRead {
+    on_nodes: Vec<OnNode>,
+    with_gpus: Vec<(Stray, Option<Seen>)>,
+}
+
+impl PodsRead {
+    fn add(&mut self, view: &mut View, pod: Pod, requests: Amounts) {
+        let gpus: i64 =
+            requests.iter().filter(|(of, _)| of.ends_with("/gpu")).map(|(_, amount)| amount).sum();
+        view.pod(&pod, Some(gpus).filter(|gpus| *gpus > 0));
+        let index = &mut view.snapshot.index;
+        if gpus > 0 {
+            let (namespace, name) = key(&pod.metadata);
+            let stray = Stray { namespace, name, node: pod.spec.node_name.clone(), gpus };
+            self.with_gpus.push((stray, Seen::read(&pod, index)));
+        }
+        self.on_nodes.extend(OnNode::of(pod, requests, index));
+    }
+}
+
+impl Look {
+    pub async fn at_cluster(gatherer: &mut Gatherer, options: &LookOptions, runs_dry: bool) -> Result<Self> {
+        let mut view = gatherer.without_pods().await?;
+        let mut read = PodsRead::default();
+        let mut pages =
+            objects::<PodWithRoom>(gatherer.cluster.api(options.namespace.as_deref()), Some(LIVE));
+        while let Some(page) = pages.try_next().await.map_err(explain)? {
+            for pod in page {
+                let (pod, room) = pod.split();
+                read.add(&mut view, pod, room.requests);
+            }
+        }
+        view.complete();
+        gatherer.complete(&mut view).await;
+        let facts = json!({
+            "isLive": true, "runsDry": runs_dry, "namespace": gatherer.cluster.namespace, "only": options.namespace,
+        });
+        Self::of(view, read, gatherer.now(), options, (&facts, &gatherer.told.iter().collect::<Vec<_>>()))
+    }
+
+    pub fn at_files(documents: &[Document], options: &LookOptions, now: Timestamp) -> Result<Self> {
+        let t9k = Some(options.t9k_system_namespace.as_str());
+        let mut snapshot = Snapshot::of_documents(documents, &options.config, t9k, now);
+        snapshot.warn();
+        let warnings: Vec<String> = snapshot.warnings().collect();
+        for document in documents {
+            let Ok(Owner { metadata, .. }) = decode::<Owner>(document) else { continue };
+            let is_paused =
+                metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PAUSED_ANNOTATION));
+            if is_paused && document.kind != "Pod" {
+                let reference = OwnerReference {
+                    api_version: document.api_version.clone(),
+                    kind: document.kind.clone(),
+                    name: key(&metadata).1,
+                    uid: metadata.uid.clone().unwrap_or_else(|| key(&metadata).1),
+                    ..OwnerReference::default()
+                };
+                snapshot.owners.extend([ListedOwner::of(reference, &metadata)]);
+            }
+        }
+        let (mut view, mut read) = (View::of_files(snapshot), PodsRead::default());
+        let pods = documents.iter().filter(|of| (of.group(), of.kind.as_str()) == ("", "Pod"));
+        for document in pods {
+            let (pod, room) = decode::<PodWithRoom>(document)?.split();
+            // with the fields that manifests leave out
+            let pod = view.snapshot.pod(&key(&pod.metadata))?.clone();
+            read.add(&mut view, pod, room.requests);
+        }
+        view.complete();
+        loop {
+            let asks = view.asks();
+            if asks.is_empty() {
+                break;
+            }
+            for (namespace, owner) in asks {
+                let (has_ended, metadata) = in_files(documents, &namespace, &owner);
+                view.snapshot.learn(&owner, Some((&metadata, has_ended)));
+            }
+        }
+        let facts = json!({"isLive": false, "runsDry": false, "namespace": null, "only": null});
+        Self::of(view, read, now, options, (&facts, &warnings))
+    }
+
+    fn of(
+        mut view: View,
+        read: PodsRead,
+        now: Timestamp,
+        options: &LookOptions,
+        (facts, warnings): (&Value, &(impl Serialize + ?Sized)),
+    ) -> Result<Self> {
+        let PodsRead { on_nodes, with_gpus } = read;
+        let longest = options.longest_termination;
+        let occupants = occupants(on_nodes, &mut view.snapshot, longest, now);
+        let forecast = Forecast::new(&ClusterRoom { now, occupants, nodes: Vec::new() }, false, None)?;
+        let mut free = to_value(forecast)?.pointer_mut("/free").map(Value::take).unwrap_or_default();
+        if let Some(rows) = free.as_array_mut() {
+            rows.truncate(FREE_ROWS);
+        }
+        let index = &mut view.snapshot.index;
+        let strays = with_gpus
+            .into_iter()
+            .filter(|(_, seen)| seen.as_ref().and_then(|seen| seen.standing(index)).is_none());
+        let strays: Vec<Stray> = strays.map(|(stray, _)| stray).collect();
+        let parts = [
+            ("facts", facts.clone()),
+            ("warnings", to_value(warnings)?),
+            ("free", free),
+            ("strays", to_value(strays)?),
+            ("queues", queues(&view.snapshot)?),
+            ("matrix", matrix(&view.snapshot)?),
+        ];
+        let known = view.snapshot.index.trees();
+        let known: HashSet<(&str, String)> = Family::ALL
+            .into_iter()
+            .flat_map(|family| {
+                known[family].queues().map(move |(name, _)| (family.row().name, name.to_owned()))
+            })
+            .collect();
+        let rows = view.rows(now).into_iter().map(|row| {
+            let Row { namespace, workload, queue, family, queue_is_hidden, .. } = &row;
+            let is_known = |queue: &String| family.is_some_and(|of| known.contains(&(of, queue.clone())));
+            let is_unknown = queue.as_ref().is_some_and(|queue| !queue_is_hidden && !is_known(queue));
+            let id = printable(&format!("{namespace}/{workload}"));
+            Ok((id, shown(to_value(ShownRow { row: &row, queue_is_unknown: is_unknown })?)))
+        });
+        Ok(Self {
+            now,
+            rows: rows.collect::<Result<_>>()?,
+            parts: parts.map(|(name, part)| (name, shown(part))).into(),
+        })
+    }
+}
+
+/// The queues of both families, with their floors and ceilings and where each comes from.
+fn queues(snapshot: &Snapshot) -> Result<Value> {
+    let mut all = Vec::new();
+    for row in Matrix::new(snapshot, None, [None; 2]).rows() {
+        let place = snapshot.tree().find(row.name);
+        let reclaim: Sourced = snapshot.floors.reclaim(snapshot.tree(), None, place, None).into();
+        let family = Family::Runai.row().name;
+        all.push(to_value(ShownQueue { row, family, reclaim_min_runtime: reclaim })?);
+    }
+    let tree = snapshot.index.trees()[Family::Tensorstack];
+    for (name, _) in tree.queues() {
+        let ceiling = ceiling::effective(tree, name).ok().flatten();
+        let ceiling = ceiling.map(|(from, value)| json!({"value": value.to_string(), "from": from}));
+        let family = Family::Tensorstack.row().name;
+        all.push(json!({"family": family, "name": name, "path": [name], "maxDuration": ceiling}));
+    }
+    Ok(all.into())
+}
+
+/// The floors between queues, where there aren't too many of them for a table.
+fn matrix(snapshot: &Snapshot) -> Result<Value> {
+    if snapshot.tree().queues().count() > MATRIX_QUEUES {
+        return Ok(Value::Null);
+    }
+    let matrix = to_value(Matrix::new(snapshot, None, [None; 2]))?;
+    Ok(matrix.get("reclaim").cloned().unwrap_or_default())
+}
+
+/// Makes hidden characters in all texts visible: tenants write some of them.
+fn shown(value: Value) -> Value {
+    match value {
+        Value::String(text) => printable(&text).into(),
+        Value::Array(all) => all.into_iter().map(shown).collect(),
+        Value::Object(all) => all.into_iter().map(|(name, value)| (printable(&name), shown(value))).collect(),
+        other => other,
+    }
+}

@@ -1,0 +1,99 @@
+//! What the user may do to a workload, and what has happened to it.
+
+use anyhow::Result;
+use jiff::Timestamp;
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use kube::{Api, Client, api::ListParams};
+use serde::Serialize;
+use serde_json::Value;
+use tenure_policy::naming::group_of;
+use tenure_types::{extension, projection::Event};
+
+use crate::{
+    access::you_may,
+    cluster::{ClusterReader, ResourceKinds},
+    print::printable,
+};
+
+/// The most events of a workload that are shown.
+const EVENTS: usize = 20;
+
+/// The cluster, for questions about one workload.
+pub struct Rights {
+    client: Client,
+    kinds: ResourceKinds,
+}
+
+/// An event about a workload.
+#[derive(Debug, Serialize)]
+pub struct Happened {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<Timestamp>,
+    reason: String,
+    message: String,
+}
+
+/// The verb of the command that changes a workload in this state.
+pub fn verb_of(state: &str) -> Option<&'static str> {
+    match state {
+        "Paused" => Some("resume"),
+        "Requeueing" => Some("requeue"),
+        "Inactive" => Some("activate"),
+        "Running" => Some("extend"),
+        _ => None,
+    }
+}
+
+impl Rights {
+    pub fn of(cluster: &ClusterReader) -> Self {
+        Self { client: cluster.client.clone(), kinds: cluster.kinds.clone() }
+    }
+
+    /// True if the user may do this to the workload of a row.
+    pub async fn may(&self, verb: &str, row: &Value) -> Result<bool> {
+        let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
+        let right = ResourceAttributes {
+            namespace: Some(text("namespace").into()),
+            ..if verb == "extend" {
+                ResourceAttributes {
+                    verb: Some("create".into()),
+                    group: Some(extension::GROUP.into()),
+                    resource: Some("extensions".into()),
+                    ..ResourceAttributes::default()
+                }
+            } else {
+                let plural = self.kinds.version(text("apiVersion"), text("kind"));
+                let Some(plural) = plural.map(|kind| kind.resource.plural.clone()) else { return Ok(false) };
+                ResourceAttributes {
+                    verb: Some("patch".into()),
+                    group: Some(group_of(text("apiVersion")).into()),
+                    resource: Some(plural),
+                    name: Some(text("name").into()),
+                    ..ResourceAttributes::default()
+                }
+            }
+        };
+        you_may(&self.client, right).await
+    }
+
+    /// Returns the last events about the workload of a row, the latest first; none if the user may not list them.
+    pub async fn events(&self, row: &Value) -> Vec<Happened> {
+        let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
+        let selector = format!("involvedObject.kind={},involvedObject.name={}", text("kind"), text("name"));
+        let api: Api<Event> = Api::namespaced(self.client.clone(), text("namespace"));
+        let listed = api.list(&ListParams::default().fields(&selector)).await;
+        let listed = listed.map(|list| list.items).unwrap_or_default();
+        let mut events: Vec<Happened> = listed.into_iter().map(Happened::read).collect();
+        events.sort_by_key(|event| std::cmp::Reverse(event.at));
+        events.truncate(EVENTS);
+        events
+    }
+}
+
+impl Happened {
+    fn read(event: Event) -> Self {
+        let [reason, message] = [event.reason, event.message].map(Option::unwrap_or_default);
+        let created = event.metadata.creation_timestamp.map(|at| at.0);
+        Self { at: event.event_time.or(created), reason: printable(&reason), message: printable(&message) }
+    }
+}

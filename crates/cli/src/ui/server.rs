@@ -1,0 +1,282 @@
+//! The HTTP server of the page. It serves its own page alone: other hosts, other origins and browsers that haven't signed in get
+//! nothing, and what changes the cluster comes from the page itself.
+
+use std::{
+    convert::Infallible,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+
+use anyhow::{Context, Result, anyhow};
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{Form, Query, Request, State},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    middleware::{self, Next},
+    response::{Html, IntoResponse, Response},
+    routing::{get, post},
+};
+use futures::stream;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::broadcast::error::RecvError};
+
+use super::{
+    assets,
+    child::Child,
+    live::Live,
+    rights::{Rights, verb_of},
+    sign_in::{self, SignIn},
+};
+use crate::{
+    floors::duration,
+    print::{tell, with_causes},
+};
+
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    page: Arc<PageState>,
+}
+
+struct PageState {
+    live: Arc<Live>,
+    sign_in: SignIn,
+    child: Child,
+    /// None: the page shows files.
+    rights: Option<Rights>,
+}
+
+type Page = State<Arc<PageState>>;
+
+/// A change that a person has confirmed.
+#[derive(Debug, Deserialize)]
+struct Change {
+    id: String,
+    verb: String,
+    /// The time that `extend` asks for.
+    #[serde(default)]
+    duration: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Code {
+    code: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Asked {
+    id: String,
+}
+
+impl Server {
+    pub async fn bind(port: u16, live: Arc<Live>, child: Child, rights: Option<Rights>) -> Result<Self> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let listener = TcpListener::bind(address).await;
+        let listener =
+            listener.with_context(|| format!("cannot listen on {address}: give another --port"))?;
+        let address = listener.local_addr()?;
+        let sign_in = SignIn::new(address)?;
+        Ok(Self { listener, address, page: Arc::new(PageState { live, sign_in, child, rights }) })
+    }
+
+    /// Opens the browser, or says how to.
+    pub fn announce(&self, no_browser: bool) -> Result<()> {
+        let Self { address, page, .. } = self;
+        let (port, code) = (address.port(), page.sign_in.code());
+        let file = page.sign_in.write_file(*address)?;
+        tell(&format!("The page is at http://{address}/ until Ctrl-C."));
+        let opened = if no_browser { None } else { Some(sign_in::open(&file)) };
+        if let Some(Err(error)) = &opened {
+            tell(&format!("No browser can be opened: {error}"));
+        }
+        if !matches!(opened, Some(Ok(()))) {
+            tell(&format!("On this machine, open {} in a browser.", file.display()));
+            tell(&format!("From another machine: ssh -L {port}:127.0.0.1:{port} HOST"));
+            tell(&format!("There, open http://127.0.0.1:{port}/ and sign in with the code {code}"));
+        }
+        Ok(())
+    }
+
+    pub async fn serve(self) -> Result<()> {
+        let Self { listener, page, .. } = self;
+        let signed_in = Router::new()
+            .route("/events", get(events))
+            .route("/workload", get(workload))
+            .route("/change", post(change))
+            .route_layer(middleware::from_fn_with_state(Arc::clone(&page), only_signed_in));
+        let router = Router::new()
+            .route("/", get(index))
+            .route("/page.js", get(|| async { asset("text/javascript", assets::SCRIPT) }))
+            .route("/vendor.js", get(|| async { asset("text/javascript", assets::VENDOR) }))
+            .route("/page.css", get(|| async { asset("text/css", assets::STYLE) }))
+            .route("/sign-in", post(exchange))
+            .merge(signed_in)
+            .layer(middleware::from_fn(own_requests))
+            .with_state(page);
+        axum::serve(listener, router).await.map_err(|error| anyhow!("the server has ended: {error}"))
+    }
+}
+
+/// Lets requests pass that name this machine and come from its own page, or from a person who opens it.
+async fn own_requests(request: Request, next: Next) -> Response {
+    if let Some(why) = foreign(request.method(), request.uri().path(), request.headers()) {
+        return (StatusCode::FORBIDDEN, format!("{why}\n")).into_response();
+    }
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, assets::POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Returns why a request is none of the own page.
+fn foreign(method: &Method, path: &str, headers: &HeaderMap) -> Option<&'static str> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = text("host").unwrap_or_default();
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    if !["127.0.0.1", "localhost"].contains(&name) {
+        return Some("the Host must be 127.0.0.1 or localhost");
+    }
+    // a file opens the page, and has no origin
+    let is_entry = path == "/sign-in" || (path == "/" && method == Method::GET);
+    let is_foreign = text("sec-fetch-site").is_some_and(|site| !["same-origin", "none"].contains(&site));
+    let origin = text("origin");
+    let is_of_other = origin.is_some_and(|origin| origin != format!("http://{host}"));
+    if !is_entry && (is_foreign || is_of_other) {
+        return Some("the request is of another page");
+    }
+    let must_name = method == Method::POST && path != "/sign-in";
+    (must_name && origin.is_none()).then_some("a change must name its Origin")
+}
+
+async fn only_signed_in(State(page): Page, request: Request, next: Next) -> Response {
+    if page.is_signed_in(request.headers()) {
+        next.run(request).await
+    } else {
+        (StatusCode::UNAUTHORIZED, "sign in first\n").into_response()
+    }
+}
+
+impl PageState {
+    fn is_signed_in(&self, headers: &HeaderMap) -> bool {
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        cookies.into_iter().any(|cookies| self.sign_in.knows(cookies))
+    }
+}
+
+fn failed(error: &anyhow::Error) -> Response {
+    let error = json!({"error": with_causes(error)});
+    (StatusCode::INTERNAL_SERVER_ERROR, Json(error)).into_response()
+}
+
+fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, format!("{kind}; charset=utf-8"))], text)
+}
+
+async fn index(State(page): Page, headers: HeaderMap) -> Html<&'static str> {
+    Html(if page.is_signed_in(&headers) { assets::PAGE } else { assets::SIGN_IN })
+}
+
+/// Takes a code for a cookie. The page that comes back opens the other: a cookie of this site alone isn't sent along with a
+/// redirect that began at a file.
+async fn exchange(State(page): Page, Form(Code { code }): Form<Code>) -> Response {
+    match page.sign_in.exchange(&code) {
+        Ok(Some(cookie)) => {
+            tell(&format!("A browser has signed in. The code for another one is {}", page.sign_in.code()));
+            ([(header::SET_COOKIE, cookie)], Html(assets::SIGNED_IN)).into_response()
+        }
+        Ok(None) => (StatusCode::UNAUTHORIZED, Html(assets::SIGN_IN)).into_response(),
+        Err(error) => failed(&error),
+    }
+}
+
+/// All that is known, and then each change, as server-sent events.
+async fn events(State(page): Page) -> Response {
+    let (first, messages) = page.live.open();
+    let told = stream::unfold((Some(first), messages), move |(first, mut messages)| {
+        let live = Arc::clone(&page.live);
+        async move {
+            let message = match first {
+                Some(first) => first,
+                None => match messages.recv().await {
+                    Ok(message) => message,
+                    Err(RecvError::Lagged(_)) => {
+                        let (all, from_here) = live.open();
+                        messages = from_here;
+                        all
+                    }
+                    Err(RecvError::Closed) => return None,
+                },
+            };
+            Some((Ok::<_, Infallible>(format!("data: {message}\n\n")), (None, messages)))
+        }
+    });
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(told)).into_response()
+}
+
+/// The explanation of a workload, its events, and what the user may do to it.
+async fn workload(State(page): Page, Query(Asked { id }): Query<Asked>) -> Response {
+    let Some(row) = page.live.row(&id) else {
+        return Json(json!({"error": "it is gone"})).into_response();
+    };
+    match page.about(&row).await {
+        Ok(about) => Json(about).into_response(),
+        Err(error) => failed(&error),
+    }
+}
+
+impl PageState {
+    async fn about(&self, row: &Value) -> Result<Value> {
+        let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
+        let arguments = ["explain", text("workload"), "-n", text("namespace")];
+        let explained = self.child.run(&arguments, true);
+        let Some(rights) = &self.rights else { return Ok(json!({"explained": explained.await?})) };
+        let verb = verb_of(text("state"));
+        let may = async {
+            match verb {
+                Some(verb) => rights.may(verb, row).await,
+                None => Ok(false),
+            }
+        };
+        let (explained, may, events) = tokio::join!(explained, may, rights.events(row));
+        Ok(json!({"explained": explained?, "verb": verb.filter(|_| may.unwrap_or(false)), "events": events}))
+    }
+}
+
+/// Does what a person has confirmed, by the command that the page has shown.
+async fn change(State(page): Page, Json(change): Json<Change>) -> Response {
+    match page.change(&change).await {
+        Ok(done) => Json(done).into_response(),
+        Err(error) => (StatusCode::BAD_REQUEST, Json(json!({"error": with_causes(&error)}))).into_response(),
+    }
+}
+
+impl PageState {
+    async fn change(&self, Change { id, verb, duration: more }: &Change) -> Result<Value> {
+        let row = self.live.row(id).context("it is gone")?;
+        let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
+        self.rights.as_ref().context("the page shows files: there is nothing to change")?;
+        let known = verb_of(text("state")).filter(|known| known == verb);
+        let verb = known.with_context(|| format!("it is {}: {verb} isn't for that", text("state")))?;
+        let more = match more {
+            Some(more) if verb == "extend" => {
+                Some(duration(more).map_err(|error| anyhow!(error))?.to_string())
+            }
+            _ => None,
+        };
+        let arguments = [verb, text("workload")].into_iter().chain(more.as_deref());
+        let arguments: Vec<&str> = arguments.chain(["-n", text("namespace")]).collect();
+        Ok(serde_json::to_value(self.child.run(&arguments, false).await?)?)
+    }
+}

@@ -1,0 +1,16 @@
+//! `kubectl tenure ui`: its server as any caller sees it, and its page in a real browser.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a failed helper is a failed test"
+)]
+
+mod browser;
+mod files;
+mod page;
+mod picture;
+mod requests;
+mod served;
+mod users;
