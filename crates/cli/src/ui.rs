@@ -10,11 +10,11 @@ mod sign_in;
 
 use std::{fs, sync::Arc, time::Duration};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use jiff::Timestamp;
 use tenure_types::ExtendedDuration;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     cluster::ConnectArgs,
@@ -33,6 +33,12 @@ use server::Server;
 /// The least time between two looks, of which a reading may take at most a tenth.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 const REST: u32 = 9;
+
+/// The time after which a look that failed is made again, and after which one that doesn't end has failed.
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
+const LONGEST_LOOK: Duration = Duration::from_mins(2);
+
+const DEFAULT_T9K: &str = "t9k-system";
 
 /// The time after which it is asked again whether the keeper runs dry.
 const BETWEEN_DRY_RUNS: Duration = Duration::from_mins(1);
@@ -73,7 +79,7 @@ pub struct UiArgs {
     max_termination_grace: ExtendedDuration,
 
     /// The namespace in which queues of T9k count, as the keeper has it
-    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
+    #[arg(long, value_name = "NAMESPACE", default_value = DEFAULT_T9K)]
     t9k_system_namespace: String,
 
     /// The configuration file of the servers, whose default floors count
@@ -84,22 +90,24 @@ pub struct UiArgs {
 /// The source of looks.
 enum Source {
     Cluster(Box<Gatherer>),
-    /// The time of the look. None: the time at which it is asked for.
-    Files(Vec<Document>, Option<Timestamp>),
+    /// They stand still at this time.
+    Files(Vec<Document>, Timestamp),
 }
 
 impl UiArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let from_stdin = self.input.filename.iter().chain(&self.config).any(|path| path == "-");
         ensure!(!from_stdin, "standard input can be read only once: give the name of a file");
-        let child = self.child(&connect);
+        let now = self.input.now.unwrap_or_else(Timestamp::now);
+        let child = self.child(&connect, now);
         let mut options = LookOptions {
             config: of_file(self.config.as_deref())?,
             t9k_system_namespace: self.t9k_system_namespace.clone(),
             longest_termination: self.max_termination_grace.to_signed(),
             namespace: None,
+            flags: if self.input.filename.is_empty() { child.connect.clone() } else { child.reading.clone() },
         };
-        let (mut source, mut rights) = (Source::Files(Vec::new(), self.input.now), None);
+        let (mut source, mut rights) = (Source::Files(Vec::new(), now), None);
         if self.input.filename.is_empty() {
             let named = connect.named_namespace().map(str::to_owned);
             let cluster = connect.connect().await?;
@@ -119,24 +127,29 @@ impl UiArgs {
         }
         let live = Arc::new(Live::new(looks.look().await?));
         let server = Server::bind(self.port, Arc::clone(&live), child, rights).await?;
-        server.announce(self.no_browser)?;
+        server.announce(self.no_browser);
         tokio::select! {
             ended = server.serve() => ended,
             () = looks.follow(&live) => Ok(()),
-            _ = tokio::signal::ctrl_c() => Ok(()),
+            ended = signalled() => ended,
         }
     }
 
     /// The plugin itself, for the commands that the page runs.
-    fn child(&self, connect: &ConnectArgs) -> Child {
+    fn child(&self, connect: &ConnectArgs, now: Timestamp) -> Child {
         let mut reading = Vec::new();
         for path in &self.input.filename {
             reading.extend(["-f".to_owned(), path.clone()]);
         }
-        reading.extend(self.input.now.iter().flat_map(|now| ["--now".to_owned(), now.to_string()]));
-        reading.extend(["--t9k-system-namespace".to_owned(), self.t9k_system_namespace.clone()]);
+        if !reading.is_empty() {
+            reading.extend(["--now".to_owned(), now.to_string()]);
+        }
+        if self.t9k_system_namespace != DEFAULT_T9K {
+            reading.extend(["--t9k-system-namespace".to_owned(), self.t9k_system_namespace.clone()]);
+        }
         reading.extend(self.config.iter().flat_map(|path| ["--config".to_owned(), path.clone()]));
-        Child { connect: connect.flags(), reading }
+        let connect = if self.input.filename.is_empty() { connect.flags() } else { Vec::new() };
+        Child { connect, reading }
     }
 }
 
@@ -159,23 +172,27 @@ impl Looks {
                 self.runs_dry = Some(known);
                 Look::at_cluster(gatherer, &self.options, known.0).await
             }
-            Source::Files(documents, now) => {
-                Look::at_files(documents, &self.options, now.unwrap_or_else(Timestamp::now))
-            }
+            Source::Files(documents, now) => Look::at_files(documents, &self.options, *now),
         }
     }
 
     /// Looks again and again, while pages are open.
     async fn follow(&mut self, live: &Live) {
-        let is_frozen = matches!(self.source, Source::Files(..));
+        if matches!(self.source, Source::Files(..)) {
+            return std::future::pending().await;
+        }
         let mut told = String::new();
         loop {
             live.watched().await;
             let begun = Instant::now();
-            match self.look().await {
+            let look = timeout(LONGEST_LOOK, self.look()).await;
+            match look.unwrap_or_else(|_| Err(anyhow!("no answer within {LONGEST_LOOK:?}"))) {
                 Ok(look) => {
                     told.clear();
-                    live.show(look);
+                    let took = begun.elapsed();
+                    let rest = BETWEEN_LOOKS.max(took.saturating_mul(REST));
+                    live.show(look, rest.saturating_add(took));
+                    sleep(rest).await;
                 }
                 // a server that is away for a while comes back
                 Err(error) => {
@@ -185,12 +202,27 @@ impl Looks {
                         tell(&format!("The cluster can't be read: {error}"));
                         told = error;
                     }
+                    sleep(AFTER_FAILURE).await;
                 }
             }
-            if is_frozen {
-                std::future::pending::<()>().await;
-            }
-            sleep(BETWEEN_LOOKS.max(begun.elapsed().saturating_mul(REST))).await;
         }
     }
+}
+
+/// Returns once a person or the system ends the command, so that its files are removed.
+async fn signalled() -> Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut ends = signal(SignalKind::terminate())?;
+        let mut hangs_up = signal(SignalKind::hangup())?;
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = ends.recv() => {}
+            _ = hangs_up.recv() => {}
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await?;
+    Ok(())
 }

@@ -39,7 +39,7 @@ async fn the_page_follows_a_pause_and_resumes_what_its_user_confirms() {
     // by the keyboard alone
     browser.value::<bool>("document.querySelector('.runs').focus() ?? true").await;
     browser.page.find_element(".runs").await.unwrap().press_key("Enter").await.unwrap();
-    browser.sees("kubectl tenure extend job/train").await;
+    browser.sees("kubectl tenure extend job/train 2h -n").await;
     browser.page.find_element(".detail").await.unwrap().press_key("Escape").await.unwrap();
     browser.holds("document.querySelector('.detail') === null").await;
 
@@ -102,7 +102,7 @@ async fn ten_tabs_of_a_browser_share_one_stream_and_are_all_live() {
     let mut first = tabs.remove(0);
     std::mem::swap(&mut browser.page, &mut first);
     first.close().await.unwrap();
-    browser.holds("known.lost === false && known.heard > 0").await;
+    browser.holds("known.lost === null && known.heard > 0").await;
     browser
         .holds(
             "navigator.locks.query().then(({ held, pending }) => held.length === 1 && pending.length === 8)",

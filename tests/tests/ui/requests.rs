@@ -23,6 +23,7 @@ async fn a_browser_signs_in_once_with_the_file_or_the_code_and_no_one_else_reads
         assert_eq!(fs::metadata(&ui.file).unwrap().permissions().mode() & 0o777, 0o600);
     }
     for path in ["/events", "/workload?id=a"] {
+        // servers of other ports get the cookie, too, and not the key
         for cookie in ["X: y", "Cookie: tenure-ui=1", &format!("Cookie: tenure-ui-{}={}", ui.port, ui.code)] {
             let answer = ui.request(&format!("GET {path}"), &[cookie], "").await;
             assert_eq!((answer.status, answer.body.trim()), (401, "sign in first"), "{path} {cookie}");
@@ -33,6 +34,10 @@ async fn a_browser_signs_in_once_with_the_file_or_the_code_and_no_one_else_reads
     assert_eq!(ui.request("POST /sign-in", &form, "code=guessed").await.status, 401);
     let cookie = ui.sign_in().await;
     assert!(!ui.file.exists(), "it was used");
+    let (alone, _) = cookie.split_once("\r\n").unwrap();
+    for path in ["/events", "/workload?id=a"] {
+        assert_eq!(ui.request(&format!("GET {path}"), &[alone], "").await.status, 401, "without the key");
+    }
     assert_eq!(ui.request("POST /sign-in", &form, &format!("code={}", ui.code)).await.status, 401);
     assert!(ui.request("GET /", &[&cookie], "").await.body.contains("page.js"));
     assert_eq!(ui.first_event(&cookie).await["all"], json!(true));

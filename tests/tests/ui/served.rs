@@ -85,7 +85,7 @@ impl Ui {
         Answer { status, head: head.to_lowercase(), body: body.to_owned() }
     }
 
-    /// Signs in, and returns the header line with the cookie.
+    /// Signs in, and returns the header lines with the cookie and the key.
     pub async fn sign_in(&self) -> String {
         let form = ["Content-Type: application/x-www-form-urlencoded", "Origin: null"];
         let answer = self.request("POST /sign-in", &form, &format!("code={}", self.code)).await;
@@ -93,7 +93,9 @@ impl Ui {
         let cookie =
             answer.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap().to_owned();
         assert!(cookie.ends_with("; path=/; httponly; samesite=strict"), "{cookie}");
-        format!("Cookie: {}", cookie.split(';').next().unwrap())
+        let (_, key) = answer.body.split_once("data-key=").unwrap();
+        let key = key.split('>').next().unwrap();
+        format!("Cookie: {}\r\nX-Tenure-Key: {key}", cookie.split(';').next().unwrap())
     }
 
     /// Opens a stream, as a page does, which goes on.

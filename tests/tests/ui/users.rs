@@ -35,6 +35,7 @@ async fn who_may_list_one_namespace_sees_that_one_with_its_ends_and_is_told_what
     };
     assert_eq!(told["rows"].as_object().unwrap().len(), 1, "{told}");
     assert_eq!(told["rows"][&row]["queueIsHidden"], json!(true));
+    assert_eq!(told["rows"][&row]["queueIsUnknown"], json!(false));
     assert_eq!(told["parts"]["facts"]["only"], json!(own.name()));
     hundred_pages_ask_no_more_than_one(&world, &ui, &cookie, tenant.user()).await;
     let warnings = told["parts"]["warnings"].to_string();

@@ -1,9 +1,7 @@
 //! The flags for the cluster, the user and the namespace.
 
 use std::{
-    env,
-    ffi::OsString,
-    io,
+    env, io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -70,21 +68,25 @@ fn timeout(text: &str) -> Result<Duration, String> {
 }
 
 impl ConnectArgs {
-    /// The same flags for another process of the plugin, without the namespace.
-    pub fn flags(&self) -> Vec<OsString> {
+    /// The flags with which another process of the plugin reaches the same cluster as the same user, also once the kubeconfig has
+    /// another current context; without the namespace.
+    pub fn flags(&self) -> Vec<String> {
         let Self { namespace: _, kubeconfig, context, server, as_user, as_groups, request_timeout } = self;
-        let server = server.as_ref().map(ToString::to_string);
-        let seconds = format!("{}s", request_timeout.as_secs());
+        let current = || read_kubeconfig(kubeconfig.as_deref()).ok()?.current_context;
+        let usual = Duration::from_mins(1);
         let values = [
-            ("--kubeconfig", kubeconfig.clone().map(OsString::from)),
-            ("--context", context.clone().map(OsString::from)),
-            ("--server", server.map(OsString::from)),
-            ("--as", as_user.clone().map(OsString::from)),
-            ("--request-timeout", Some(seconds.into())),
+            ("--kubeconfig", kubeconfig.as_ref().map(|path| path.display().to_string())),
+            ("--context", context.clone().or_else(current).filter(|context| !context.is_empty())),
+            ("--server", server.as_ref().map(ToString::to_string)),
+            ("--as", as_user.clone()),
+            (
+                "--request-timeout",
+                (*request_timeout != usual).then(|| format!("{}ms", request_timeout.as_millis())),
+            ),
         ];
         let values = values.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
-        let groups = as_groups.iter().map(|group| ("--as-group", group.into()));
-        values.chain(groups).flat_map(|(flag, value)| [flag.into(), value]).collect()
+        let groups = as_groups.iter().map(|group| ("--as-group", group.clone()));
+        values.chain(groups).flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
     }
 
     /// The namespace that is asked for; else that of the context, if a cluster is asked at all.

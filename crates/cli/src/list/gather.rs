@@ -34,8 +34,11 @@ pub struct Gatherer {
     config: Config,
     /// Selects by the labels of the workloads themselves.
     pub selector: Option<Selector>,
-    /// The warnings that were printed, or would have been.
-    pub told: BTreeSet<String>,
+    told: HashSet<String>,
+    /// The warnings since this was last emptied.
+    pub warnings: BTreeSet<String>,
+    /// The error of the last reading of queues, if it wasn't for want of a right: then none of them is known.
+    pub queues_failed: Option<String>,
     pub is_silent: bool,
 }
 
@@ -46,8 +49,19 @@ impl Gatherer {
         t9k_system_namespace: String,
         config: Config,
     ) -> Self {
-        let (discovered, selector, told, is_silent) = (Instant::now(), None, BTreeSet::new(), false);
-        Self { cluster, discovered, namespace, t9k_system_namespace, config, selector, told, is_silent }
+        let (told, warnings, queues_failed) = Default::default();
+        Self {
+            cluster,
+            discovered: Instant::now(),
+            namespace,
+            t9k_system_namespace,
+            config,
+            selector: None,
+            told,
+            warnings,
+            queues_failed,
+            is_silent: false,
+        }
     }
 
     pub fn now(&self) -> Timestamp {
@@ -56,13 +70,11 @@ impl Gatherer {
 
     /// Prints a warning on standard error, but only once.
     pub fn warn(&mut self, what: String) {
-        if self.told.contains(&what) {
-            return;
-        }
-        if !self.is_silent {
+        self.warnings.insert(what.clone());
+        if !self.is_silent && !self.told.contains(&what) {
             warn(&what);
+            self.told.insert(what);
         }
-        self.told.insert(what);
     }
 
     pub async fn view(&mut self) -> Result<View> {
@@ -84,6 +96,8 @@ impl Gatherer {
         let extensions = kinds.find(extension::GROUP, "Extension").map(|kind| (kind, namespace));
         let lists = kinds.queues_and_groups(&self.t9k_system_namespace, namespace).chain(extensions);
         let not_listed = view.snapshot.list(&self.cluster, lists, self.owners()).await;
+        let failed = not_listed.iter().find(|of| !of.is_forbidden && of.kind.resource.kind == "Queue");
+        self.queues_failed = failed.map(|of| with_causes(&of.error));
         self.tell_of(&not_listed, "what they say isn't shown");
         Ok(view)
     }

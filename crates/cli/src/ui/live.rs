@@ -1,11 +1,17 @@
 //! What the open pages are told: all that is known, and then what changes. All of them share one look.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::sync::Arc;
-use tokio::sync::{Notify, broadcast};
+use tokio::{
+    sync::{Notify, broadcast},
+    time::Instant,
+};
 
 use super::look::Look;
 
@@ -17,21 +23,47 @@ pub type Message = Arc<str>;
 
 #[derive(Debug)]
 pub struct Live {
-    look: Mutex<Look>,
+    seen: Mutex<Seen>,
     messages: broadcast::Sender<Message>,
     opened: Notify,
 }
 
+/// The last look.
+#[derive(Debug)]
+struct Seen {
+    look: Look,
+    at: Instant,
+    /// The longest time until the next one, unless it takes longer than this one.
+    every: Duration,
+    /// Why there was no other since.
+    error: Option<String>,
+}
+
+impl Seen {
+    /// What differs from an earlier look, with the age of this one.
+    fn message(&self, before: &Look, is_all: bool) -> Message {
+        let Self { look, at, every, error } = self;
+        let (rows, parts) = (changes(&before.rows, &look.rows), changes(&before.parts, &look.parts));
+        let [age, every] =
+            [at.elapsed(), *every].map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        let message = json!({
+            "now": look.now, "age": age, "every": every, "error": error, "all": is_all, "rows": rows, "parts": parts,
+        });
+        message.to_string().into()
+    }
+}
+
 impl Live {
     pub fn new(look: Look) -> Self {
-        Self { look: Mutex::new(look), messages: broadcast::channel(LATE).0, opened: Notify::new() }
+        let seen = Seen { look, at: Instant::now(), every: Duration::ZERO, error: None };
+        Self { seen: Mutex::new(seen), messages: broadcast::channel(LATE).0, opened: Notify::new() }
     }
 
     /// Returns all that is known, and the messages about what changes from there.
     pub fn open(&self) -> (Message, broadcast::Receiver<Message>) {
-        let look = self.look.lock();
-        let opened = (message(&Look::default(), &look, true), self.messages.subscribe());
-        drop(look);
+        let seen = self.seen.lock();
+        let opened = (seen.message(&Look::default(), true), self.messages.subscribe());
+        drop(seen);
         self.opened.notify_one();
         opened
     }
@@ -44,32 +76,27 @@ impl Live {
     }
 
     /// Tells the pages what has changed. They are told, too, if nothing has.
-    pub fn show(&self, look: Look) {
-        let mut known = self.look.lock();
-        let changes = message(&known, &look, false);
-        *known = look;
+    pub fn show(&self, look: Look, every: Duration) {
+        let mut seen = self.seen.lock();
+        let before = std::mem::replace(&mut *seen, Seen { look, at: Instant::now(), every, error: None });
         // no page may be open
-        let _ = self.messages.send(changes);
+        let _ = self.messages.send(seen.message(&before.look, false));
     }
 
     /// Tells the pages that the cluster can't be read.
     pub fn fail(&self, error: &str) {
-        let _ = self.messages.send(json!({"error": error}).to_string().into());
+        let mut seen = self.seen.lock();
+        seen.error = Some(error.to_owned());
+        let _ = self.messages.send(seen.message(&seen.look, false));
     }
 
     /// Returns the row of a workload, as the last look has it.
     pub fn row(&self, id: &str) -> Option<Value> {
-        self.look.lock().rows.get(id).cloned()
+        self.seen.lock().look.rows.get(id).cloned()
     }
 }
 
-/// The rows and parts that differ. Those that are gone are null.
-fn message(before: &Look, after: &Look, is_all: bool) -> Message {
-    let rows = changes(&before.rows, &after.rows);
-    let parts = changes(&before.parts, &after.parts);
-    json!({"now": after.now, "all": is_all, "rows": rows, "parts": parts}).to_string().into()
-}
-
+/// What differs. What is gone is null.
 fn changes<'v, K: Ord>(
     before: &'v BTreeMap<K, Value>,
     after: &'v BTreeMap<K, Value>,
@@ -84,6 +111,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
 
     fn look(rows: &[(&str, u32)]) -> Look {
@@ -100,23 +129,25 @@ mod tests {
         let live = Live::new(look(&[("a", 1), ("b", 2)]));
         let (all, mut messages) = live.open();
         assert_eq!((&read(&all)["rows"], &read(&all)["all"]), (&json!({"a": 1, "b": 2}), &json!(true)));
-        live.show(look(&[("a", 1), ("c", 3)]));
+        live.show(look(&[("a", 1), ("c", 3)]), Duration::from_secs(1));
         let changed = read(&messages.recv().await.unwrap());
         assert_eq!((&changed["rows"], &changed["all"]), (&json!({"b": null, "c": 3}), &json!(false)));
         live.fail("away");
-        assert_eq!(read(&messages.recv().await.unwrap()), json!({"error": "away"}));
+        let failed = read(&messages.recv().await.unwrap());
+        assert_eq!((&failed["error"], &failed["rows"]), (&json!("away"), &json!({})));
+        assert_eq!(read(&live.open().0)["error"], json!("away"), "a page that opens later is told, too");
         assert_eq!((live.row("c"), live.row("b")), (Some(json!(3)), None));
     }
 
     #[tokio::test]
     async fn nothing_is_read_while_no_page_is_open() {
         let live = Live::new(look(&[]));
-        let waits = tokio::time::timeout(std::time::Duration::from_millis(20), live.watched());
+        let waits = timeout(Duration::from_millis(20), live.watched());
         assert!(waits.await.is_err());
         let (_, open) = live.open();
         live.watched().await;
         drop(open);
-        let waits = tokio::time::timeout(std::time::Duration::from_millis(20), live.watched());
+        let waits = timeout(Duration::from_millis(20), live.watched());
         assert!(waits.await.is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use futures::TryStreamExt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -17,7 +17,7 @@ use tenure_types::{
 };
 
 use crate::{
-    cluster::{LIVE, explain, objects},
+    cluster::{DEFAULT_NAMESPACE, LIVE, explain, objects},
     floors::Sourced,
     forecast::{
         answer::Forecast,
@@ -55,6 +55,8 @@ pub struct LookOptions {
     pub longest_termination: SignedDuration,
     /// The only namespace that is looked at. None: all.
     pub namespace: Option<String>,
+    /// The flags of the commands that the page shows.
+    pub flags: Vec<String>,
 }
 
 /// A pod that requests GPUs and is in no queue.
@@ -95,11 +97,11 @@ struct PodsRead {
 
 impl PodsRead {
     fn add(&mut self, view: &mut View, pod: Pod, requests: Amounts) {
-        let gpus: i64 =
-            requests.iter().filter(|(of, _)| of.ends_with("/gpu")).map(|(_, amount)| amount).sum();
+        let gpus = requests.iter().filter(|(of, _)| is_gpu(of));
+        let gpus = gpus.fold(0, |sum: i64, (_, amount)| sum.saturating_add(*amount));
         view.pod(&pod, Some(gpus).filter(|gpus| *gpus > 0));
         let index = &mut view.snapshot.index;
-        if gpus > 0 {
+        if gpus > 0 && !pod.is_finished() {
             let (namespace, name) = key(&pod.metadata);
             let stray = Stray { namespace, name, node: pod.spec.node_name.clone(), gpus };
             self.with_gpus.push((stray, Seen::read(&pod, index)));
@@ -110,7 +112,12 @@ impl PodsRead {
 
 impl Look {
     pub async fn at_cluster(gatherer: &mut Gatherer, options: &LookOptions, runs_dry: bool) -> Result<Self> {
+        gatherer.warnings.clear();
         let mut view = gatherer.without_pods().await?;
+        // else all queues would look as if they didn't exist
+        if let Some(error) = &gatherer.queues_failed {
+            bail!("{error}");
+        }
         let mut read = PodsRead::default();
         let mut pages =
             objects::<PodWithRoom>(gatherer.cluster.api(options.namespace.as_deref()), Some(LIVE));
@@ -124,8 +131,9 @@ impl Look {
         gatherer.complete(&mut view).await;
         let facts = json!({
             "isLive": true, "runsDry": runs_dry, "namespace": gatherer.cluster.namespace, "only": options.namespace,
+            "flags": options.flags,
         });
-        Self::of(view, read, gatherer.now(), options, (&facts, &gatherer.told.iter().collect::<Vec<_>>()))
+        Self::of(view, read, gatherer.now(), options, (&facts, &gatherer.warnings))
     }
 
     pub fn at_files(documents: &[Document], options: &LookOptions, now: Timestamp) -> Result<Self> {
@@ -134,7 +142,8 @@ impl Look {
         snapshot.warn();
         let warnings: Vec<String> = snapshot.warnings().collect();
         for document in documents {
-            let Ok(Owner { metadata, .. }) = decode::<Owner>(document) else { continue };
+            let Ok(Owner { mut metadata, .. }) = decode::<Owner>(document) else { continue };
+            metadata.namespace.get_or_insert_with(|| DEFAULT_NAMESPACE.into());
             let is_paused =
                 metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PAUSED_ANNOTATION));
             if is_paused && document.kind != "Pod" {
@@ -142,7 +151,10 @@ impl Look {
                     api_version: document.api_version.clone(),
                     kind: document.kind.clone(),
                     name: key(&metadata).1,
-                    uid: metadata.uid.clone().unwrap_or_else(|| key(&metadata).1),
+                    uid: metadata
+                        .uid
+                        .clone()
+                        .unwrap_or_else(|| format!("{} {:?}", document.kind, key(&metadata))),
                     ..OwnerReference::default()
                 };
                 snapshot.owners.extend([ListedOwner::of(reference, &metadata)]);
@@ -150,11 +162,13 @@ impl Look {
         }
         let (mut view, mut read) = (View::of_files(snapshot), PodsRead::default());
         let pods = documents.iter().filter(|of| (of.group(), of.kind.as_str()) == ("", "Pod"));
-        for document in pods {
-            let (pod, room) = decode::<PodWithRoom>(document)?.split();
+        // the last one counts, as for queues; what can't be read was warned of
+        let pods = pods.filter_map(|document| decode::<PodWithRoom>(document).ok()).map(PodWithRoom::split);
+        let pods: BTreeMap<_, _> = pods.map(|(pod, room)| (key(&pod.metadata), room.requests)).collect();
+        for (key, requests) in pods {
             // with the fields that manifests leave out
-            let pod = view.snapshot.pod(&key(&pod.metadata))?.clone();
-            read.add(&mut view, pod, room.requests);
+            let pod = view.snapshot.pod(&key)?.clone();
+            read.add(&mut view, pod, requests);
         }
         view.complete();
         loop {
@@ -167,7 +181,7 @@ impl Look {
                 view.snapshot.learn(&owner, Some((&metadata, has_ended)));
             }
         }
-        let facts = json!({"isLive": false, "runsDry": false, "namespace": null, "only": null});
+        let facts = json!({"isLive": false, "runsDry": false, "flags": options.flags});
         Self::of(view, read, now, options, (&facts, &warnings))
     }
 
@@ -182,10 +196,7 @@ impl Look {
         let longest = options.longest_termination;
         let occupants = occupants(on_nodes, &mut view.snapshot, longest, now);
         let forecast = Forecast::new(&ClusterRoom { now, occupants, nodes: Vec::new() }, false, None)?;
-        let mut free = to_value(forecast)?.pointer_mut("/free").map(Value::take).unwrap_or_default();
-        if let Some(rows) = free.as_array_mut() {
-            rows.truncate(FREE_ROWS);
-        }
+        let free = gpu_steps(&to_value(forecast)?);
         let index = &mut view.snapshot.index;
         let strays = with_gpus
             .into_iter()
@@ -199,26 +210,50 @@ impl Look {
             ("queues", queues(&view.snapshot)?),
             ("matrix", matrix(&view.snapshot)?),
         ];
-        let known = view.snapshot.index.trees();
+        let (known, hidden) = (view.snapshot.index.trees(), view.snapshot.hidden);
         let known: HashSet<(&str, String)> = Family::ALL
             .into_iter()
             .flat_map(|family| {
                 known[family].queues().map(move |(name, _)| (family.row().name, name.to_owned()))
             })
             .collect();
-        let rows = view.rows(now).into_iter().map(|row| {
-            let Row { namespace, workload, queue, family, queue_is_hidden, .. } = &row;
-            let is_known = |queue: &String| family.is_some_and(|of| known.contains(&(of, queue.clone())));
-            let is_unknown = queue.as_ref().is_some_and(|queue| !queue_is_hidden && !is_known(queue));
-            let id = printable(&format!("{namespace}/{workload}"));
-            Ok((id, shown(to_value(ShownRow { row: &row, queue_is_unknown: is_unknown })?)))
-        });
-        Ok(Self {
-            now,
-            rows: rows.collect::<Result<_>>()?,
-            parts: parts.map(|(name, part)| (name, shown(part))).into(),
-        })
+        let mut rows = BTreeMap::new();
+        for row in view.rows(now) {
+            let Row { namespace, workload, queue, family, .. } = &row;
+            let is_hidden = Family::ALL.into_iter().any(|of| Some(of.row().name) == *family && hidden[of]);
+            let named = family.zip(queue.clone()).filter(|_| !is_hidden);
+            let is_unknown = named.is_some_and(|named| !known.contains(&named));
+            let mut id = printable(&format!("{namespace}/{workload}"));
+            // forged owners have the names of others
+            while rows.contains_key(&id) {
+                id.push('\'');
+            }
+            rows.insert(id, shown(to_value(ShownRow { row: &row, queue_is_unknown: is_unknown })?));
+        }
+        Ok(Self { now, rows, parts: parts.map(|(name, part)| (name, shown(part))).into() })
     }
+}
+
+fn is_gpu(resource: &str) -> bool {
+    resource.ends_with("/gpu")
+}
+
+/// The rows of a forecast in which more GPUs come free than before.
+fn gpu_steps(forecast: &Value) -> Value {
+    let rows = forecast.get("free").and_then(Value::as_array).into_iter().flatten();
+    let gpus = |row: &Value| -> Vec<(String, Value)> {
+        let amounts = row.get("free").and_then(Value::as_object).into_iter().flatten();
+        amounts
+            .filter(|(name, _)| is_gpu(name))
+            .map(|(name, amount)| (name.clone(), amount.clone()))
+            .collect()
+    };
+    let mut before = Vec::new();
+    let steps = rows.filter(|row| {
+        let now = gpus(row);
+        std::mem::replace(&mut before, now.clone()) != now
+    });
+    steps.take(FREE_ROWS).cloned().collect()
 }
 
 /// The queues of both families, with their floors and ceilings and where each comes from.

@@ -6,7 +6,7 @@ use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use kube::{Api, Client, api::ListParams};
 use serde::Serialize;
 use serde_json::Value;
-use tenure_policy::naming::group_of;
+use tenure_policy::kueue;
 use tenure_types::{extension, projection::Event};
 
 use crate::{
@@ -33,13 +33,13 @@ pub struct Happened {
     message: String,
 }
 
-/// The verb of the command that changes a workload in this state.
-pub fn verb_of(state: &str) -> Option<&'static str> {
-    match state {
+/// The verb of the command that changes the workload of a row.
+pub fn verb_of(row: &Value) -> Option<&'static str> {
+    match row.get("state")?.as_str()? {
         "Paused" => Some("resume"),
         "Requeueing" => Some("requeue"),
         "Inactive" => Some("activate"),
-        "Running" => Some("extend"),
+        "Running" if row.get("expiresAt").is_some() => Some("extend"),
         _ => None,
     }
 }
@@ -62,13 +62,17 @@ impl Rights {
                     ..ResourceAttributes::default()
                 }
             } else {
-                let plural = self.kinds.version(text("apiVersion"), text("kind"));
-                let Some(plural) = plural.map(|kind| kind.resource.plural.clone()) else { return Ok(false) };
+                let of_kueue = row.get("kueueWorkload").and_then(Value::as_str);
+                let (kind, name) = match of_kueue {
+                    Some(name) => (self.kinds.find(kueue::GROUP, kueue::WORKLOAD), name),
+                    None => (self.kinds.version(text("apiVersion"), text("kind")), text("name")),
+                };
+                let Some(kind) = kind else { return Ok(false) };
                 ResourceAttributes {
                     verb: Some("patch".into()),
-                    group: Some(group_of(text("apiVersion")).into()),
-                    resource: Some(plural),
-                    name: Some(text("name").into()),
+                    group: Some(kind.resource.group.clone()),
+                    resource: Some(kind.resource.plural.clone()),
+                    name: Some(name.into()),
                     ..ResourceAttributes::default()
                 }
             }

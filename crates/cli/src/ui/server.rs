@@ -24,7 +24,7 @@ use tokio::{net::TcpListener, sync::broadcast::error::RecvError};
 
 use super::{
     assets,
-    child::Child,
+    child::{Child, ChildObject, EXPLAIN},
     live::Live,
     rights::{Rights, verb_of},
     sign_in::{self, SignIn},
@@ -49,6 +49,9 @@ struct PageState {
 }
 
 type Page = State<Arc<PageState>>;
+
+/// The header with the key of the page.
+const KEY: &str = "x-tenure-key";
 
 /// A change that a person has confirmed.
 #[derive(Debug, Deserialize)]
@@ -81,22 +84,27 @@ impl Server {
         Ok(Self { listener, address, page: Arc::new(PageState { live, sign_in, child, rights }) })
     }
 
-    /// Opens the browser, or says how to.
-    pub fn announce(&self, no_browser: bool) -> Result<()> {
+    /// Opens the browser, and says how to reach the page without.
+    pub fn announce(&self, no_browser: bool) {
         let Self { address, page, .. } = self;
         let (port, code) = (address.port(), page.sign_in.code());
-        let file = page.sign_in.write_file(*address)?;
         tell(&format!("The page is at http://{address}/ until Ctrl-C."));
-        let opened = if no_browser { None } else { Some(sign_in::open(&file)) };
-        if let Some(Err(error)) = &opened {
-            tell(&format!("No browser can be opened: {error}"));
+        let file = page.sign_in.write_file(*address);
+        match &file {
+            Ok(file) if no_browser => {
+                tell(&format!("On this machine, open {} in a browser.", file.display()));
+            }
+            Ok(file) => {
+                if let Err(error) = sign_in::open(file) {
+                    tell(&format!("No browser can be opened: {error}"));
+                }
+            }
+            Err(error) => tell(&format!("No browser is opened: {}", with_causes(error))),
         }
-        if !matches!(opened, Some(Ok(()))) {
-            tell(&format!("On this machine, open {} in a browser.", file.display()));
+        if no_browser {
             tell(&format!("From another machine: ssh -L {port}:127.0.0.1:{port} HOST"));
-            tell(&format!("There, open http://127.0.0.1:{port}/ and sign in with the code {code}"));
         }
-        Ok(())
+        tell(&format!("Or open http://127.0.0.1:{port}/ and sign in with the code {code}"));
     }
 
     pub async fn serve(self) -> Result<()> {
@@ -110,6 +118,7 @@ impl Server {
             .route("/", get(index))
             .route("/page.js", get(|| async { asset("text/javascript", assets::SCRIPT) }))
             .route("/vendor.js", get(|| async { asset("text/javascript", assets::VENDOR) }))
+            .route("/signed-in.js", get(|| async { asset("text/javascript", assets::SIGNED_IN_SCRIPT) }))
             .route("/page.css", get(|| async { asset("text/css", assets::STYLE) }))
             .route("/sign-in", post(exchange))
             .merge(signed_in)
@@ -161,7 +170,8 @@ fn foreign(method: &Method, path: &str, headers: &HeaderMap) -> Option<&'static 
 }
 
 async fn only_signed_in(State(page): Page, request: Request, next: Next) -> Response {
-    if page.is_signed_in(request.headers()) {
+    let key = request.headers().get(KEY).and_then(|key| key.to_str().ok()).unwrap_or_default();
+    if page.is_signed_in(request.headers()) && page.sign_in.is_key(key) {
         next.run(request).await
     } else {
         (StatusCode::UNAUTHORIZED, "sign in first\n").into_response()
@@ -192,9 +202,9 @@ async fn index(State(page): Page, headers: HeaderMap) -> Html<&'static str> {
 /// redirect that began at a file.
 async fn exchange(State(page): Page, Form(Code { code }): Form<Code>) -> Response {
     match page.sign_in.exchange(&code) {
-        Ok(Some(cookie)) => {
+        Ok(Some((cookie, key))) => {
             tell(&format!("A browser has signed in. The code for another one is {}", page.sign_in.code()));
-            ([(header::SET_COOKIE, cookie)], Html(assets::SIGNED_IN)).into_response()
+            ([(header::SET_COOKIE, cookie)], Html(assets::SIGNED_IN.replace("KEY", key))).into_response()
         }
         Ok(None) => (StatusCode::UNAUTHORIZED, Html(assets::SIGN_IN)).into_response(),
         Err(error) => failed(&error),
@@ -239,10 +249,10 @@ async fn workload(State(page): Page, Query(Asked { id }): Query<Asked>) -> Respo
 impl PageState {
     async fn about(&self, row: &Value) -> Result<Value> {
         let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
-        let arguments = ["explain", text("workload"), "-n", text("namespace")];
-        let explained = self.child.run(&arguments, true);
+        let object = ChildObject::new(text("namespace"), text("workload"))?;
+        let explained = self.child.read(EXPLAIN, &object);
         let Some(rights) = &self.rights else { return Ok(json!({"explained": explained.await?})) };
-        let verb = verb_of(text("state"));
+        let verb = verb_of(row);
         let may = async {
             match verb {
                 Some(verb) => rights.may(verb, row).await,
@@ -267,7 +277,7 @@ impl PageState {
         let row = self.live.row(id).context("it is gone")?;
         let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
         self.rights.as_ref().context("the page shows files: there is nothing to change")?;
-        let known = verb_of(text("state")).filter(|known| known == verb);
+        let known = verb_of(&row).filter(|known| known == verb);
         let verb = known.with_context(|| format!("it is {}: {verb} isn't for that", text("state")))?;
         let more = match more {
             Some(more) if verb == "extend" => {
@@ -275,8 +285,7 @@ impl PageState {
             }
             _ => None,
         };
-        let arguments = [verb, text("workload")].into_iter().chain(more.as_deref());
-        let arguments: Vec<&str> = arguments.chain(["-n", text("namespace")]).collect();
-        Ok(serde_json::to_value(self.child.run(&arguments, false).await?)?)
+        let object = ChildObject::new(text("namespace"), text("workload"))?;
+        Ok(serde_json::to_value(self.child.change(verb, &object, more.as_deref()).await?)?)
     }
 }

@@ -1,9 +1,7 @@
 //! Signs browsers in. The code goes from this process to the browser in a file that only its user may read, and from there in the
 //! body of a request: it stands in no command line, no history and no Referer.
 
-use std::{
-    env, fmt::Write as _, fs::OpenOptions, io::Write as _, net::SocketAddr, path::PathBuf, process::Command,
-};
+use std::{env, fmt::Write as _, fs::OpenOptions, io::Write as _, net::SocketAddr, path::PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use parking_lot::Mutex;
@@ -16,8 +14,9 @@ const BYTES: usize = 24;
 pub struct SignIn {
     code: Mutex<String>,
     cookie: String,
-    /// Browsers send cookies to each port of a host.
     cookie_name: String,
+    /// Browsers send cookies to each port of a host, also to one where another user listens. Only the page has this key.
+    key: String,
     file: Mutex<Option<PathBuf>>,
 }
 
@@ -27,6 +26,7 @@ impl SignIn {
             code: Mutex::new(random()?),
             cookie: random()?,
             cookie_name: format!("tenure-ui-{}", address.port()),
+            key: random()?,
             file: Mutex::default(),
         })
     }
@@ -35,8 +35,8 @@ impl SignIn {
         self.code.lock().clone()
     }
 
-    /// Returns the cookie for the browser that has the code. Each code is taken once: the next browser needs another.
-    pub fn exchange(&self, code: &str) -> Result<Option<String>> {
+    /// Returns the cookie and the key for the browser that has the code. Each code is taken once: the next browser needs another.
+    pub fn exchange(&self, code: &str) -> Result<Option<(String, &str)>> {
         let mut known = self.code.lock();
         if !is_equal(&known, code.trim()) {
             return Ok(None);
@@ -44,14 +44,19 @@ impl SignIn {
         *known = random()?;
         drop(known);
         self.remove_file();
-        let Self { cookie_name, cookie, .. } = self;
-        Ok(Some(format!("{cookie_name}={cookie}; Path=/; HttpOnly; SameSite=Strict")))
+        let Self { cookie_name, cookie, key, .. } = self;
+        Ok(Some((format!("{cookie_name}={cookie}; Path=/; HttpOnly; SameSite=Strict"), key)))
     }
 
     /// True if a request with these cookies is of a browser that has signed in.
     pub fn knows(&self, cookies: &str) -> bool {
         let mut cookies = cookies.split(';').filter_map(|cookie| cookie.trim().split_once('='));
         cookies.any(|(name, value)| name == self.cookie_name && is_equal(value, &self.cookie))
+    }
+
+    /// True if this is the key of the page.
+    pub fn is_key(&self, key: &str) -> bool {
+        is_equal(key, &self.key)
     }
 
     /// Writes the file that signs a browser in. Only its user may read it, and it is removed once it was used.
@@ -94,7 +99,7 @@ impl Drop for SignIn {
 /// Opens a file in the browser of the user: in that of `$BROWSER`, if that is set.
 pub fn open(path: &PathBuf) -> Result<()> {
     match env::var_os("BROWSER").filter(|browser| !browser.is_empty()) {
-        Some(browser) => Command::new(browser).arg(path).spawn().map(drop)?,
+        Some(browser) => open::with_detached(path, browser.to_string_lossy())?,
         None => open::that_detached(path)?,
     }
     Ok(())
@@ -128,7 +133,8 @@ mod tests {
         for bad in ["", "x", &code[1..], &format!("{code}0")] {
             assert_eq!(sign_in.exchange(bad).unwrap(), None, "{bad}");
         }
-        let cookie = sign_in.exchange(&code).unwrap().unwrap();
+        let (cookie, key) = sign_in.exchange(&code).unwrap().unwrap();
+        assert!(sign_in.is_key(key) && !sign_in.is_key(&code) && !cookie.contains(key));
         assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"));
         assert_eq!(sign_in.exchange(&code).unwrap(), None, "it was taken");
         let (pair, _) = cookie.split_once(';').unwrap();

@@ -10,7 +10,7 @@ const exported = document.getElementById("exported");
 
 /* What is known. Rows are by namespace, kind and name. */
 
-const known = { rows: new Map(), parts: {}, offset: 0, heard: 0, error: null, lost: false, version: 0 };
+const known = { rows: new Map(), parts: {}, offset: 0, heard: 0, every: 0, error: null, lost: null, version: 0 };
 const listeners = new Set();
 let told = 0;
 
@@ -36,10 +36,6 @@ function cached(compute) {
 
 /** Takes what has changed. Rows and parts that are null are gone. */
 function take(update) {
-  if (update.error) {
-    known.error = update.error;
-    return tell();
-  }
   if (update.all) known.rows.clear();
   for (const [id, row] of Object.entries(update.rows)) {
     if (row) known.rows.set(id, { id, ...row });
@@ -47,18 +43,22 @@ function take(update) {
   }
   for (const [name, part] of Object.entries(update.parts)) known.parts[name] = part;
   if (Object.keys(update.rows).length || Object.keys(update.parts).length) known.version += 1;
+  const age = update.age ?? 0;
+  known.at = Date.parse(update.now);
   // the clock of the API server, which may differ from that of this machine
-  known.offset = Date.parse(update.now) - Date.now();
-  known.heard = Date.now();
+  known.offset = known.at + age - Date.now();
+  known.heard = Date.now() - age;
+  known.every = update.every ?? 0;
+  known.error = update.error ?? null;
   known.took ??= performance.now();
-  known.error = null;
-  known.lost = false;
+  known.lost = null;
   tell();
 }
 
 function all() {
   const rows = Object.fromEntries([...known.rows].map(([id, row]) => [id, row]));
-  return { all: true, rows, parts: known.parts, now: new Date(now()).toISOString() };
+  const { parts, every, error, heard } = known;
+  return { all: true, rows, parts, every, error, age: Date.now() - heard, now: new Date(known.at).toISOString() };
 }
 
 /** The time of what is shown: an export and files stand still. */
@@ -70,40 +70,66 @@ function frozen() {
   return known.parts.facts && !known.parts.facts.isLive;
 }
 
+/* The server. Its key is kept where pages and servers of other ports can't read it. */
+
+const key = exported ? null : localStorage.getItem("tenure-key") ?? "";
+
+/** Sends a request with the key. An answer that is no success is an error with its text. */
+async function ask(path, options = {}) {
+  const answer = await fetch(path, { ...options, headers: { ...options.headers, "X-Tenure-Key": key } });
+  if (answer.status === 401) throw new Error(SIGNED_OUT);
+  return answer;
+}
+
 /** Listens to the server: one tab does, and tells the others. */
 function listen() {
-  const tabs = new BroadcastChannel("tenure");
+  const tabs = new BroadcastChannel(`tenure ${key}`);
   let listens = false;
   tabs.onmessage = ({ data }) => {
-    if (data.asks && listens && known.heard) tabs.postMessage({ update: all() });
-    if (data.update) receive(data.update);
-    if (data.lost) lose();
+    if (data.asks && listens && known.heard) tabs.postMessage({ update: all(), isAnswer: true });
+    if (data.update && !(data.isAnswer && known.heard)) take(data.update);
+    if (data.lost) lose(data.lost);
   };
   tabs.postMessage({ asks: true });
-  navigator.locks.request("tenure", () => new Promise(() => {
+  navigator.locks.request(`tenure ${key}`, async () => {
     listens = true;
-    const source = new EventSource("events");
-    source.onmessage = (event) => {
-      const update = JSON.parse(event.data);
-      receive(update);
-      tabs.postMessage({ update });
-    };
-    source.onerror = () => {
-      lose();
-      tabs.postMessage({ lost: true });
-    };
-  }));
+    for (;;) {
+      try {
+        await follow((update) => {
+          take(update);
+          tabs.postMessage({ update });
+        });
+      } catch (error) {
+        const lost = error.message === SIGNED_OUT ? SIGNED_OUT : LOST;
+        lose(lost);
+        tabs.postMessage({ lost });
+      }
+      await new Promise((resolve) => { setTimeout(resolve, 2000); });
+    }
+  });
 }
 
-function receive(update) {
-  if (update.now) known.at = Date.parse(update.now);
-  take(update);
+/** Reads the server-sent events, until the stream ends. */
+async function follow(receive) {
+  const reader = (await ask("events")).body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) throw new Error(LOST);
+    text += value;
+    const events = text.split("\n\n");
+    text = events.pop();
+    for (const event of events) receive(JSON.parse(event.slice("data: ".length)));
+  }
 }
 
-function lose() {
-  known.lost = true;
+function lose(why) {
+  known.lost = why;
   tell();
 }
+
+const LOST = "No answer from kubectl tenure ui. If it has ended, start it again; else this page goes on by itself.";
+const SIGNED_OUT = "This page is of a server that has ended, or of another browser. Open the page again as kubectl tenure ui says.";
 
 /* Times in words */
 
@@ -120,9 +146,11 @@ function words(milliseconds) {
 
 /** A time here, and in UTC: "14:05 (12:05 UTC)". */
 function clock(at) {
-  const date = new Date(at);
-  const day = date.toDateString() === new Date(now()).toDateString() ? {} : { month: "short", day: "numeric" };
-  const of = (zone) => date.toLocaleString("en-GB", { ...day, hour: "2-digit", minute: "2-digit", timeZone: zone });
+  const of = (timeZone) => {
+    const on = (time) => new Date(time).toLocaleDateString("en-GB", { timeZone });
+    const day = on(at) === on(now()) ? {} : { month: "short", day: "numeric" };
+    return new Date(at).toLocaleString("en-GB", { ...day, hour: "2-digit", minute: "2-digit", timeZone });
+  };
   const [local, utc] = [of(undefined), of("UTC")];
   return local === utc ? `${utc} UTC` : `${local} (${utc} UTC)`;
 }
@@ -149,7 +177,7 @@ function next(row) {
     case "Expired": return { text: runsDry ? "would be paused: the keeper runs dry" : `over its ceiling for ${words(at - expires)}`, at: expires };
     default:
   }
-  if (expires) return { text: `ends in ${words(expires - at)}`, at: expires };
+  if (expires) return { text: `${runsDry ? "would end" : "ends"} in ${words(expires - at)}`, at: expires };
   if (row.queueIsHidden) return { text: "its end isn't shown to you" };
   if (row.queueIsUnknown) return { text: `queue ${row.queue} doesn't exist: no ceiling` };
   if (row.state === "Pending") return { text: row.ceilingFrom ? "pending: its ceiling counts from its start" : "pending" };
@@ -176,11 +204,18 @@ function sentence(row) {
   return parts.filter(Boolean).join(", ");
 }
 
+/** A command for a shell, with the flags of this server. */
+function command(verb, row, ...more) {
+  const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+  const facts = known.parts.facts ?? {};
+  const flags = verb === "explain" || facts.isLive ? facts.flags ?? [] : [];
+  return ["kubectl", "tenure", verb, row.workload, ...more, "-n", row.namespace, ...flags].map(quoted).join(" ");
+}
+
 function commands(row) {
-  const of = (verb, more = "") => `kubectl tenure ${verb} ${row.workload}${more} -n ${row.namespace}`;
   const verb = { Paused: "resume", Requeueing: "requeue", Inactive: "activate" }[row.state];
-  const change = verb ? [of(verb)] : row.state === "Running" && row.expiresAt ? [of("extend", " 2h")] : [];
-  return [...change, of("explain")];
+  const change = verb ? [command(verb, row)] : row.state === "Running" && row.expiresAt ? [command("extend", row, "2h")] : [];
+  return [...change, command("explain", row)];
 }
 
 /* Lines of the list: sections, queues and workloads */
@@ -203,7 +238,7 @@ function matches(row, filter) {
 
 const lines = cached((filter) => {
   const rows = [...known.rows.values()].filter((row) => matches(row, filter)).sort(byEnd);
-  const runs = (row) => ["Running", "Expired", "Pending"].includes(row.state);
+  const runs = (row) => ["Running", "Pending"].includes(row.state) || (row.state === "Expired" && !known.parts.facts?.runsDry);
   const soon = rows.filter((row) => runs(row) && row.expiresAt && time(row.expiresAt) - now() < HOUR);
   const result = [];
   const section = (title, rows, note = "") => {
@@ -259,7 +294,7 @@ function App() {
     const tick = setInterval(tell, 1000);
     return () => { listeners.delete(update); clearInterval(tick); };
   }, []);
-  if (!known.heard) return html`<main class="wait"><p role="status">${known.lost ? LOST : "Reading the cluster…"}</p></main>`;
+  if (!known.heard) return html`<main class="wait"><p role="status">${known.lost ?? "Reading the cluster…"}</p></main>`;
   const tabs = [["runs", "Runs"], ["queues", "Queues"], ["matrix", "Floors between queues"]];
   return html`
     <header>
@@ -273,28 +308,26 @@ function App() {
     ${view === "runs" && html`<${Free} /><${Filters} filter=${filter} set=${setFilter} /><${Runs} filter=${filter} open=${open} setOpen=${setOpen} /><${Strays} />`}
     ${view === "queues" && html`<${Queues} />`}
     ${view === "matrix" && html`<${MatrixView} />`}
-    ${open && html`<${Detail} key=${open} id=${open} close=${() => setOpen(null)} />`}`;
+    ${open && html`<${Detail} key=${open} id=${open} close=${() => { setOpen(null); document.querySelector(".runs")?.focus({ focusVisible: false }); }} />`}`;
 }
 
-const LOST = "No answer from kubectl tenure ui. If it has ended, start it again; else this page goes on by itself.";
-
 function Age() {
-  if (exported || frozen()) return html`<p class="age" role="status">as of ${clock(known.at)}</p>`;
+  if (exported || (frozen() && !known.lost)) return html`<p class="age">as of ${clock(known.at)}</p>`;
   const age = Date.now() - known.heard;
-  const late = known.lost || known.error || age > 15000;
-  return html`<p class=${late ? "age late" : "age"} role="status">${late ? `as of ${words(age)} ago` : "live"}</p>`;
+  const late = known.lost || known.error || age > Math.max(15000, 3 * known.every);
+  return html`<p class=${late ? "age late" : "age"}>${late ? `as of ${words(age)} ago` : "live"}</p>`;
 }
 
 function Notes() {
   const facts = known.parts.facts ?? {};
   const notes = [
-    known.lost && LOST,
+    known.lost,
     known.error && `The cluster can't be read: ${known.error}`,
     facts.runsDry && "The keeper runs dry: what is over its ceiling would be paused, and runs on.",
     facts.only && `Only namespace ${facts.only} is shown.`,
     ...(known.parts.warnings ?? []),
   ].filter(Boolean);
-  return notes.length > 0 && html`<ul class="notes" aria-label="Notes">${notes.map((note) => html`<li key=${note}>${note}</li>`)}</ul>`;
+  return notes.length > 0 && html`<ul class="notes" role="status" aria-label="Notes">${notes.map((note) => html`<li key=${note}>${note}</li>`)}</ul>`;
 }
 
 function Free() {
@@ -309,7 +342,7 @@ function Free() {
   });
   if (!names.size) return null;
   return html`<section class="free" aria-label="GPUs that come free">
-    <h2>GPUs that come free, at the latest</h2>
+    <h2>${known.parts.facts?.runsDry ? "GPUs that would come free, if the keeper didn't run dry" : "GPUs that come free, at the latest"}</h2>
     <ol>${steps.slice(0, 6).map(({ by, free }) => html`<li key=${by}>
       <b>${amounts(free).map(([name, amount]) => (names.size > 1 ? `${amount} ${name}` : amount)).join(", ")}</b>
       ${" "}by ${clock(time(by))} <small>in ${words(time(by) - now())}</small></li>`)}</ol>
@@ -338,11 +371,11 @@ function Filters({ filter, set }) {
 /** The list, of which only the lines in sight are drawn. */
 function Runs({ filter, open, setOpen }) {
   const box = useRef(null);
-  const [top, setTop] = useState(0);
+  const [, scrolled] = useState(0);
   const [active, setActive] = useState(null);
   const all = lines(filter);
   useLayoutEffect(notePaint, []);
-  const height = box.current?.clientHeight || 600;
+  const [top, height] = [box.current?.scrollTop ?? 0, box.current?.clientHeight || 600];
   const first = Math.max(0, Math.floor(top / LINE) - 4);
   const visible = all.slice(first, first + Math.ceil(height / LINE) + 8);
   const place = active === null ? -1 : all.findIndex((line) => line.key === active);
@@ -370,8 +403,8 @@ function Runs({ filter, open, setOpen }) {
   if (!all.length) return html`<p class="none" role="status">${known.rows.size ? "No workload is like that." : "No workload in a queue."}</p>`;
   const span = SPANS[filter.span];
   return html`<${Axis} span=${span} /><div class="runs" role="grid" aria-label="Workloads" aria-rowcount=${all.length} tabindex="0" ref=${box}
-      aria-activedescendant=${place >= 0 ? `line-${place}` : null} onKeyDown=${onKeyDown}
-      onFocus=${() => active === null && move(0)} onScroll=${(event) => setTop(event.target.scrollTop)}>
+      aria-activedescendant=${place >= first && place < first + visible.length ? `line-${place}` : null} onKeyDown=${onKeyDown}
+      onFocus=${(event) => active === null && event.target.matches(":focus-visible") && move(0)} onScroll=${(event) => scrolled(event.target.scrollTop)}>
     <div role="rowgroup" style=${{ height: `${all.length * LINE}px`, position: "relative" }}>
       ${visible.map((line, number) => html`<${Line} key=${line.key} line=${line} place=${first + number} span=${span}
         active=${line.key === active} open=${line.row && line.row.id === open}
@@ -436,19 +469,31 @@ function Strays() {
       <small>${gpus(pod.gpus)}${pod.node ? ` on ${pod.node}` : ""}</small></li>`)}</ul></details>`;
 }
 
+/** What runs in each queue and below it: the number of workloads, and their GPUs. */
+const held = cached(() => {
+  const sums = new Map();
+  const paths = new Map((known.parts.queues ?? []).map((queue) => [`${queue.family} ${queue.name}`, queue.path]));
+  for (const row of known.rows.values()) {
+    if (!["Running", "Expired", "Exempt", "Terminating"].includes(row.state)) continue;
+    for (const name of paths.get(`${row.family} ${row.queue}`) ?? []) {
+      const [runs, gpus] = sums.get(`${row.family} ${name}`) ?? [0, 0];
+      sums.set(`${row.family} ${name}`, [runs + 1, gpus + (row.gpus ?? 0)]);
+    }
+  }
+  return sums;
+});
+
 function Queues() {
-  const queues = [...(known.parts.queues ?? [])].sort((one, other) => path(one).localeCompare(path(other)));
-  const rows = [...known.rows.values()];
+  const queues = [...(known.parts.queues ?? [])].sort((one, other) => (path(one) < path(other) ? -1 : 1));
   const cell = (value) => html`<td>${value ? value.value : "none"} <small>${value ? `from ${value.from}` : ""}</small></td>`;
   if (!queues.length) return html`<p class="none">No queues, as far as you may see.</p>`;
   return html`<div class="scroll"><table><caption>Queues, with their floors and ceilings and where each comes from</caption>
     <thead><tr><th scope="col">Queue</th><th scope="col">Ceiling</th><th scope="col">Floor within it</th><th scope="col">Floor against other trees</th>
-      <th scope="col">Runs</th><th scope="col">GPUs</th></tr></thead>
+      <th scope="col">Runs, with those below it</th><th scope="col">GPUs</th></tr></thead>
     <tbody>${queues.map((queue) => {
-      const own = rows.filter((row) => row.queue === queue.name && row.family === queue.family && row.pods > 0);
-      const held = own.reduce((sum, row) => sum + (row.gpus ?? 0), 0);
+      const [runs, gpus] = held().get(`${queue.family} ${queue.name}`) ?? [0, 0];
       return html`<tr key=${path(queue)}><th scope="row" style=${{ paddingLeft: `${0.5 + queue.path.length - 1}rem` }}><bdi>${queue.name}</bdi> <small>${queue.family}</small></th>
-        ${cell(queue.maxDuration)}${cell(queue.preemptMinRuntime)}${cell(queue.reclaimMinRuntime)}<td>${own.length}</td><td>${held}</td></tr>`;
+        ${cell(queue.maxDuration)}${cell(queue.preemptMinRuntime)}${cell(queue.reclaimMinRuntime)}<td>${runs}</td><td>${gpus}</td></tr>`;
     })}</tbody></table></div>`;
 }
 
@@ -457,10 +502,10 @@ function MatrixView() {
   const pairs = known.parts.matrix;
   if (!pairs) return html`<p class="none">There are too many queues for a table: kubectl tenure matrix --victim-queue QUEUE</p>`;
   const names = [...new Set(pairs.flatMap((pair) => [pair.preemptor, pair.victim]))].sort();
-  if (!names.length) return html`<p class="none">There are no two queues with floors between them.</p>`;
+  if (!names.length) return html`<p class="none">There are no two queues with floors between them, as far as you may see.</p>`;
   const of = new Map(pairs.map((pair) => [`${pair.preemptor}\n${pair.victim}`, pair]));
-  const units = { d: 86400, h: 3600, m: 60, s: 1 };
-  const seconds = (text) => [...text.matchAll(/([\d.]+)([dhms])/g)].reduce((sum, [, number, unit]) => sum + number * units[unit], 0);
+  const units = { w: 604800, d: 86400, h: 3600, m: 60, s: 1, ms: 0, us: 0, ns: 0 };
+  const seconds = (text) => [...text.matchAll(/([\d.]+)([mun]?s|[wdhm])/g)].reduce((sum, [, number, unit]) => sum + number * units[unit], 0);
   const longest = Math.max(1, ...pairs.map((pair) => seconds(pair.value)));
   return html`<div class="scroll"><table class="matrix"><caption>The floor of a workload in the queue of the row, against a preemptor in that of the column</caption>
     <thead><tr><th scope="col">Runs in</th>${names.map((name) => html`<th scope="col" key=${name}><bdi>${name}</bdi></th>`)}</tr></thead>
@@ -476,13 +521,14 @@ function Detail({ id, close }) {
   const [about, setAbout] = useState(null);
   const [done, setDone] = useState(null);
   const panel = useRef(null);
-  const state = row?.state;
+  const state = JSON.stringify([row?.state, row?.expiresAt, row?.queue]);
   useEffect(() => {
     if (exported || !row) return;
-    let stale = false;
-    fetch(`workload?id=${encodeURIComponent(id)}`).then((answer) => answer.json()).then(
-      (answer) => stale || setAbout(answer), () => stale || setAbout({ error: LOST }));
-    return () => { stale = true; };
+    const left = new AbortController();
+    setAbout(null);
+    ask(`workload?id=${encodeURIComponent(id)}`, { signal: left.signal }).then((answer) => answer.json()).then(
+      setAbout, (error) => left.signal.aborted || setAbout({ error: error.message === SIGNED_OUT ? SIGNED_OUT : LOST }));
+    return () => left.abort();
   }, [id, state]);
   useLayoutEffect(() => panel.current?.focus(), [id]);
   if (!row) return html`<aside class="detail" tabindex="-1" ref=${panel}><p role="status">${id} is gone.</p><button onClick=${close}>Close</button></aside>`;
@@ -492,7 +538,7 @@ function Detail({ id, close }) {
     <button class="close" onClick=${close} aria-label="Close">×</button>
     <h2><bdi>${row.workload}</bdi> <small><bdi>${row.namespace}</bdi></small></h2>
     <p>${sentence(row)}.</p>
-    ${about?.verb && html`<${Change} row=${row} verb=${about.verb} done=${setDone} />`}
+    ${about?.verb && html`<${Change} key=${about.verb} row=${row} verb=${about.verb} done=${setDone} />`}
     ${done && html`<pre role="status" class=${done.succeeded ? "" : "failed"}>${done.text || done.error}</pre>`}
     <h3>Commands</h3>
     <ul class="commands">${commands(row).map((command) => html`<li key=${command}><code>${command}</code> <button onClick=${() => copied(command)} aria-label=${`Copy ${command}`}>Copy</button></li>`)}</ul>
@@ -508,16 +554,16 @@ function Change({ row, verb, done }) {
   const [more, setMore] = useState("2h");
   const [busy, setBusy] = useState(false);
   const title = verb[0].toUpperCase() + verb.slice(1);
-  const command = `kubectl tenure ${verb} ${row.workload}${verb === "extend" ? ` ${more}` : ""} -n ${row.namespace}`;
+  const shown = command(verb, row, ...(verb === "extend" ? [more] : []));
   const confirm = async () => {
     dialog.current.close();
     setBusy(true);
     const body = JSON.stringify({ id: row.id, verb, duration: verb === "extend" ? more : null });
     try {
-      const answer = await fetch("change", { method: "POST", headers: { "Content-Type": "application/json" }, body });
+      const answer = await ask("change", { method: "POST", headers: { "Content-Type": "application/json" }, body });
       done(await answer.json());
-    } catch {
-      done({ error: LOST });
+    } catch (error) {
+      done({ error: error.message === SIGNED_OUT ? SIGNED_OUT : LOST });
     }
     setBusy(false);
   };
@@ -526,7 +572,7 @@ function Change({ row, verb, done }) {
     <dialog ref=${dialog} aria-label=${`${title} ${row.workload}?`} onKeyDown=${(event) => event.stopPropagation()}>
       <p>${title} <b><bdi>${row.workload}</bdi></b> in namespace <bdi>${row.namespace}</bdi>?</p>
       ${verb === "extend" && html`<p><label>By${" "}<input name="duration" value=${more} onInput=${(event) => setMore(event.target.value)} size="6"/></label></p>`}
-      <pre>${command}</pre>
+      <pre>${shown}</pre>
       <p><button class="confirm" onClick=${confirm}>${title}</button>${" "}<button onClick=${() => dialog.current.close()}>Cancel</button></p>
     </dialog>`;
 }
@@ -538,6 +584,6 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-render(html`<${App} />`, document.getElementById("root"));
-if (exported) receive({ all: true, ...JSON.parse(exported.textContent) });
+if (exported) take({ all: true, ...JSON.parse(exported.textContent) });
 else listen();
+render(html`<${App} />`, document.getElementById("root"));
