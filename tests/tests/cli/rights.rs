@@ -65,6 +65,7 @@ async fn with_role_edit_alone_each_command_works_or_says_which_right_is_missing_
     let config = world.cluster.directory().join("edit-tenure.yaml");
     std::fs::write(&config, "defaultPreemptMinRuntime: 10m\n").unwrap();
     let config = config.display().to_string();
+    let exported = world.cluster.directory().join("edit-runs.html").display().to_string();
     let queues = format!("{}/../examples/ceiling.yaml", env!("CARGO_MANIFEST_DIR"));
     let (works, pods, other) = ("", format!("{name}/alone"), format!("{name}/other"));
     let rows: &[(&str, &[&str], &str)] = &[
@@ -95,6 +96,7 @@ async fn with_role_edit_alone_each_command_works_or_says_which_right_is_missing_
         ("version", &[], works),
         ("simulate", &["--generate", "--max-duration", "1d"], works),
         ("simulate", &["--from-cluster", "--max-duration", "1d"], works),
+        ("ui", &["--export", &exported], works),
         ("forecast", &[], works),
     ];
     let in_rows: BTreeSet<String> = rows.iter().map(|(command, ..)| (*command).to_owned()).collect();
