@@ -47,6 +47,8 @@ struct Job {
     queue: u32,
     start: Seconds,
     has_started: bool,
+    /// The time since which it waits.
+    waits_since: Seconds,
     /// The number of its tries. An end of an earlier one doesn't count.
     tries: u32,
 }
@@ -56,7 +58,7 @@ struct Pool<'t> {
     leaves: Vec<Leaf<'t>>,
     jobs: Vec<Job>,
     free: u64,
-    /// By priority, and then by submission.
+    /// By priority, and then by the time since which they wait.
     waiting: BTreeSet<(Reverse<i32>, Seconds, usize)>,
     /// The lowest priority and the youngest first.
     running: BTreeSet<(i32, Reverse<Seconds>, usize)>,
@@ -86,7 +88,11 @@ pub fn schedule(past: &Past, policy: &SimulatedPolicy, unit: Unit, capacity: Opt
         report: ScheduleReport::default(),
     };
     while let Some(now) = pool.next() {
-        pool.take(now);
+        // what waits is there before what arrives in the same second
+        if pool.end_all(now) {
+            pool.place(now);
+        }
+        pool.admit_all(now);
         pool.place(now);
     }
     let [p50, p95] = [50, 95].map(|percent| percentile(&pool.waits, percent).map(i64::from));
@@ -133,6 +139,7 @@ impl Job {
             queue: head.queue,
             start: 0,
             has_started: false,
+            waits_since: head.submit,
             tries: 0,
         })
     }
@@ -149,22 +156,31 @@ impl<'t> Pool<'t> {
         self.leaves.get(usize::try_from(job.queue).ok()?)
     }
 
-    /// Takes in all that ends or arrives by now.
-    fn take(&mut self, now: Seconds) {
+    /// Ends all runs that end by now, and returns whether there are any.
+    fn end_all(&mut self, now: Seconds) -> bool {
+        let mut has_ended = false;
         while let Some(Reverse((at, number, tries))) = self.ends.peek().copied()
             && at <= now
         {
             self.ends.pop();
             if self.jobs.get(number).is_some_and(|job| job.tries == tries) {
                 self.end(number, now);
+                has_ended = true;
             }
         }
+        has_ended
+    }
+
+    /// Adds all that arrives by now.
+    fn admit_all(&mut self, now: Seconds) {
         while let Some(Reverse((at, number))) = self.arrivals.peek().copied()
             && at <= now
         {
             self.arrivals.pop();
-            if let Some((number, job)) = number.and_then(|number| Some((number, self.jobs.get(number)?))) {
-                self.waiting.insert((Reverse(job.priority), job.submit, number));
+            if let Some((number, job)) = number.and_then(|number| Some((number, self.jobs.get_mut(number)?)))
+            {
+                job.waits_since = now;
+                self.waiting.insert((Reverse(job.priority), now, number));
             }
         }
     }
@@ -195,17 +211,19 @@ impl<'t> Pool<'t> {
         }
     }
 
-    /// Starts what there is room for, in the order of priorities; the first that doesn't fit may preempt.
+    /// Starts what there is room for, in the order of priorities. What doesn't fit may preempt, until one has found no room.
     fn place(&mut self, now: Seconds) {
         let first: Vec<_> = self.waiting.iter().take(LOOKED_AT).copied().collect();
         let mut may_preempt = true;
-        for (priority, submit, number) in first {
+        for place in first {
+            let (.., number) = place;
             let Some(units) = self.jobs.get(number).map(|job| job.units) else { continue };
-            if units > self.free && std::mem::take(&mut may_preempt) {
+            if units > self.free && may_preempt {
                 self.preempt(number, now);
+                may_preempt = units <= self.free;
             }
             if units <= self.free {
-                self.waiting.remove(&(priority, submit, number));
+                self.waiting.remove(&place);
                 self.start(number, now);
             }
         }
