@@ -1,6 +1,7 @@
 //! Gangs: pods above their minimum may be preempted within their floor, the others may not.
 
 use futures::future::join_all;
+use jiff::Timestamp;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
@@ -117,6 +118,10 @@ async fn a_pod_that_joins_a_gang_of_pods_without_a_controller_takes_no_floor_fro
         gang.push(arena.placed(&Wish { more: joins(), ..wish(name, &queue, 100) }).await);
     }
     let tenant = Tenant::of(world, arena.namespace.name()).await;
+    // the API server's times are whole seconds, and in the same one none is the senior
+    let formed = Timestamp::now().as_second();
+    let is_later = async || Ok((Timestamp::now().as_second() > formed).then_some(()));
+    eventually("the next second", DEADLINE, is_later).await.unwrap();
     // more important than the gang: the scheduler would rather have that pod stay
     let stranger = arena.wanted(&Wish { more: joins(), ..wish("stranger", &queue, 150) }).await;
     let stranger = tenant.create(&stranger).await;
