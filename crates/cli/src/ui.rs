@@ -26,9 +26,9 @@ use crate::{
 };
 use child::Child;
 use live::Live;
-use look::{Look, LookOptions};
+use look::{LookOptions, PageLook};
 use rights::Rights;
-use server::Server;
+use server::UiServer;
 
 /// The least time between two looks, of which a reading may take at most a tenth.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
@@ -88,7 +88,7 @@ pub struct UiArgs {
 }
 
 /// The source of looks.
-enum Source {
+enum LookSource {
     Cluster(Box<Gatherer>),
     /// They stand still at this time.
     Files(Vec<Document>, Timestamp),
@@ -107,7 +107,7 @@ impl UiArgs {
             namespace: None,
             flags: if self.input.filename.is_empty() { child.connect.clone() } else { child.reading.clone() },
         };
-        let (mut source, mut rights) = (Source::Files(Vec::new(), now), None);
+        let (mut source, mut rights) = (LookSource::Files(Vec::new(), now), None);
         if self.input.filename.is_empty() {
             let named = connect.named_namespace().map(str::to_owned);
             let cluster = connect.connect().await?;
@@ -115,8 +115,8 @@ impl UiArgs {
             rights = Some(Rights::of(&cluster));
             let (namespace, t9k) = (options.namespace.clone(), options.t9k_system_namespace.clone());
             let gatherer = Gatherer::new(cluster, namespace, t9k, options.config.clone());
-            source = Source::Cluster(Box::new(gatherer));
-        } else if let Source::Files(documents, _) = &mut source {
+            source = LookSource::Cluster(Box::new(gatherer));
+        } else if let LookSource::Files(documents, _) = &mut source {
             *documents = input::read(&self.input.filename)?;
         }
         let mut looks = Looks { source, options, runs_dry: None };
@@ -126,7 +126,7 @@ impl UiArgs {
             return print(&format!("{path} written\n"));
         }
         let live = Arc::new(Live::new(looks.look().await?));
-        let server = Server::bind(self.port, Arc::clone(&live), child, rights).await?;
+        let server = UiServer::bind(self.port, Arc::clone(&live), child, rights).await?;
         server.announce(self.no_browser);
         tokio::select! {
             ended = server.serve() => ended,
@@ -154,31 +154,31 @@ impl UiArgs {
 }
 
 struct Looks {
-    source: Source,
+    source: LookSource,
     options: LookOptions,
     /// Whether the keeper runs dry, and since when that is known.
     runs_dry: Option<(bool, Instant)>,
 }
 
 impl Looks {
-    async fn look(&mut self) -> Result<Look> {
+    async fn look(&mut self) -> Result<PageLook> {
         match &mut self.source {
-            Source::Cluster(gatherer) => {
+            LookSource::Cluster(gatherer) => {
                 let known = self.runs_dry.filter(|(_, since)| since.elapsed() < BETWEEN_DRY_RUNS);
                 let known = match known {
                     Some(known) => known,
                     None => (runs_dry(&gatherer.cluster).await, Instant::now()),
                 };
                 self.runs_dry = Some(known);
-                Look::at_cluster(gatherer, &self.options, known.0).await
+                PageLook::at_cluster(gatherer, &self.options, known.0).await
             }
-            Source::Files(documents, now) => Look::at_files(documents, &self.options, *now),
+            LookSource::Files(documents, now) => PageLook::at_files(documents, &self.options, *now),
         }
     }
 
     /// Looks again and again, while pages are open.
     async fn follow(&mut self, live: &Live) {
-        if matches!(self.source, Source::Files(..)) {
+        if matches!(self.source, LookSource::Files(..)) {
             return std::future::pending().await;
         }
         let mut told = String::new();

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::look::Look;
+use super::look::PageLook;
 
 pub const PAGE: &str = include_str!("page/index.html");
 pub const SIGN_IN: &str = include_str!("page/sign-in.html");
@@ -27,7 +27,7 @@ const LINKS: [(&str, &str); 3] = [
 ];
 
 /// The page as one file, which loads nothing.
-pub fn exported(look: &Look) -> Result<String> {
+pub fn exported(look: &PageLook) -> Result<String> {
     // in a script, only this could end it
     let data = serde_json::to_string(look)?.replace('<', "\\u003c");
     let [style, vendor, script] = LINKS.map(|(_, text)| text);
@@ -51,7 +51,8 @@ mod tests {
     #[test]
     fn an_exported_page_is_one_file_whose_data_can_not_end_its_script() {
         let name = "</script><script>alert(1)</script>";
-        let look = Look { rows: [(name.to_owned(), json!({"queue": name}))].into(), ..Look::default() };
+        let look =
+            PageLook { rows: [(name.to_owned(), json!({"queue": name}))].into(), ..PageLook::default() };
         let page = exported(&look).unwrap();
         assert!(!page.contains("alert(1)</script>"), "{page}");
         assert!(LINKS.iter().all(|(link, _)| PAGE.contains(link) && !page.contains(link)));

@@ -13,25 +13,25 @@ use tokio::{
     time::Instant,
 };
 
-use super::look::Look;
+use super::look::PageLook;
 
 /// The messages that a page may be late by. One that is later gets all again.
 const LATE: usize = 16;
 
 /// A message to a page: an object in one line.
-pub type Message = Arc<str>;
+pub type PageMessage = Arc<str>;
 
 #[derive(Debug)]
 pub struct Live {
-    seen: Mutex<Seen>,
-    messages: broadcast::Sender<Message>,
+    seen: Mutex<LastLook>,
+    messages: broadcast::Sender<PageMessage>,
     opened: Notify,
 }
 
 /// The last look.
 #[derive(Debug)]
-struct Seen {
-    look: Look,
+struct LastLook {
+    look: PageLook,
     at: Instant,
     /// The longest time until the next one, unless it takes longer than this one.
     every: Duration,
@@ -39,9 +39,9 @@ struct Seen {
     error: Option<String>,
 }
 
-impl Seen {
+impl LastLook {
     /// What differs from an earlier look, with the age of this one.
-    fn message(&self, before: &Look, is_all: bool) -> Message {
+    fn message(&self, before: &PageLook, is_all: bool) -> PageMessage {
         let Self { look, at, every, error } = self;
         let (rows, parts) = (changes(&before.rows, &look.rows), changes(&before.parts, &look.parts));
         let [age, every] =
@@ -54,15 +54,15 @@ impl Seen {
 }
 
 impl Live {
-    pub fn new(look: Look) -> Self {
-        let seen = Seen { look, at: Instant::now(), every: Duration::ZERO, error: None };
+    pub fn new(look: PageLook) -> Self {
+        let seen = LastLook { look, at: Instant::now(), every: Duration::ZERO, error: None };
         Self { seen: Mutex::new(seen), messages: broadcast::channel(LATE).0, opened: Notify::new() }
     }
 
     /// Returns all that is known, and the messages about what changes from there.
-    pub fn open(&self) -> (Message, broadcast::Receiver<Message>) {
+    pub fn open(&self) -> (PageMessage, broadcast::Receiver<PageMessage>) {
         let seen = self.seen.lock();
-        let opened = (seen.message(&Look::default(), true), self.messages.subscribe());
+        let opened = (seen.message(&PageLook::default(), true), self.messages.subscribe());
         drop(seen);
         self.opened.notify_one();
         opened
@@ -76,9 +76,9 @@ impl Live {
     }
 
     /// Tells the pages what has changed. They are told, too, if nothing has.
-    pub fn show(&self, look: Look, every: Duration) {
+    pub fn show(&self, look: PageLook, every: Duration) {
         let mut seen = self.seen.lock();
-        let before = std::mem::replace(&mut *seen, Seen { look, at: Instant::now(), every, error: None });
+        let before = std::mem::replace(&mut *seen, LastLook { look, at: Instant::now(), every, error: None });
         // no page may be open
         let _ = self.messages.send(seen.message(&before.look, false));
     }
@@ -115,12 +115,12 @@ mod tests {
 
     use super::*;
 
-    fn look(rows: &[(&str, u32)]) -> Look {
+    fn look(rows: &[(&str, u32)]) -> PageLook {
         let rows = rows.iter().map(|(id, value)| ((*id).to_owned(), json!(value)));
-        Look { rows: rows.collect(), ..Look::default() }
+        PageLook { rows: rows.collect(), ..PageLook::default() }
     }
 
-    fn read(message: &Message) -> Value {
+    fn read(message: &PageMessage) -> Value {
         serde_json::from_str(message).unwrap()
     }
 

@@ -39,7 +39,7 @@ const MATRIX_QUEUES: usize = 40;
 
 /// All that the page shows, at one time. Texts have no characters that are hidden or change the direction of others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Look {
+pub struct PageLook {
     pub now: Timestamp,
     /// The workloads, by namespace, kind and name: `team/job/train`.
     pub rows: BTreeMap<String, Value>,
@@ -110,7 +110,7 @@ impl PodsRead {
     }
 }
 
-impl Look {
+impl PageLook {
     pub async fn at_cluster(gatherer: &mut Gatherer, options: &LookOptions, runs_dry: bool) -> Result<Self> {
         gatherer.warnings.clear();
         let mut view = gatherer.without_pods().await?;

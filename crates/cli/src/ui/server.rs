@@ -34,7 +34,7 @@ use crate::{
     print::{tell, with_causes},
 };
 
-pub struct Server {
+pub struct UiServer {
     listener: TcpListener,
     address: SocketAddr,
     page: Arc<PageState>,
@@ -48,14 +48,14 @@ struct PageState {
     rights: Option<Rights>,
 }
 
-type Page = State<Arc<PageState>>;
+type SharedPage = State<Arc<PageState>>;
 
 /// The header with the key of the page.
 const KEY: &str = "x-tenure-key";
 
 /// A change that a person has confirmed.
 #[derive(Debug, Deserialize)]
-struct Change {
+struct ConfirmedChange {
     id: String,
     verb: String,
     /// The time that `extend` asks for.
@@ -64,16 +64,16 @@ struct Change {
 }
 
 #[derive(Debug, Deserialize)]
-struct Code {
+struct SignInCode {
     code: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Asked {
+struct WorkloadQuery {
     id: String,
 }
 
-impl Server {
+impl UiServer {
     pub async fn bind(port: u16, live: Arc<Live>, child: Child, rights: Option<Rights>) -> Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listener = TcpListener::bind(address).await;
@@ -169,7 +169,7 @@ fn foreign(method: &Method, path: &str, headers: &HeaderMap) -> Option<&'static 
     (must_name && origin.is_none()).then_some("a change must name its Origin")
 }
 
-async fn only_signed_in(State(page): Page, request: Request, next: Next) -> Response {
+async fn only_signed_in(State(page): SharedPage, request: Request, next: Next) -> Response {
     let key = request.headers().get(KEY).and_then(|key| key.to_str().ok()).unwrap_or_default();
     if page.is_signed_in(request.headers()) && page.sign_in.is_key(key) {
         next.run(request).await
@@ -194,13 +194,13 @@ fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, format!("{kind}; charset=utf-8"))], text)
 }
 
-async fn index(State(page): Page, headers: HeaderMap) -> Html<&'static str> {
+async fn index(State(page): SharedPage, headers: HeaderMap) -> Html<&'static str> {
     Html(if page.is_signed_in(&headers) { assets::PAGE } else { assets::SIGN_IN })
 }
 
 /// Takes a code for a cookie. The page that comes back opens the other: a cookie of this site alone isn't sent along with a
 /// redirect that began at a file.
-async fn exchange(State(page): Page, Form(Code { code }): Form<Code>) -> Response {
+async fn exchange(State(page): SharedPage, Form(SignInCode { code }): Form<SignInCode>) -> Response {
     match page.sign_in.exchange(&code) {
         Ok(Some((cookie, key))) => {
             tell(&format!("A browser has signed in. The code for another one is {}", page.sign_in.code()));
@@ -212,7 +212,7 @@ async fn exchange(State(page): Page, Form(Code { code }): Form<Code>) -> Respons
 }
 
 /// All that is known, and then each change, as server-sent events.
-async fn events(State(page): Page) -> Response {
+async fn events(State(page): SharedPage) -> Response {
     let (first, messages) = page.live.open();
     let told = stream::unfold((Some(first), messages), move |(first, mut messages)| {
         let live = Arc::clone(&page.live);
@@ -236,7 +236,7 @@ async fn events(State(page): Page) -> Response {
 }
 
 /// The explanation of a workload, its events, and what the user may do to it.
-async fn workload(State(page): Page, Query(Asked { id }): Query<Asked>) -> Response {
+async fn workload(State(page): SharedPage, Query(WorkloadQuery { id }): Query<WorkloadQuery>) -> Response {
     let Some(row) = page.live.row(&id) else {
         return Json(json!({"error": "it is gone"})).into_response();
     };
@@ -265,7 +265,7 @@ impl PageState {
 }
 
 /// Does what a person has confirmed, by the command that the page has shown.
-async fn change(State(page): Page, Json(change): Json<Change>) -> Response {
+async fn change(State(page): SharedPage, Json(change): Json<ConfirmedChange>) -> Response {
     match page.change(&change).await {
         Ok(done) => Json(done).into_response(),
         Err(error) => (StatusCode::BAD_REQUEST, Json(json!({"error": with_causes(&error)}))).into_response(),
@@ -273,7 +273,7 @@ async fn change(State(page): Page, Json(change): Json<Change>) -> Response {
 }
 
 impl PageState {
-    async fn change(&self, Change { id, verb, duration: more }: &Change) -> Result<Value> {
+    async fn change(&self, ConfirmedChange { id, verb, duration: more }: &ConfirmedChange) -> Result<Value> {
         let row = self.live.row(id).context("it is gone")?;
         let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
         self.rights.as_ref().context("the page shows files: there is nothing to change")?;
