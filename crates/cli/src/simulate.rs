@@ -159,7 +159,7 @@ struct SourceArgs {
     trace: Option<String>,
 
     /// Take the pods that kube-state-metrics has told this Prometheus of. With --from-cluster: by the cluster's queues
-    #[arg(long, value_name = "URL", value_parser = url)]
+    #[arg(long, value_name = "URL", value_parser = prometheus_url)]
     prometheus: Option<Uri>,
 
     /// Take the Jobs, JobSets and pods of the cluster, running or ended: of all namespaces, or with -n of one
@@ -199,6 +199,10 @@ fn ceiling(text: &str) -> Result<ExtendedDuration, String> {
     } else {
         Ok(value)
     }
+}
+
+fn prometheus_url(text: &str) -> Result<Uri, String> {
+    url(text).map_err(|_| "must be a URL such as http://prometheus.monitoring:9090".into())
 }
 
 fn zone(name: &str) -> Result<TimeZone, String> {

@@ -346,6 +346,14 @@ fn command_lines_that_say_too_little_or_too_much() {
             "error: invalid value 'localhost' for '--server <URL>': must be a URL such as https://10.0.0.1:6443\n",
         ),
         (
+            "simulate --prometheus localhost",
+            "error: invalid value 'localhost' for '--prometheus <URL>': must be a URL such as http://prometheus.monitoring:9090\n",
+        ),
+        (
+            "ui -f a.yaml --export a.html --no-browser",
+            "error: the argument '--export <FILE>' cannot be used with '--no-browser'\n",
+        ),
+        (
             "list --request-timeout soon",
             "error: invalid value 'soon' for '--request-timeout <DURATION>': must be a duration such as 10s or 1m, a number of seconds, or 0 for no limit\n",
         ),
