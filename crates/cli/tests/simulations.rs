@@ -167,7 +167,7 @@ fn a_bad_command_line_says_what_would_be_right() {
         ("simulate --generate --from-cluster", "cannot be used with"),
         ("simulate --trace jobs.txt --prometheus http://localhost:9090", "cannot be used with"),
         ("simulate --from-cluster --last 7d", "--prometheus <URL>"),
-        ("simulate --prometheus localhost:9090", "must be a URL such as https://"),
+        ("simulate --prometheus localhost:9090", "must be a URL such as http://prometheus"),
         ("simulate --trace jobs.txt --max-duration 0s", "must be greater than zero, such as 2d"),
         ("simulate --trace jobs.txt --sweep 1d,2d", "must begin with maxDuration="),
         (
