@@ -66,7 +66,21 @@ impl Pauser {
             result => result.map_err(Failure::Delete)?,
         }
         ending.succeeded();
-        Ok(Done::new(act, untold))
+        Ok(Done::new(act, self.with_owed(untold, &known, &metadata)))
+    }
+
+    /// Adds what the journal of a deleted object owes to the events of its deletion that weren't written before.
+    fn with_owed(
+        &self,
+        untold: Vec<EventRecord>,
+        known: &PausedObject,
+        metadata: &ObjectMeta,
+    ) -> Vec<EventRecord> {
+        if untold.is_empty() {
+            return untold;
+        }
+        let owed = self.handles.cluster.outbox.owed_on(known, metadata, self.handles.now());
+        owed.into_iter().chain(untold).collect()
     }
 
     /// Returns the bound of a grace period, in seconds, if the pod's own is longer.
@@ -103,7 +117,7 @@ impl Pauser {
         let (objects, namespace) = (&self.handles.objects, &work.batch.first.namespace);
         let ending = self.ending_below(Task::Expire, &known);
         let how = DeleteParams::background();
-        match objects.delete(namespace, owner, metadata.resource_version, how).await {
+        match objects.delete(namespace, owner, metadata.resource_version.clone(), how).await {
             // it may have been done all the same; if that can't be read, the API server doesn't answer at all
             Err(error) if error.is_open() => {
                 if persist(async || objects.live(namespace, owner).await).await?.is_some() {
@@ -113,7 +127,7 @@ impl Pauser {
             result => result.map_err(failed)?,
         }
         ending.succeeded();
-        Ok(Done::new(act, untold))
+        Ok(Done::new(act, self.with_owed(untold, &known, &metadata)))
     }
 
     /// Writes the events that the journal of an object owes, then those of its deletion. Both come before the deletion, which takes

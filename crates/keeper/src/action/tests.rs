@@ -360,6 +360,19 @@ async fn what_the_journal_of_a_pod_owes_is_told_before_the_pod_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_journal_of_a_pod_owes_is_told_after_the_deletion_where_its_dry_run_is_refused() {
+    let (server, mut pauser, group) = undone(0, LATER, json!({"maxDuration": "1h", "expiryNotice": "2m"}));
+    handles(&mut pauser).clock = ServerClock::starting_at("2026-01-02T04:04:08Z".parse().unwrap());
+    let annotations = json!({"tenure.dev/acts": notice_of_another("web-1-a")});
+    server.merge(POD, &json!({"metadata": {"ownerReferences": null, "annotations": annotations}}));
+    server.0.lock().refused_dry_run = Some(400);
+    let done = pauser.act(&group).await.unwrap();
+    let reasons: Vec<_> = done.events.iter().map(|event| event.reason.name()).collect();
+    assert_eq!(reasons, ["MaxDurationApproaching", "MaxDurationExceeded", "RunEnded"]);
+    assert_eq!(server.changes(), [DELETED]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn by_a_tree_of_queues_that_lacks_one_nothing_is_paused_for_a_moment() {
     let leaf = json!({"maxDuration": "1h", "parentQueue": "root"});
     let (server, pauser, group) = undone(0, LATER, leaf.clone());
