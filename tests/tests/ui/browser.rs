@@ -119,11 +119,12 @@ impl Chromium {
     pub async fn cookie(&self, ui: &Ui, headers: &str) {
         let (cookie, key) = headers.split_once("\r\nX-Tenure-Key: ").unwrap();
         let (name, value) = cookie.strip_prefix("Cookie: ").unwrap().split_once('=').unwrap();
+        // without the cookie: the page itself would ask with no key
+        self.page.goto(format!("http://127.0.0.1:{}/", ui.port)).await.unwrap();
+        self.value::<bool>(&format!("localStorage.setItem('tenure-key', '{key}') ?? true")).await;
         let mut cookie = CookieParam::new(name, value);
         cookie.url = Some(format!("http://127.0.0.1:{}/", ui.port));
         self.page.set_cookie(cookie).await.unwrap();
-        self.page.goto(format!("http://127.0.0.1:{}/", ui.port)).await.unwrap();
-        self.value::<bool>(&format!("localStorage.setItem('tenure-key', '{key}') ?? true")).await;
     }
 
     pub async fn goto(&mut self, url: &str) {
