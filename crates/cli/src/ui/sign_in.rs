@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 /// The number of random bytes of a code and of a cookie.
 const BYTES: usize = 24;
 
-/// The code that the next browser signs in with, and the cookies of those that have.
+/// The code for the next browser, and the cookie and the key of each browser that has signed in.
 #[derive(Debug)]
 pub struct SignIn {
     code: Mutex<String>,

@@ -334,16 +334,10 @@ function Free() {
   const rows = known.parts.free ?? [];
   const amounts = (free) => Object.entries(free).filter(([name]) => name.endsWith("/gpu"));
   const names = new Set(rows.flatMap(({ free }) => amounts(free).map(([name]) => name)));
-  const before = {};
-  const steps = rows.filter(({ free }) => {
-    const more = amounts(free).some(([name, amount]) => amount !== before[name]);
-    for (const [name, amount] of amounts(free)) before[name] = amount;
-    return more;
-  });
   if (!names.size) return null;
   return html`<section class="free" aria-label="GPUs that come free">
     <h2>${known.parts.facts?.runsDry ? "GPUs that would come free, if the keeper didn't run dry" : "GPUs that come free, at the latest"}</h2>
-    <ol>${steps.slice(0, 6).map(({ by, free }) => html`<li key=${by}>
+    <ol>${rows.slice(0, 6).map(({ by, free }) => html`<li key=${by}>
       <b>${amounts(free).map(([name, amount]) => (names.size > 1 ? `${amount} ${name}` : amount)).join(", ")}</b>
       ${" "}by ${clock(time(by))} <small>in ${words(time(by) - now())}</small></li>`)}</ol>
     <p><small>By ceilings alone: a bound, no promise of who gets them. kubectl tenure forecast has more.</small></p>
