@@ -24,6 +24,7 @@ pub mod proxy;
 pub mod queues;
 pub mod scale;
 pub mod scheduling;
+pub mod served;
 pub mod soak;
 pub mod tenant;
 pub mod usage;

@@ -7,6 +7,7 @@ mod look;
 mod rights;
 mod server;
 mod sign_in;
+mod simulation;
 
 use std::{fs, sync::Arc, time::Duration};
 
@@ -29,6 +30,7 @@ use live::Live;
 use look::{LookOptions, PageLook};
 use rights::Rights;
 use server::UiServer;
+use simulation::of_report;
 
 /// The least time between two looks, of which a reading may take at most a tenth.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
@@ -57,7 +59,8 @@ Examples:
   kubectl tenure ui -n team                  # of one namespace
   kubectl tenure ui --no-browser             # print how to open it from another machine
   kubectl tenure ui --export runs.html       # write one file for a ticket or a report, and end
-  kubectl tenure ui -f cluster.yaml --now 2026-01-02T03:04:05Z")]
+  kubectl tenure ui -f cluster.yaml --now 2026-01-02T03:04:05Z
+  kubectl tenure ui --simulation report.json # beside what `kubectl tenure simulate -o json` has written")]
 pub struct UiArgs {
     #[command(flatten)]
     input: InputArgs,
@@ -73,6 +76,10 @@ pub struct UiArgs {
     /// Write the page to this file, with all that it shows now, and end
     #[arg(long, value_name = "FILE", conflicts_with_all = ["port", "no_browser"])]
     export: Option<String>,
+
+    /// Show this simulation on the page, too: what `kubectl tenure simulate -o json` has written
+    #[arg(long, value_name = "FILE")]
+    simulation: Option<String>,
 
     /// The longest time that a pod may terminate, as the keeper has it
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10m")]
@@ -105,6 +112,7 @@ impl UiArgs {
             t9k_system_namespace: self.t9k_system_namespace.clone(),
             longest_termination: self.max_termination_grace.to_signed(),
             namespace: None,
+            simulation: self.simulation.as_deref().map(of_report).transpose()?,
             flags: if self.input.filename.is_empty() { child.connect.clone() } else { child.reading.clone() },
         };
         let (mut source, mut rights) = (LookSource::Files(Vec::new(), now), None);
@@ -137,6 +145,7 @@ impl UiArgs {
 
     /// The plugin itself, for the commands that the page runs.
     fn child(&self, connect: &ConnectArgs, now: Timestamp) -> Child {
+        let namespace = connect.named_namespace().map(str::to_owned);
         let mut reading = Vec::new();
         for path in &self.input.filename {
             reading.extend(["-f".to_owned(), path.clone()]);
@@ -149,7 +158,7 @@ impl UiArgs {
         }
         reading.extend(self.config.iter().flat_map(|path| ["--config".to_owned(), path.clone()]));
         let connect = if self.input.filename.is_empty() { connect.flags() } else { Vec::new() };
-        Child { connect, reading }
+        Child { connect, reading, namespace }
     }
 }
 

@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::{Result, ensure};
 use futures::TryStreamExt;
+use jiff::Timestamp;
 use k8s_openapi::api::{core::v1::Pod, events::v1::Event};
 use kube::{
     Api, Client, ResourceExt,
@@ -67,6 +68,14 @@ impl<'a> Crowd<'a> {
         let patch = json!({"spec": {"maxDuration": max_duration}});
         Namespace::of(self.world, "t9k-system").patch(&self.queue, &patch).await;
         Instant::now()
+    }
+
+    /// Returns when the pods were created, by their names, which are those of their owners.
+    pub async fn created(&self) -> Result<HashMap<String, Timestamp>> {
+        let pods = pods(&self.world.cluster.client()?).list(&ListParams::default()).await?.items;
+        let created =
+            pods.into_iter().filter_map(|pod| Some((pod.name_any(), pod.metadata.creation_timestamp?.0)));
+        Ok(created.collect())
     }
 
     /// Starts what stands in for the controller of the owners.
@@ -178,10 +187,14 @@ impl Controller {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
+    /// Returns the times at which the owners were seen paused, by their names.
+    pub fn seen(&self) -> HashMap<String, Instant> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Returns the times at which the pauses were seen, in their order.
     pub fn pauses(&self) -> Vec<Instant> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut pauses: Vec<Instant> = seen.values().copied().collect();
+        let mut pauses: Vec<Instant> = self.seen().into_values().collect();
         pauses.sort_unstable();
         pauses
     }

@@ -29,7 +29,7 @@ const PAGES: [(&str, usize); 20] = [
     ("paused.md", 0),
     ("quickstart.md", 3),
     ("troubleshooting.md", 0),
-    ("ui.md", 3),
+    ("ui.md", 4),
     ("upgrade.md", 1),
 ];
 

@@ -25,9 +25,7 @@ use futures::StreamExt;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
-use tenure_tests::DEADLINE;
-
-use crate::served::Ui;
+use tenure_tests::{DEADLINE, served::Ui};
 
 /// The variable that continuous integration sets: there, a missing browser is a failure.
 const CI: &str = "CI";

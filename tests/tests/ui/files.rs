@@ -4,9 +4,10 @@ use std::{fmt::Write as _, fs, path::PathBuf};
 
 use serde_json::{Value, json};
 use tenure_testbed::program;
+use tenure_tests::served::Ui;
 use tokio::process::Command;
 
-use crate::{browser::Chromium, served::Ui};
+use crate::browser::Chromium;
 
 pub const NOW: &str = "2026-01-02T03:04:05Z";
 
@@ -158,6 +159,42 @@ async fn an_exported_page_shows_the_same_without_a_server() {
     browser.sees("pod/train").await;
     browser.sees("as of").await;
     browser.sees("ends in 1 h").await;
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn a_simulation_stands_on_the_page_with_each_queue_before_and_after() {
+    let (file, plugin) = (written("simulated", &[]), program("kubectl-tenure").unwrap());
+    let (report, exported) = (file.with_extension("json"), file.with_extension("html"));
+    let simulate = ["simulate", "--generate", "--max-duration", "2d", "--output", "json"];
+    let output = Command::new(&plugin).args(simulate).output().await.unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    fs::write(&report, &output.stdout).unwrap();
+    let [text, page] = [&report, &exported].map(|path| path.to_str().unwrap());
+    let export = ["ui", "-f", file.to_str().unwrap(), "--now", NOW, "--export", page, "--simulation"];
+    let output = Command::new(&plugin).args(export).arg(text).output().await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let refused = Command::new(&plugin).args(export).arg(&file).output().await.unwrap();
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert!(error.contains("is no report: write one with kubectl tenure simulate --output json"), "{error}");
+
+    let Some(mut browser) = Chromium::open("simulated").await else { return };
+    browser.goto(&format!("file://{page}")).await;
+    browser.sees("pod/train").await;
+    browser.click("nav button:nth-of-type(4)").await;
+    browser.sees(told["sentence"].as_str().unwrap()).await;
+    let first = &told["queues"][0];
+    let used = first["used"].as_f64().unwrap();
+    assert!(used > first["freed"].as_f64().unwrap() && first["freed"].as_f64().unwrap() > 0.0, "{first}");
+    browser.sees(first["queue"].as_str().unwrap()).await;
+    browser.sees("Who would lose most").await;
+    let bars = "[...document.querySelectorAll('.bars i.after')].every((bar) => bar.offsetWidth <= bar.previousElementSibling.offsetWidth)";
+    assert!(browser.value::<bool>(bars).await);
+    assert_eq!(
+        browser.value::<usize>("document.querySelectorAll('form').length").await,
+        0,
+        "a file asks no cluster"
+    );
     browser.close().await;
 }
 

@@ -9,8 +9,8 @@
 
 mod browser;
 mod files;
+mod memory;
 mod page;
 mod picture;
 mod requests;
-mod served;
 mod users;

@@ -5,11 +5,12 @@ use std::time::Duration;
 use serde_json::json;
 use tenure_tests::{
     DEADLINE, World,
+    served::Ui,
     workloads::{Namespace, in_queue, queue, workload},
 };
 use tokio::time::{Instant, sleep};
 
-use crate::{browser::Chromium, served::Ui};
+use crate::browser::Chromium;
 
 #[tokio::test]
 async fn the_page_follows_a_pause_and_resumes_what_its_user_confirms() {
@@ -70,6 +71,16 @@ async fn the_page_follows_a_pause_and_resumes_what_its_user_confirms() {
         sleep(Duration::from_millis(100)).await;
     }
     browser.sees("ends in").await;
+
+    // what another ceiling would have done to what was here
+    browser.click("nav button:nth-of-type(4)").await;
+    browser.sees("kubectl tenure simulate --from-cluster --max-duration 2d -n").await;
+    browser.holds("(() => { const box = document.querySelector('input[name=maxDuration]'); box.value = 'soon'; box.dispatchEvent(new Event('input', { bubbles: true })); return true; })()").await;
+    browser.click("form button").await;
+    browser.sees("maxDuration \"soon\"").await;
+    browser.holds("(() => { const box = document.querySelector('input[name=maxDuration]'); box.value = '1s'; box.dispatchEvent(new Event('input', { bubbles: true })); return true; })()").await;
+    browser.click("form button").await;
+    browser.sees("would have been cut").await;
     browser.close().await;
 }
 

@@ -1,12 +1,11 @@
 //! The picture of the page in the README: `make picture`.
 
 use serde_json::{Value, json};
-use tenure_tests::pages::workspace;
+use tenure_tests::{pages::workspace, served::Ui};
 
 use crate::{
     browser::Chromium,
     files::{NOW, pod, written_alone},
-    served::Ui,
 };
 
 /// An object of a controller, and its pods.

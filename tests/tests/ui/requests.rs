@@ -3,9 +3,9 @@
 use std::{fs, path::Path};
 
 use serde_json::json;
-use tenure_tests::DEADLINE;
+use tenure_tests::{DEADLINE, served::Ui};
 
-use crate::{files::written, served::Ui};
+use crate::files::written;
 
 async fn of_files(name: &str) -> Ui {
     let file = written(name, &[]);
@@ -22,7 +22,7 @@ async fn a_browser_signs_in_once_with_the_file_or_the_code_and_no_one_else_reads
         use std::os::unix::fs::PermissionsExt;
         assert_eq!(fs::metadata(&ui.file).unwrap().permissions().mode() & 0o777, 0o600);
     }
-    for path in ["/events", "/workload?id=a"] {
+    for path in ["/events", "/workload?id=a", "/simulation?maxDuration=2d"] {
         // servers of other ports get the cookie, too, and not the key
         for cookie in ["X: y", "Cookie: tenure-ui=1", &format!("Cookie: tenure-ui-{}={}", ui.port, ui.code)] {
             let answer = ui.request(&format!("GET {path}"), &[cookie], "").await;
@@ -35,7 +35,7 @@ async fn a_browser_signs_in_once_with_the_file_or_the_code_and_no_one_else_reads
     let cookie = ui.sign_in().await;
     assert!(!ui.file.exists(), "it was used");
     let (alone, _) = cookie.split_once("\r\n").unwrap();
-    for path in ["/events", "/workload?id=a"] {
+    for path in ["/events", "/workload?id=a", "/simulation?maxDuration=2d"] {
         assert_eq!(ui.request(&format!("GET {path}"), &[alone], "").await.status, 401, "without the key");
     }
     assert_eq!(ui.request("POST /sign-in", &form, &format!("code={}", ui.code)).await.status, 401);
@@ -80,7 +80,13 @@ async fn another_site_reads_and_changes_nothing_even_with_the_cookie() {
         "Sec-Fetch-Site: cross-site",
         "Sec-Fetch-Site: same-site",
     ] {
-        for line in ["GET /events", "GET /workload?id=a", "GET /page.js", "POST /change"] {
+        for line in [
+            "GET /events",
+            "GET /workload?id=a",
+            "GET /simulation?maxDuration=1h",
+            "GET /page.js",
+            "POST /change",
+        ] {
             let answer = ui.request(line, &[&cookie, foreign, json], change).await;
             assert_eq!(answer.status, 403, "{foreign} {line}");
         }

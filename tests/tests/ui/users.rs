@@ -5,12 +5,11 @@ use std::fs;
 use serde_json::{Value, json};
 use tenure_tests::{
     DEADLINE, World,
+    served::Ui,
     tenant::Tenant,
     workloads::{Namespace, in_queue, queue, workload},
 };
 use tokio::time::{sleep, timeout};
-
-use crate::served::Ui;
 
 #[tokio::test]
 async fn who_may_list_one_namespace_sees_that_one_with_its_ends_and_is_told_what_is_missing() {

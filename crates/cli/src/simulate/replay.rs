@@ -41,6 +41,8 @@ struct SetEnd {
 #[serde(rename_all = "camelCase")]
 pub struct Numbers {
     pub jobs: u64,
+    /// What the workloads have used by the baseline.
+    pub used: f64,
     pub cut: u64,
     /// The cut that would have ended soon.
     pub nearly_finished: u64,
@@ -210,6 +212,9 @@ impl Tally {
         waits.push(u32::try_from(head.start.saturating_sub(head.submit)).unwrap_or(u32::MAX));
         let [old, new] = [before, after].map(|end| end.map_or(Seconds::MAX, |end| end.at));
         numbers.spared += u64::from(old < new);
+        let used =
+            |run: &PastRun, end| hours(run.seconds_in(counting.since, end)) * counting.unit.amount(run);
+        numbers.used += runs.iter().map(|run| used(run, old)).sum::<f64>();
         let after = after.filter(|_| new < old)?;
         if after.is_requeued {
             let longest = runs.iter().map(|run| run.end.saturating_sub(run.start)).max().unwrap_or(0);
@@ -217,8 +222,6 @@ impl Tally {
             numbers.slices += u64::try_from(longest.saturating_sub(1) / slice).unwrap_or(0).max(1);
             return None;
         }
-        let used =
-            |run: &PastRun, end| hours(run.seconds_in(counting.since, end)) * counting.unit.amount(run);
         let lost = runs.iter().map(|run| used(run, old) - used(run, new)).sum();
         numbers.cut += 1;
         numbers.freed += lost;
@@ -280,6 +283,7 @@ impl Numbers {
     fn plus(self, other: Self) -> Self {
         Self {
             jobs: self.jobs + other.jobs,
+            used: self.used + other.used,
             cut: self.cut + other.cut,
             nearly_finished: self.nearly_finished + other.nearly_finished,
             extendable: self.extendable + other.extendable,

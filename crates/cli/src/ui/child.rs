@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
+use serde_json::Value;
 use tokio::{process::Command, time::timeout};
 
 use crate::{cluster::is_segment, print::printable};
@@ -24,6 +25,8 @@ pub struct Child {
     pub connect: Vec<String>,
     /// The flags for what is read.
     pub reading: Vec<String>,
+    /// The namespace that the user has named.
+    pub namespace: Option<String>,
 }
 
 /// What a command has printed.
@@ -55,10 +58,17 @@ impl ChildObject {
 impl Child {
     /// Runs a command of the plugin that reads, and returns all that it prints.
     pub async fn read(&self, verb: &str, object: &ChildObject) -> Result<Printed> {
-        let mut command = self.command(verb, object, None)?;
-        command.kill_on_drop(true);
-        let output = timeout(LONGEST, command.output()).await.context("the command takes too long")??;
-        Ok(Printed::new(&output))
+        Ok(Printed::new(&ended(self.command(verb, object, None)?).await?))
+    }
+
+    /// Simulates the past of the cluster with these limits, and returns the report.
+    pub async fn simulate(&self, limits: &[String]) -> Result<Value> {
+        let mut command = plugin()?;
+        command.args(["simulate", "--from-cluster", "--output", "json"]).args(limits);
+        command.args(self.namespace.iter().flat_map(|of| ["-n", of])).args(&self.connect).args(&self.reading);
+        let output = ended(command).await?;
+        ensure!(output.status.success(), "{}", Printed::new(&output).text);
+        Ok(serde_json::from_slice(&output.stdout)?)
     }
 
     /// Runs a command of the plugin that changes something. It goes on when the page that asked for it is closed.
@@ -74,11 +84,23 @@ impl Child {
     fn command(&self, verb: &str, object: &ChildObject, more: Option<&str>) -> Result<Command> {
         let ChildObject { namespace, workload } = object;
         let reading = self.reading.iter().filter(|_| verb == EXPLAIN);
-        let mut command = Command::new(env::current_exe()?);
+        let mut command = plugin()?;
         command.arg(verb).args(["-n", namespace]).args(&self.connect).args(reading).arg("--").arg(workload);
-        command.args(more).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(more);
         Ok(command)
     }
+}
+
+fn plugin() -> Result<Command> {
+    let mut command = Command::new(env::current_exe()?);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(command)
+}
+
+/// Waits for the end of a command that reads. It ends with the request for it.
+async fn ended(mut command: Command) -> Result<Output> {
+    command.kill_on_drop(true);
+    Ok(timeout(LONGEST, command.output()).await.context("the command takes too long")??)
 }
 
 impl Printed {

@@ -55,6 +55,8 @@ pub struct LookOptions {
     pub longest_termination: SignedDuration,
     /// The only namespace that is looked at. None: all.
     pub namespace: Option<String>,
+    /// A simulation to show beside it, as `simulate -o json` writes it.
+    pub simulation: Option<Value>,
     /// The flags of the commands that the page shows.
     pub flags: Vec<String>,
 }
@@ -230,7 +232,9 @@ impl PageLook {
             }
             rows.insert(id, shown(to_value(ShownRow { row: &row, queue_is_unknown: is_unknown })?));
         }
-        Ok(Self { now, rows, parts: parts.map(|(name, part)| (name, shown(part))).into() })
+        let simulation = options.simulation.clone().map(|report| ("simulation", report));
+        let parts = parts.into_iter().chain(simulation).map(|(name, part)| (name, shown(part)));
+        Ok(Self { now, rows, parts: parts.collect() })
     }
 }
 
@@ -285,7 +289,7 @@ fn matrix(snapshot: &Snapshot) -> Result<Value> {
 }
 
 /// Makes hidden characters in all texts visible: tenants write some of them.
-fn shown(value: Value) -> Value {
+pub fn shown(value: Value) -> Value {
     match value {
         Value::String(text) => printable(&text).into(),
         Value::Array(all) => all.into_iter().map(shown).collect(),

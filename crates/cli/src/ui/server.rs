@@ -20,14 +20,19 @@ use axum::{
 use futures::stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::broadcast::error::RecvError};
+use tokio::{
+    net::TcpListener,
+    sync::{Mutex, broadcast::error::RecvError},
+};
 
 use super::{
     assets,
     child::{Child, ChildObject, EXPLAIN},
     live::Live,
+    look::shown,
     rights::{Rights, verb_of},
     sign_in::{self, SignIn},
+    simulation::TriedLimits,
 };
 use crate::{
     floors::duration,
@@ -46,6 +51,8 @@ struct PageState {
     child: Child,
     /// None: the page shows files.
     rights: Option<Rights>,
+    /// Held by the simulation that runs: each reads the whole past.
+    simulates: Mutex<()>,
 }
 
 type SharedPage = State<Arc<PageState>>;
@@ -81,7 +88,11 @@ impl UiServer {
             listener.with_context(|| format!("cannot listen on {address}: give another --port"))?;
         let address = listener.local_addr()?;
         let sign_in = SignIn::new(address)?;
-        Ok(Self { listener, address, page: Arc::new(PageState { live, sign_in, child, rights }) })
+        Ok(Self {
+            listener,
+            address,
+            page: Arc::new(PageState { live, sign_in, child, rights, simulates: Mutex::default() }),
+        })
     }
 
     /// Opens the browser, and says how to reach the page without.
@@ -113,6 +124,7 @@ impl UiServer {
             .route("/events", get(events))
             .route("/workload", get(workload))
             .route("/change", post(change))
+            .route("/simulation", get(simulation))
             .route_layer(middleware::from_fn_with_state(Arc::clone(&page), only_signed_in));
         let router = Router::new()
             .route("/", get(index))
@@ -261,6 +273,21 @@ impl PageState {
         };
         let (explained, may, events) = tokio::join!(explained, may, rights.events(row));
         Ok(json!({"explained": explained?, "verb": verb.filter(|_| may.unwrap_or(false)), "events": events}))
+    }
+}
+
+/// What limits would have done to the past of the cluster.
+async fn simulation(State(page): SharedPage, Query(limits): Query<TriedLimits>) -> Response {
+    let report = page.simulation(&limits).await;
+    // a limit that a person has mistyped is no failure of the page
+    Json(report.unwrap_or_else(|error| json!({"error": with_causes(&error)}))).into_response()
+}
+
+impl PageState {
+    async fn simulation(&self, limits: &TriedLimits) -> Result<Value> {
+        self.rights.as_ref().context("the page shows files: simulate them with kubectl tenure simulate")?;
+        let _alone = self.simulates.try_lock().context("another simulation runs: wait for its end")?;
+        Ok(shown(self.child.simulate(&limits.flags()?).await?))
     }
 }
 

@@ -204,9 +204,13 @@ function sentence(row) {
   return parts.filter(Boolean).join(", ");
 }
 
+/** A word of a command for a shell. */
+function quoted(word) {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
 /** A command for a shell, with the flags of this server. */
 function command(verb, row, ...more) {
-  const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
   const facts = known.parts.facts ?? {};
   const flags = verb === "explain" || facts.isLive ? facts.flags ?? [] : [];
   return ["kubectl", "tenure", verb, row.workload, ...more, "-n", row.namespace, ...flags].map(quoted).join(" ");
@@ -289,6 +293,7 @@ function App() {
   const [view, setView] = useState("runs");
   const [filter, setFilter] = useState({ text: "", queue: "", namespace: "", state: "", mine: false, span: "12 hours" });
   const [open, setOpen] = useState(null);
+  const [tried, setTried] = useState({ limits: { maxDuration: "2d", preemptMinRuntime: "", reclaimMinRuntime: "" } });
   useEffect(() => {
     listeners.add(update);
     const tick = setInterval(tell, 1000);
@@ -296,11 +301,12 @@ function App() {
   }, []);
   if (!known.heard) return html`<main class="wait"><p role="status">${known.lost ?? "Reading the cluster…"}</p></main>`;
   const tabs = [["runs", "Runs"], ["queues", "Queues"], ["matrix", "Floors between queues"]];
+  if (simulates() || known.parts.simulation) tabs.push(["simulation", "What if"]);
   return html`
     <header>
       <h1>Tenure</h1>
       <nav aria-label="Views">${tabs.map(([name, title]) => html`
-        <button key=${name} aria-pressed=${view === name} onClick=${() => setView(name)}>${title}</button>`)}
+        <button key=${name} aria-pressed=${view === name} onClick=${() => { setView(name); setOpen(null); }}>${title}</button>`)}
       </nav>
       <${Age} />
     </header>
@@ -308,6 +314,7 @@ function App() {
     ${view === "runs" && html`<${Free} /><${Filters} filter=${filter} set=${setFilter} /><${Runs} filter=${filter} open=${open} setOpen=${setOpen} /><${Strays} />`}
     ${view === "queues" && html`<${Queues} />`}
     ${view === "matrix" && html`<${MatrixView} />`}
+    ${view === "simulation" && html`<${WhatIf} tried=${tried} set=${setTried} />`}
     ${open && html`<${Detail} key=${open} id=${open} close=${() => { setOpen(null); document.querySelector(".runs")?.focus({ focusVisible: false }); }} />`}`;
 }
 
@@ -508,6 +515,77 @@ function MatrixView() {
       const heat = pair ? Math.round((Math.log1p(seconds(pair.value)) / Math.log1p(longest)) * 60) : 0;
       return html`<td key=${preemptor} title=${pair ? `from ${pair.from}` : ""} style=${{ backgroundColor: `color-mix(in srgb, var(--floor) ${heat}%, transparent)` }}>${pair ? pair.value : ""}</td>`;
     })}</tr>`)}</tbody></table></div>`;
+}
+
+/* What if: a simulation of the past by other limits */
+
+/** Whether the page can ask for a simulation. */
+function simulates() {
+  return !exported && Boolean(known.parts.facts?.isLive);
+}
+
+const LIMITS = [["maxDuration", "--max-duration", "Ceiling"], ["preemptMinRuntime", "--preempt-min-runtime", "Floor within a tree"],
+  ["reclaimMinRuntime", "--reclaim-min-runtime", "Floor against other trees"]];
+
+function WhatIf({ tried, set }) {
+  const { limits, report = known.parts.simulation, error, busy } = tried;
+  const given = LIMITS.filter(([name]) => limits[name].trim());
+  const facts = known.parts.facts ?? {};
+  const namespace = facts.only ? ["-n", facts.only] : [];
+  const shown = ["kubectl", "tenure", "simulate", "--from-cluster", ...given.flatMap(([name, flag]) => [flag, limits[name].trim()]), ...namespace, ...facts.flags ?? []]
+    .map(quoted).join(" ");
+  const run = async (event) => {
+    event.preventDefault();
+    set({ ...tried, error: null, busy: true });
+    try {
+      const answer = await (await ask(`simulation?${new URLSearchParams(limits)}`)).json();
+      set(answer.error ? { ...tried, error: answer.error, busy: false } : { ...tried, report: answer, error: null, busy: false });
+    } catch (failure) {
+      set({ ...tried, error: failure.message === SIGNED_OUT ? SIGNED_OUT : LOST, busy: false });
+    }
+  };
+  return html`<div class="scroll">
+    ${simulates() && html`<form class="filters" onSubmit=${run} aria-label="Limits to try">
+      ${LIMITS.map(([name, , title]) => html`<label key=${name}>${title}${" "}<input name=${name} size="6" value=${limits[name]}
+        onInput=${(event) => set({ ...tried, limits: { ...limits, [name]: event.target.value } })} /></label>`)}
+      <button disabled=${busy || !given.length}>${busy ? "Reading the past…" : "Simulate"}</button>
+    </form>
+    <p><code>${shown}</code></p>`}
+    ${error && html`<pre role="status" class="failed">${error}</pre>`}
+    ${report && html`<${Simulated} report=${report} />`}</div>`;
+}
+
+/** The numbers of a simulation: what each queue used, and what it would have used. */
+function Simulated({ report }) {
+  const { unit } = report;
+  const queues = [...report.queues, report.total].filter(Boolean);
+  const longest = Math.max(1e-9, ...report.queues.map((queue) => queue.used ?? 0));
+  const losers = report.losers ?? [];
+  const ran = Math.max(1, ...losers.map((loser) => loser.ranSeconds));
+  const amount = (number) => (number ?? 0).toLocaleString("en-US", { maximumSignificantDigits: 3 });
+  const bar = (kind, share) => html`<i class=${kind} style=${{ width: `${Math.min(100, share * 100)}%` }} />`;
+  const [before, after] = report.schedules ?? [];
+  const estimate = (name, of) => html`<tr key=${name}><th scope="row">${name}</th><td>${of.waitP50 === null ? "" : words(of.waitP50 * 1000)}</td>
+    <td>${of.waitP95 === null ? "" : words(of.waitP95 * 1000)}</td><td>${of.cut}</td><td>${of.preempted}</td><td>${amount(of.lost)}</td></tr>`;
+  return html`
+    <p class="said" role="status">${report.sentence}</p>
+    <p><small>${report.depth === "schedule" ? "Who is cut is exact; the second table is an estimate." : "A replay: the runs as they were. Who is cut is exact; no run is scheduled otherwise."}
+      ${" "}${(report.missing ?? []).map((of) => `Missing: ${of}. `)}</small></p>
+    <table class="simulated"><caption>Each queue before (${report.baseline}) and after (${report.policy}), in ${unit}</caption>
+      <thead><tr><th scope="col">Queue</th><th scope="col">Before and after</th><th scope="col">${unit}</th><th scope="col">Jobs</th><th scope="col">Cut</th>
+        <th scope="col">Users cut</th><th scope="col">Nearly finished</th><th scope="col">Preempted</th><th scope="col">Avoided by floors</th></tr></thead>
+      <tbody>${queues.map((queue) => html`<tr key=${queue.queue}><th scope="row"><bdi>${queue.queue}</bdi></th>
+        <td class="bars" aria-hidden="true">${queue !== report.total && html`${bar("before", queue.used / longest)}${bar("after", (queue.used - queue.freed) / longest)}`}</td>
+        <td>${amount(queue.used)} → ${amount(queue.used - queue.freed)}</td><td>${queue.jobs}</td><td>${queue.cut}</td><td>${queue.usersCut}</td>
+        <td>${queue.nearlyFinished}</td><td>${queue.preempted}</td><td>${queue.preemptionsAvoided}</td></tr>`)}</tbody></table>
+    ${before && after && html`<table><caption>Placed again in one pool: an estimate</caption><thead><tr><th scope="col">Policy</th><th scope="col">Median wait</th>
+      <th scope="col">95 % wait at most</th><th scope="col">Cut</th><th scope="col">Preempted</th><th scope="col">Lost ${unit}</th></tr></thead>
+      <tbody>${estimate("before", before)}${estimate("after", after)}</tbody></table>`}
+    ${losers.length > 0 && html`<table class="simulated"><caption>Who would lose most</caption><thead><tr><th scope="col">Workload</th><th scope="col">User</th>
+      <th scope="col">Queue</th><th scope="col">Before and after</th><th scope="col">Ran</th><th scope="col">Cut after</th><th scope="col">Loses ${unit}</th></tr></thead>
+      <tbody>${losers.map((of) => html`<tr key=${`${of.workload} ${of.user}`}><th scope="row"><bdi>${of.workload}</bdi></th><td><bdi>${of.user}</bdi></td><td><bdi>${of.queue}</bdi></td>
+        <td class="bars" aria-hidden="true">${bar("before", of.ranSeconds / ran)}${bar("after", of.cutAfterSeconds / ran)}</td>
+        <td>${words(of.ranSeconds * 1000)}</td><td>${words(of.cutAfterSeconds * 1000)}</td><td>${amount(of.lost)}</td></tr>`)}</tbody></table>`}`;
 }
 
 function Detail({ id, close }) {

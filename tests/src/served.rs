@@ -15,11 +15,12 @@ use tokio::{
     time::timeout,
 };
 
-use tenure_tests::DEADLINE;
+use crate::DEADLINE;
 
 /// `kubectl tenure ui --no-browser`, as a person runs it.
 pub struct Ui {
-    _child: Child,
+    child: Child,
+    /// The port on loopback.
     pub port: u16,
     /// The code that signs a browser in.
     pub code: String,
@@ -30,12 +31,16 @@ pub struct Ui {
 /// An answer.
 #[derive(Debug)]
 pub struct Answer {
+    /// The code of HTTP.
     pub status: u16,
+    /// The first line and the headers, in small letters.
     pub head: String,
+    /// All after the headers.
     pub body: String,
 }
 
 impl Ui {
+    /// Starts it, and waits until it has said how to sign in. Without a kubeconfig it reads files.
     pub async fn start(kubeconfig: Option<&Path>, arguments: &[&str]) -> Self {
         let plugin = spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap();
         let mut command = Command::new(plugin);
@@ -58,7 +63,12 @@ impl Ui {
         };
         // a full pipe would stop it
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        Self { _child: child, port, code, file }
+        Self { child, port, code, file }
+    }
+
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id().unwrap()
     }
 
     /// Sends a request; the headers are lines. Waits for the end of the answer, or for the first event of a stream.
