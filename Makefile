@@ -51,7 +51,7 @@ control-plane: ## Build the control plane for tests and demo, once: about 10 min
 	$(CARGO) run --locked --package tenure-testbed -- build
 
 .PHONY: bench
-bench: ## Measure what Tenure costs: floors, a matrix of queues, replays of a million jobs, events, memory, counts of workloads, reviews, conversions, answers to a scheduler, creations of pods with all policies, 10,000 owners overdue at once, a keeper that is killed again and again, and one with 150,000 pods
+bench: ## Measure what Tenure costs: floors, a matrix of queues, replays of a million jobs, events, memory, counts of workloads, reviews, conversions, answers to a scheduler, creations of pods with all policies, 10,000 owners overdue at once, a keeper that is killed again and again, pauses while pages are open, and a keeper with 150,000 pods
 	$(CARGO) bench --locked --package tenure-policy --bench floors
 	$(CARGO) bench --locked --package tenure-cli --bench matrix
 	$(CARGO) bench --locked --package tenure-cli --bench simulate
@@ -113,6 +113,10 @@ crds: ## Write the chart's CRDs again, after a change of the types
 .PHONY: docs
 docs: ## Write docs/values.md, docs/api.md, the picture of a terminal, and the kinds that are paused in docs/owners.md and the chart, again, after a change of values or kinds, and compare the other reference pages with the code
 	TENURE_WRITE_DOCS=1 $(CARGO) test --locked --package tenure-tests --test reference
+
+.PHONY: page-memory
+page-memory: ## See that the page of `kubectl tenure ui` and its server take no more memory over an hour (PAGE_SECONDS=3600) of changes
+	PAGE_SECONDS="$(or $(PAGE_SECONDS),3600)" $(CARGO) test --workspace --locked --test ui -- --ignored --nocapture page_and_server
 
 .PHONY: picture
 picture: ## Take the picture of the page in the README again, docs/ui.png, with Chromium

@@ -6,6 +6,7 @@
 mod creations;
 mod footprint;
 mod kills;
+mod lateness;
 mod model;
 mod reviews;
 mod storm;
@@ -13,7 +14,7 @@ mod storm;
 use anyhow::{Result, ensure};
 use tenure_tests::scale::{is_measured, seconds};
 
-const PARTS: [&str; 4] = ["creations", "storm", "kills", "footprint"];
+const PARTS: [&str; 5] = ["creations", "storm", "kills", "lateness", "footprint"];
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -29,6 +30,7 @@ async fn main() -> Result<()> {
             "creations" => Box::pin(creations::run()).await?,
             "storm" => Box::pin(storm::run()).await?,
             "kills" => Box::pin(kills::run()).await?,
+            "lateness" => Box::pin(lateness::run()).await?,
             _ => Box::pin(footprint::run()).await?,
         }
         println!("({part} took {})\n", seconds(begin.elapsed()));

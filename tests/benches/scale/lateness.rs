@@ -1,0 +1,86 @@
+//! How late owners are paused while pages of `kubectl tenure ui` are open, and while none is.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use tenure_tests::{
+    scale::{crowd::Crowd, full_or_short, line, load::Latencies, world},
+    served::Ui,
+};
+
+/// The pages of one server.
+const PAGES: usize = 100;
+
+/// The time from the last creation to the first pause.
+const BEFORE: u64 = 30;
+
+const GOAL: &str = "goal: at most 200 ms";
+
+pub async fn run() -> Result<()> {
+    let owners = full_or_short(10_000, 200);
+    println!(
+        "lateness: {owners} owners with a pod each, which are overdue one after the other, as they were created"
+    );
+    let without = Box::pin(latenesses("lateness", owners, 0)).await?;
+    let with = Box::pin(latenesses("lateness-ui", owners, PAGES)).await?;
+    println!();
+    for (percent, name) in [(50, "p50"), (99, "p99")] {
+        let [without, with] = [&without, &with].map(|latencies| latencies.percentile(percent));
+        line(
+            &format!("{name} from a deadline to the pause, no page (control)"),
+            format!("{without:.0} ms"),
+            "",
+        );
+        line(&format!("{name} with {PAGES} pages open"), format!("{with:.0} ms"), "");
+        line(&format!("{name}: added"), format!("{:.0} ms", with - without), GOAL);
+    }
+    Ok(())
+}
+
+/// Returns how late each owner was paused, in a cluster of its own.
+async fn latenesses(name: &str, owners: usize, pages: usize) -> Result<Latencies> {
+    // as fast as they are created, at least
+    let world = &world(name, &["--writes-per-second=1000", "--burst=1000"]).await?;
+    let crowd = Crowd::new(world, owners).await?;
+    world.tenure.start_keeper().await?;
+    let created = crowd.created().await?;
+    let first = created.values().min().context("there is no pod")?;
+    let age = u64::try_from(Timestamp::now().duration_since(*first).as_secs())?;
+    let ceiling = Duration::from_secs(age + BEFORE);
+    let controller = crowd.controller()?;
+    crowd.set_ceiling(&format!("{}s", ceiling.as_secs())).await;
+    let ui = if pages == 0 { None } else { Some(Ui::start(Some(world.cluster.kubeconfig()), &[]).await) };
+    let mut open = Vec::new();
+    if let Some(ui) = &ui {
+        let cookie = ui.sign_in().await;
+        for _ in 0..pages {
+            let mut page = ui.stream(&cookie).await;
+            // it is read, as a browser does
+            open.push(tokio::spawn(async move { while let Ok(Some(_)) = page.next_line().await {} }));
+        }
+    }
+    crowd.await_pauses(&controller, owners, ceiling + Duration::from_mins(2)).await?;
+    for page in open {
+        page.abort();
+    }
+    crowd.assert_each_paused_once().await?;
+    Ok(Latencies::of(late(&created, &controller.seen(), ceiling)))
+}
+
+/// The time from the deadline of each owner to the sight of its pause.
+fn late(
+    created: &HashMap<String, Timestamp>,
+    seen: &HashMap<String, Instant>,
+    ceiling: Duration,
+) -> Vec<Duration> {
+    let (at, now) = (Instant::now(), Timestamp::now());
+    let late = seen.iter().filter_map(|(name, seen)| {
+        let since_deadline = Duration::try_from(now.duration_since(*created.get(name)?)).ok()?;
+        Some(since_deadline.saturating_sub(ceiling).saturating_sub(at.saturating_duration_since(*seen)))
+    });
+    late.collect()
+}
