@@ -184,11 +184,12 @@ impl Gatherer {
                     }
                     None => view.snapshot.owners.learn(&owner, OwnerLookup::Forbidden),
                     Some(Err(error)) => {
-                        if is_forbidden(&error) {
-                            forbidden.insert((owner.api_version.clone(), owner.kind.clone()));
+                        let of_kind = (owner.api_version.clone(), owner.kind.clone());
+                        // a refusal names its object, and is the same for each
+                        if !is_forbidden(&error) || forbidden.insert(of_kind) {
+                            let error = with_causes(&explain(error));
+                            self.warn(format!("can't get owners of kind {}: {error}", owner.kind));
                         }
-                        let error = with_causes(&explain(error));
-                        self.warn(format!("can't get owners of kind {}: {error}", owner.kind));
                         view.snapshot.owners.learn(&owner, OwnerLookup::Forbidden);
                     }
                 }

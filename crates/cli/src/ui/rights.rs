@@ -21,7 +21,6 @@ const EVENTS: usize = 20;
 /// The cluster, for questions about one workload.
 pub struct Rights {
     client: Client,
-    kinds: ResourceKinds,
 }
 
 /// An event about a workload.
@@ -46,7 +45,7 @@ pub fn verb_of(row: &Value) -> Option<&'static str> {
 
 impl Rights {
     pub fn of(cluster: &ClusterReader) -> Self {
-        Self { client: cluster.client.clone(), kinds: cluster.kinds.clone() }
+        Self { client: cluster.client.clone() }
     }
 
     /// True if the user may do this to the workload of a row.
@@ -62,10 +61,12 @@ impl Rights {
                     ..ResourceAttributes::default()
                 }
             } else {
+                // those of today: a kind may have been installed since
+                let kinds = ResourceKinds::discover(&self.client).await?;
                 let of_kueue = row.get("kueueWorkload").and_then(Value::as_str);
                 let (kind, name) = match of_kueue {
-                    Some(name) => (self.kinds.find(kueue::GROUP, kueue::WORKLOAD), name),
-                    None => (self.kinds.version(text("apiVersion"), text("kind")), text("name")),
+                    Some(name) => (kinds.find(kueue::GROUP, kueue::WORKLOAD), name),
+                    None => (kinds.version(text("apiVersion"), text("kind")), text("name")),
                 };
                 let Some(kind) = kind else { return Ok(false) };
                 ResourceAttributes {
