@@ -89,6 +89,7 @@ impl ExtensionController {
 
     async fn try_to_handle(&self, extension: &Extension, run: RequestedRun) -> Result<(), ApiError> {
         self.tell_owed(extension);
+        self.show_conditions(extension).await?;
         let state = extension.state();
         if matches!(state, ExtensionState::Denied | ExtensionState::Expired) {
             self.handles.extensions.close(extension);
@@ -184,18 +185,39 @@ impl ExtensionController {
         self.handles.cluster.with(|index| index.requested_run(namespace, workload, asked.0))
     }
 
-    async fn write(&self, extension: &Extension, status: &Value) -> Result<(), ApiError> {
-        let status_now = serde_json::to_value(&extension.status).unwrap_or_default();
-        let is_set = |(key, value): (&String, &Value)| status_now.get(key).unwrap_or(&Value::Null) == value;
-        if status.as_object().is_some_and(|status| status.iter().all(is_set)) {
-            return Ok(());
+    /// Writes the conditions of a decision that a person has written.
+    async fn show_conditions(&self, extension: &Extension) -> Result<(), ApiError> {
+        if extension.status.is_some() {
+            self.patch(extension, &json!({})).await?;
         }
+        Ok(())
+    }
+
+    /// Writes fields of the status, and the conditions that follow from them. None: they are so, or the watch will show another
+    /// version.
+    async fn patch(&self, extension: &Extension, fields: &Value) -> Result<Option<Extension>, ApiError> {
+        let mut status = serde_json::to_value(&extension.status).unwrap_or_default();
+        let before = status.clone();
+        json_patch::merge(&mut status, fields);
+        let after = Extension { status: serde_json::from_value(status.clone()).ok(), ..extension.clone() };
+        if let Some(status) = status.as_object_mut() {
+            status.insert("conditions".into(), json!(after.conditions()));
+        }
+        if status == before {
+            return Ok(None);
+        }
+        let mut fields = fields.clone();
+        json_patch::merge(&mut fields, &json!({"conditions": status.get("conditions")}));
         self.limit.until_ready().await;
-        let written = match self.handles.objects.extension_status(extension, status).await {
-            // the watch shows the other version
-            Err(ApiError::Stale(_) | ApiError::NotFound | ApiError::NotLeading) => return Ok(()),
-            written => written?,
-        };
+        match self.handles.objects.extension_status(extension, &fields).await {
+            Err(ApiError::Stale(_) | ApiError::NotFound | ApiError::NotLeading) => Ok(None),
+            written => Ok(Some(written?)),
+        }
+    }
+
+    /// Writes a decision, and tells it.
+    async fn write(&self, extension: &Extension, status: &Value) -> Result<(), ApiError> {
+        let Some(written) = self.patch(extension, status).await? else { return Ok(()) };
         let (namespace, name) = (written.namespace().unwrap_or_default(), written.name_any());
         let (state, duration) = (written.state(), written.spec.duration.as_str());
         let status = written.status.as_ref();

@@ -1,6 +1,9 @@
 //! `tenure.dev/v1alpha1`: the Extension, by which a user asks for more time for a workload.
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
 use kube::{CustomResource, KubeSchema, core::ObjectMeta};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -87,13 +90,24 @@ pub struct ExtensionStatus {
     pub by: Option<String>,
     /// The time of the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
+    #[schemars(with = "Option<Time>")]
     pub at: Option<Timestamp>,
     /// The reason for the state, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
+    /// The condition `Granted`, which the keeper derives from the state, for `kubectl wait`. It stays true once the run that got
+    /// the time has ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 8),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
+    pub conditions: Vec<Condition>,
 }
+
+/// The type of the condition that says if time was granted.
+pub const GRANTED: &str = "Granted";
 
 /// The state of a request. Pending: not decided. Granted: the run of the workload ends later. Denied: it doesn't. Used: the
 /// run that got the time has ended. Expired: that run ended before a decision.
@@ -131,6 +145,27 @@ impl Extension {
         self.status.as_ref().and_then(|status| status.state).unwrap_or_default()
     }
 
+    /// The conditions that follow from the rest of the status. None before it has one.
+    pub fn conditions(&self) -> Vec<Condition> {
+        let Some(status) = &self.status else { return Vec::new() };
+        let is_granted = match self.state() {
+            ExtensionState::Pending => "Unknown",
+            ExtensionState::Granted | ExtensionState::Used => "True",
+            ExtensionState::Denied | ExtensionState::Expired => "False",
+        };
+        let created = self.metadata.creation_timestamp.as_ref().map(|at| at.0);
+        let since = status.at.or(created).unwrap_or(Timestamp::UNIX_EPOCH);
+        vec![Condition {
+            type_: GRANTED.into(),
+            status: is_granted.into(),
+            observed_generation: self.metadata.generation,
+            // the API server keeps whole seconds
+            last_transition_time: Time(Timestamp::from_second(since.as_second()).unwrap_or(since)),
+            reason: self.state().name().into(),
+            message: status.message.clone().unwrap_or_default(),
+        }]
+    }
+
     /// The time that was granted, which is never more than was asked for; none if none was, or if it can't be read.
     pub fn granted(&self) -> Option<ExtendedDuration> {
         let status = self.status.as_ref().filter(|status| status.state == Some(ExtensionState::Granted))?;
@@ -141,9 +176,17 @@ impl Extension {
 
 /// Leaves out the metadata that no decision needs: its size is the user's choice.
 pub fn slim(extension: Extension) -> Extension {
-    let ObjectMeta { name, namespace, uid, resource_version, creation_timestamp, .. } = extension.metadata;
-    let metadata =
-        ObjectMeta { name, namespace, uid, resource_version, creation_timestamp, ..ObjectMeta::default() };
+    let ObjectMeta { name, namespace, uid, resource_version, generation, creation_timestamp, .. } =
+        extension.metadata;
+    let metadata = ObjectMeta {
+        name,
+        namespace,
+        uid,
+        resource_version,
+        generation,
+        creation_timestamp,
+        ..ObjectMeta::default()
+    };
     Extension { metadata, ..extension }
 }
 
@@ -183,10 +226,29 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_says_if_time_was_granted_and_since_when() {
+        let of = |status: Value| extension(&status).conditions();
+        assert_eq!(of(json!(null)), []);
+        for (state, expected) in [
+            ("Pending", "Unknown"),
+            ("Granted", "True"),
+            ("Used", "True"),
+            ("Denied", "False"),
+            ("Expired", "False"),
+        ] {
+            let status = json!({"state": state, "at": "2026-01-02T03:04:05.678Z", "message": "why"});
+            let [condition] = <[Condition; 1]>::try_from(of(status)).unwrap();
+            let Condition { type_, status, reason, message, last_transition_time, .. } = condition;
+            assert_eq!([&*type_, &status, &reason, &message], ["Granted", expected, state, "why"]);
+            assert_eq!(last_transition_time.0.to_string(), "2026-01-02T03:04:05Z");
+        }
+    }
+
+    #[test]
     fn of_an_extension_only_what_decisions_need_is_kept() {
         let mut small = extension(&json!({"state": "Pending"}));
         small.metadata = serde_json::from_value(json!({
-            "name": "a", "namespace": "team", "uid": "u", "resourceVersion": "1",
+            "name": "a", "namespace": "team", "uid": "u", "resourceVersion": "1", "generation": 1,
             "creationTimestamp": "2026-01-02T03:04:05Z",
         }))
         .unwrap();

@@ -48,6 +48,9 @@ async fn a_run_is_extended_up_to_a_total_at_once_and_up_to_another_by_approval()
         namespace.try_patch_subresource(&second, "status", &decision(ADMIN, "Granted", "2h")).await;
     approved.unwrap();
     await_end(&namespace, &job, end + hours(3)).await;
+    let wait = ["wait", "--for=condition=Granted", "--timeout=60s", "extensions.tenure.dev", "--namespace"];
+    let wait = [&wait[..], &[namespace.name(), "first", "second"]].concat();
+    world().await.cluster.kubectl(&wait).await.unwrap().success().unwrap();
 
     let third = namespace.create(&extension(&job, "third", "3h")).await;
     let status = await_state(&namespace, &third, "Denied").await;
