@@ -830,8 +830,8 @@ securityContext:
 {{- /* Takes (list $ component). */}}
 {{- define "tenure.probes" -}}
 {{- $values := get (first .).Values (last .) }}
-{{- $live := dict "httpGet" (dict "path" "/live" "port" "admin") }}
-{{- $ready := dict "httpGet" (dict "path" "/ready" "port" "admin") "periodSeconds" 5 -}}
+{{- $live := dict "httpGet" (dict "path" "/livez" "port" "admin") }}
+{{- $ready := dict "httpGet" (dict "path" "/readyz" "port" "admin") "periodSeconds" 5 -}}
 livenessProbe:
   {{- mergeOverwrite $live ($values.livenessProbe | default dict) | toYaml | nindent 2 }}
 readinessProbe:

@@ -1,4 +1,4 @@
-//! The admin port: `/live`, `/ready` and `/metrics`, over plain HTTP.
+//! The admin port: `/livez`, `/readyz` and `/metrics`, over plain HTTP. `/live` and `/ready` are the same by other names.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -19,7 +19,9 @@ use tokio::{
 };
 use tracing::info;
 
-use crate::{address::ListenAddress, listener::Bounds, readiness::ProcessReadiness};
+use crate::{
+    address::ListenAddress, client, listener::Bounds, process::ProcessMetrics, readiness::ProcessReadiness,
+};
 
 /// The most connections: those of kubelets and of Prometheus are few.
 const CONNECTIONS: usize = 1024;
@@ -29,18 +31,21 @@ const CONNECTIONS: usize = 1024;
 const PAUSES: u32 = 9;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns a registry with the version of Tenure. The metrics of a program are a part of it, below a prefix of their own.
+/// Returns a registry with the version of Tenure, and with what the process takes and asks of the API server. The metrics of a program are a part of it, below a prefix of their own.
 pub fn registry(version: &'static str) -> Registry {
     let mut registry = Registry::default();
     let help = "The version of Tenure, as the label says";
     registry.register("tenure_build", help, Info::new([("version", version)]));
+    registry.register_collector(Box::new(ProcessMetrics));
+    let help = "Requests to the API server, by method and the code of the answer: <error> for none";
+    registry.register("rest_client_requests", help, client::requests());
     registry
 }
 
 /// The address of probes and metrics.
 #[derive(Clone, Debug, Args)]
 pub struct AdminArgs {
-    /// Address of the admin port, which serves /live, /ready and /metrics over plain HTTP; without a host, on all
+    /// Address of the admin port, which serves /livez, /readyz and /metrics over plain HTTP; without a host, on all
     /// interfaces
     #[arg(long, visible_alias = "metrics-addr", value_name = "ADDRESS", default_value = ":8080")]
     admin_listen: ListenAddress,
@@ -69,7 +74,9 @@ impl AdminArgs {
 pub fn router(readiness: ProcessReadiness, registry: Registry) -> Router {
     Router::new()
         // liveness never depends on the cluster: a restart mends nothing there
-        .route("/live", get(async || "live\n"))
+        .route("/livez", get(live))
+        .route("/live", get(live))
+        .route("/readyz", get(ready).with_state(readiness.clone()))
         .route("/ready", get(ready).with_state(readiness))
         .route(
             "/metrics",
@@ -107,6 +114,10 @@ impl MetricsText {
         *last = Some(WrittenText { begun, ended: Instant::now(), text: text.clone() });
         Ok(text)
     }
+}
+
+async fn live() -> &'static str {
+    "live\n"
 }
 
 async fn ready(State(readiness): State<ProcessReadiness>) -> (StatusCode, String) {
@@ -168,6 +179,17 @@ mod tests {
         encode(&mut text, &registry).unwrap();
         assert!(text.contains("\ntenure_build_info{version=\"1.2.3\"} 1\n"), "{text}");
         assert!(text.contains("\ntenure_keeper_a_total 0\n"), "{text}");
+        #[cfg(target_os = "linux")]
+        for name in [
+            "process_cpu_seconds_total",
+            "process_start_time_seconds",
+            "process_resident_memory_bytes",
+            "process_open_fds",
+            "process_max_fds",
+        ] {
+            let value = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+            assert!(value.is_some_and(|value| value.parse::<f64>().unwrap() >= 0.0), "{name}: {text}");
+        }
     }
 
     fn admin(arguments: &[&str]) -> Result<AdminArgs, clap::Error> {
@@ -253,9 +275,14 @@ mod tests {
         let pods = readiness.awaiting("pods");
         let (status, body) = answer(&readiness, "/ready").await;
         assert_eq!((status, body.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "waiting for pods\n"));
-        assert_eq!(answer(&readiness, "/live").await.0, StatusCode::OK);
+        assert_eq!(answer(&readiness, "/readyz").await, (status, body));
+        for path in ["/live", "/livez"] {
+            assert_eq!(answer(&readiness, path).await.0, StatusCode::OK, "{path}");
+        }
         pods.done();
-        assert_eq!(answer(&readiness, "/ready").await.0, StatusCode::OK);
+        for path in ["/ready", "/readyz"] {
+            assert_eq!(answer(&readiness, path).await.0, StatusCode::OK, "{path}");
+        }
     }
 
     /// Counts how often it is written, which takes 10 ms.

@@ -2,6 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    sync::LazyLock,
     task::{self, Poll},
     time::{Duration, Instant},
 };
@@ -12,13 +13,14 @@ use clap::{
     builder::{OsStringValueParser, TypedValueParser},
 };
 use futures::{FutureExt, future::BoxFuture};
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Limited;
 use kube::{
     Client, Config,
     client::{Body, ClientBuilder},
     config::{KubeConfigOptions, Kubeconfig},
 };
+use prometheus_client::metrics::{counter::Counter, family::Family};
 use tower::{BoxError, Layer, Service, layer::layer_fn};
 
 use crate::{call::Throttled, clock::ServerClock, leadership::Leadership, pages::most_bytes, watch};
@@ -26,6 +28,21 @@ use crate::{call::Throttled, clock::ServerClock, leadership::Leadership, pages::
 /// The timeout for each part of an answer: on a connection that died unnoticed, kube would wait without end. A watch
 /// without news ends earlier by itself.
 const READ_TIMEOUT: Duration = Duration::from_secs(watch::TIMEOUT_SECONDS as u64 + 10);
+
+/// The number of requests, by method and code. Of the whole process, as its other metrics are.
+type RequestCounts = Family<[(&'static str, String); 2], Counter>;
+
+static REQUESTS: LazyLock<RequestCounts> = LazyLock::new(RequestCounts::default);
+
+/// Returns the metric that counts the requests of all clients.
+pub(crate) fn requests() -> RequestCounts {
+    REQUESTS.clone()
+}
+
+fn count(method: &Method, code: Option<StatusCode>) {
+    let code = code.map_or_else(|| "<error>".into(), |code| code.as_str().to_owned());
+    REQUESTS.get_or_create(&[("method", method.to_string()), ("code", code)]).inc();
+}
 
 /// The API server to connect to, and the credentials.
 #[derive(Clone, Debug, Args)]
@@ -92,11 +109,14 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (lead, clock) = (self.lead.clone(), self.clock.clone());
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        let method = request.method().clone();
+        let is_read = matches!(method, Method::GET | Method::HEAD);
         let (most, sent) = (most_bytes(&request), Instant::now());
         let answer = self.service.call(request);
         async move {
-            let response = if is_read { answer.await? } else { lead.write(answer).await? };
+            let answer = if is_read { answer.await } else { lead.write(answer).await };
+            count(&method, answer.as_ref().ok().map(Response::status));
+            let response = answer?;
             clock.hear(sent, response.headers());
             if let Some(throttled) = Throttled::of(&response) {
                 return Err(throttled.into());

@@ -19,6 +19,7 @@ mod listener;
 pub mod log;
 pub mod metrics;
 pub mod pages;
+pub mod process;
 pub mod readiness;
 pub mod served;
 pub mod shutdown;

@@ -72,9 +72,9 @@ async fn pods_have_what_the_values_add() {
         let container = &pod["containers"][0];
         assert!(has(&pod["volumes"], &volume) && has(&container["volumeMounts"], &mount), "{pod:#}");
         assert!(has(&container["env"], &variable), "{container:#}");
-        let live = json!({"httpGet": {"path": "/live", "port": "admin"}, "periodSeconds": 7});
+        let live = json!({"httpGet": {"path": "/livez", "port": "admin"}, "periodSeconds": 7});
         assert_eq!(container["livenessProbe"], live);
-        let ready = json!({"httpGet": {"path": "/ready", "port": "admin"}, "periodSeconds": 3, "failureThreshold": 9});
+        let ready = json!({"httpGet": {"path": "/readyz", "port": "admin"}, "periodSeconds": 3, "failureThreshold": 9});
         assert_eq!(container["readinessProbe"], ready);
         assert!(has(&container["ports"], &json!({"name": "admin", "containerPort": 10080})), "{container:#}");
         let arguments = arguments(find(&objects, "Deployment", &format!("test-tenure-{component}")));
