@@ -44,13 +44,21 @@ async fn alive(arena: &Arena<'_>, members: &[DynamicObject]) -> usize {
     alive
 }
 
+/// Waits until so many members are left. A pod has its place before its victims are gone.
+async fn await_alive(arena: &Arena<'_>, members: &[DynamicObject], count: usize) {
+    let left = async || Ok((alive(arena, members).await == count).then_some(()));
+    eventually(&format!("{count} members to be left"), DEADLINE, left).await.unwrap();
+}
+
 #[tokio::test]
 async fn an_elastic_workload_shrinks_to_its_minimum_and_no_further() {
     let arena = Arena::new(world().await, 4).await;
     let (queue, members) = gang(&arena).await;
-    arena.placed(&wish("first", &queue, 200)).await;
-    arena.placed(&wish("second", &queue, 200)).await;
-    assert_eq!(alive(&arena, &members).await, 2);
+    let first = arena.pod(&wish("first", &queue, 200)).await;
+    arena.await_room(&first).await;
+    let second = arena.pod(&wish("second", &queue, 200)).await;
+    arena.await_room(&second).await;
+    await_alive(&arena, &members, 2).await;
     let third = arena.pod(&wish("third", &queue, 200)).await;
     arena.await_refused(&third).await;
     assert_eq!(alive(&arena, &members).await, 2);
@@ -92,7 +100,8 @@ async fn a_pod_that_joins_a_neighbours_gang_takes_no_floor_from_it() {
     arena.await_placed(&stranger).await;
 
     // the stranger is the only pod that the gang can spare
-    arena.placed(&wish("first", &queue, 200)).await;
+    let first = arena.pod(&wish("first", &queue, 200)).await;
+    arena.await_room(&first).await;
     arena.await_preempted(&stranger).await;
     let second = arena.pod(&wish("second", &queue, 200)).await;
     arena.await_refused(&second).await;
@@ -127,7 +136,8 @@ async fn a_pod_that_joins_a_gang_of_pods_without_a_controller_takes_no_floor_fro
     let stranger = tenant.create(&stranger).await;
     arena.await_placed(&stranger).await;
 
-    arena.placed(&wish("first", &queue, 200)).await;
+    let first = arena.pod(&wish("first", &queue, 200)).await;
+    arena.await_room(&first).await;
     arena.await_preempted(&stranger).await;
     let second = arena.pod(&wish("second", &queue, 200)).await;
     arena.await_refused(&second).await;
@@ -145,8 +155,9 @@ async fn a_preemptor_that_needs_more_than_is_above_the_minimum_gets_nothing() {
     for member in &members {
         arena.assert_untouched(member).await;
     }
-    arena.placed(&Wish { cpu: 2, ..wish("small", &queue, 300) }).await;
-    assert_eq!(alive(&arena, &members).await, 2);
+    let small = arena.pod(&Wish { cpu: 2, ..wish("small", &queue, 300) }).await;
+    arena.await_room(&small).await;
+    await_alive(&arena, &members, 2).await;
 }
 
 #[tokio::test]
