@@ -31,7 +31,8 @@ const CONNECTIONS: usize = 1024;
 const PAUSES: u32 = 9;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns a registry with the version of Tenure, and with what the process takes and asks of the API server. The metrics of a program are a part of it, below a prefix of their own.
+/// Returns a registry with the version of Tenure, and with what the process takes and asks of the API server. The metrics of a
+/// program are a part of it, below a prefix of their own.
 pub fn registry(version: &'static str) -> Registry {
     let mut registry = Registry::default();
     let help = "The version of Tenure, as the label says";
