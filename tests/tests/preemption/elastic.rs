@@ -50,6 +50,13 @@ async fn await_alive(arena: &Arena<'_>, members: &[DynamicObject], count: usize)
     eventually(&format!("{count} members to be left"), DEADLINE, left).await.unwrap();
 }
 
+/// Waits until a pod that is scheduled now is junior to all that are. Times of the API server are whole seconds.
+async fn next_second() {
+    let second = Timestamp::now().as_second();
+    let is_later = async || Ok((Timestamp::now().as_second() > second).then_some(()));
+    eventually("the next second", DEADLINE, is_later).await.unwrap();
+}
+
 #[tokio::test]
 async fn an_elastic_workload_shrinks_to_its_minimum_and_no_further() {
     let arena = Arena::new(world().await, 4).await;
@@ -94,6 +101,7 @@ async fn a_pod_that_joins_a_neighbours_gang_takes_no_floor_from_it() {
     let neighbours = arena.namespace.pods().await;
 
     let tenant = Tenant::of(world, arena.namespace.name()).await;
+    next_second().await;
     let mut stranger = bare_pod(arena.namespace.name(), "stranger", &in_queue, &spec);
     stranger["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
     let stranger = tenant.create(&distinct(stranger, "stranger")).await;
@@ -127,10 +135,7 @@ async fn a_pod_that_joins_a_gang_of_pods_without_a_controller_takes_no_floor_fro
         gang.push(arena.placed(&Wish { more: joins(), ..wish(name, &queue, 100) }).await);
     }
     let tenant = Tenant::of(world, arena.namespace.name()).await;
-    // the API server's times are whole seconds, and in the same one none is the senior
-    let formed = Timestamp::now().as_second();
-    let is_later = async || Ok((Timestamp::now().as_second() > formed).then_some(()));
-    eventually("the next second", DEADLINE, is_later).await.unwrap();
+    next_second().await;
     // more important than the gang: the scheduler would rather have that pod stay
     let stranger = arena.wanted(&Wish { more: joins(), ..wish("stranger", &queue, 150) }).await;
     let stranger = tenant.create(&stranger).await;
