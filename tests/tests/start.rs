@@ -19,7 +19,7 @@ const RUNAI: &str = "scheduling.run.ai/v2alpha2";
 const T9K: &str = "scheduler.tensorstack.dev/v1beta1";
 const COSCHEDULING: &str = "scheduling.x-k8s.io/v1alpha1";
 const VOLCANO: &str = "scheduling.volcano.sh/v1beta1";
-const NATIVE: &str = "scheduling.k8s.io/v1alpha2";
+const NATIVE: &str = "scheduling.k8s.io/v1beta1";
 
 /// No webhook runs, and the API server doesn't wait for one.
 const VALUES: &[&str] = &["webhook.failurePolicy=Ignore"];
@@ -343,4 +343,4 @@ async fn groups_of_kubernetes_itself_are_stamped_where_they_are_served() {
     audit::assert_changes(&world.cluster, gang.namespace.name(), &["patch podgroups/gang"]).await;
 }
 
-const NATIVE_API: &str = "scheduling.k8s.io/v1alpha2=true";
+const NATIVE_API: &str = "scheduling.k8s.io/v1beta1=true";

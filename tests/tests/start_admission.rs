@@ -25,7 +25,7 @@ const KINDS: [(&str, &str); 5] = [
     ("scheduler.tensorstack.dev", "v1beta1"),
     ("scheduling.x-k8s.io", "v1alpha1"),
     ("scheduling.volcano.sh", "v1beta1"),
-    (NATIVE, "v1alpha2"),
+    (NATIVE, "v1beta1"),
 ];
 
 /// Kubernetes' own kind, which is built in.
@@ -53,7 +53,7 @@ async fn world() -> &'static World {
 
 async fn installed(name: &str) -> anyhow::Result<World> {
     let flags =
-        [("feature-gates", "GenericWorkload=true"), ("runtime-config", "scheduling.k8s.io/v1alpha2=true")];
+        [("feature-gates", "GenericWorkload=true"), ("runtime-config", "scheduling.k8s.io/v1beta1=true")];
     let cluster = Cluster::start_with_flags(name, &flags).await?;
     let trusted = format!("startTime.trustedWriters[0]={SCHEDULER}");
     let world = World::installed_on(cluster, &[&trusted], &[]).await?;
@@ -67,7 +67,8 @@ async fn installed(name: &str) -> anyhow::Result<World> {
 fn group(kind: &str, name: &str, stamp: Option<&str>) -> Value {
     let (_, version) = KINDS.into_iter().find(|(group, _)| *group == kind).unwrap();
     let spec = match kind {
-        NATIVE => json!({"schedulingPolicy": {"gang": {"minCount": 2}}}),
+        // the priority that the API server gives it, which no replacement may leave out
+        NATIVE => json!({"schedulingPolicy": {"gang": {"minCount": 2}}, "priority": 0}),
         _ => json!({"minMember": 2}),
     };
     let mut group = fixtures::object(&format!("{kind}/{version}"), "PodGroup", "default", name, &spec);

@@ -30,14 +30,14 @@ const TAGS: &str = "selinux,notest,grpcnotrace";
 
 // Without a version `kubectl version` fails, and a chart's `kubeVersion` is never met.
 const STAMPS: [(&str, &str); 10] = [
-    ("k8s.io/component-base/version.gitVersion", "v1.36.3"),
+    ("k8s.io/component-base/version.gitVersion", "v1.37.2"),
     ("k8s.io/component-base/version.gitMajor", "1"),
-    ("k8s.io/component-base/version.gitMinor", "36"),
+    ("k8s.io/component-base/version.gitMinor", "37"),
     ("k8s.io/component-base/version.gitTreeState", "clean"),
-    ("k8s.io/client-go/pkg/version.gitVersion", "v1.36.3"),
+    ("k8s.io/client-go/pkg/version.gitVersion", "v1.37.2"),
     ("k8s.io/client-go/pkg/version.gitMajor", "1"),
-    ("k8s.io/client-go/pkg/version.gitMinor", "36"),
-    ("helm.sh/helm/v4/internal/version.version", "v4.2.4"),
+    ("k8s.io/client-go/pkg/version.gitMinor", "37"),
+    ("helm.sh/helm/v4/internal/version.version", "v4.3.2"),
     ("sigs.k8s.io/kwok/pkg/consts.Version", "0.8.0"),
     ("sigs.k8s.io/kwok/pkg/consts.PreRelease", "GA"),
 ];
@@ -200,8 +200,8 @@ mod tests {
 
     #[test]
     fn stamped_version_is_the_required_one() {
-        assert!(GO_MOD.contains("k8s.io/kubernetes v1.36.3"));
-        assert!(GO_MOD.contains("helm.sh/helm/v4 v4.2.4"));
+        assert!(GO_MOD.contains("k8s.io/kubernetes v1.37.2"));
+        assert!(GO_MOD.contains("helm.sh/helm/v4 v4.3.2"));
         assert!(GO_MOD.contains("sigs.k8s.io/kwok v0.8.0"));
     }
 
