@@ -89,9 +89,9 @@ impl ExtensionController {
 
     async fn try_to_handle(&self, extension: &Extension, run: RequestedRun) -> Result<(), ApiError> {
         self.tell_owed(extension);
-        self.show_conditions(extension).await?;
         let state = extension.state();
         if matches!(state, ExtensionState::Denied | ExtensionState::Expired) {
+            self.show_conditions(extension).await?;
             self.handles.extensions.close(extension);
             return Ok(());
         }
@@ -99,7 +99,7 @@ impl ExtensionController {
         let now = self.handles.now();
         let deny = |why| json!({"state": "Denied", "by": KEEPER, "at": at(now), "message": why});
         let status = match decision {
-            Decision::Keep => return Ok(()),
+            Decision::Keep => return self.show_conditions(extension).await,
             Decision::Await(_)
                 if extension.status.is_none() && self.handles.extensions.has_too_many(extension) =>
             {
