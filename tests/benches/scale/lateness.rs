@@ -18,13 +18,15 @@ const PAGES: usize = 100;
 /// The time from the last creation to the first pause.
 const BEFORE: u64 = 30;
 
+/// The time between two deadlines: a third of the work that the keeper does by default, so that what is late waits for no
+/// other owner.
+const BETWEEN: Duration = Duration::from_millis(60);
+
 const GOAL: &str = "goal: at most 200 ms";
 
 pub async fn run() -> Result<()> {
-    let owners = full_or_short(10_000, 200);
-    println!(
-        "lateness: {owners} owners with a pod each, which are overdue one after the other, as they were created"
-    );
+    let owners = full_or_short(2_000, 100);
+    println!("lateness: {owners} owners with a pod each, one of which is overdue each {BETWEEN:?}");
     let without = Box::pin(latenesses("lateness", owners, 0)).await?;
     let with = Box::pin(latenesses("lateness-ui", owners, PAGES)).await?;
     println!();
@@ -43,9 +45,8 @@ pub async fn run() -> Result<()> {
 
 /// Returns how late each owner was paused, in a cluster of its own.
 async fn latenesses(name: &str, owners: usize, pages: usize) -> Result<Latencies> {
-    // as fast as they are created, at least
-    let world = &world(name, &["--writes-per-second=1000", "--burst=1000"]).await?;
-    let crowd = Crowd::new(world, owners).await?;
+    let world = &world(name, &[]).await?;
+    let crowd = Crowd::paced(world, owners, BETWEEN).await?;
     world.tenure.start_keeper().await?;
     let created = crowd.created().await?;
     let first = created.values().min().context("there is no pod")?;

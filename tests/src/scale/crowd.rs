@@ -43,13 +43,24 @@ pub struct Crowd<'a> {
 }
 
 impl<'a> Crowd<'a> {
-    /// Creates the queue, the owners and their pods.
+    /// Creates the queue, the owners and their pods, as fast as the API server takes them.
     pub async fn new(world: &'a World, count: usize) -> Result<Self> {
+        Self::paced(world, count, Duration::ZERO).await
+    }
+
+    /// Creates the queue, the owners and their pods, with this time between two of them at least.
+    pub async fn paced(world: &'a World, count: usize, between: Duration) -> Result<Self> {
         install(world, definitions("batch.tensorstack.dev")).await;
         super::namespace(world, NAMESPACE).await;
         let queue = Namespace::of(world, "t9k-system").create(&queue(QUEUE, "30d")).await;
         let client = world.cluster.client()?;
-        each(count, "owners with a pod each created", async |number| create(&client, number).await).await?;
+        let begun = tokio::time::Instant::now();
+        let create = async |number: usize| {
+            let before = between.saturating_mul(u32::try_from(number)?);
+            tokio::time::sleep_until(begun + before).await;
+            create(&client, number).await
+        };
+        each(count, "owners with a pod each created", create).await?;
         Ok(Self { world, queue, count })
     }
 
