@@ -2,14 +2,21 @@
 
 use std::time::Duration;
 
-use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
-use kube::{Api, Client, api::PostParams};
+use k8s_openapi::{
+    api::{coordination::v1::Lease, events::v1::Event},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ObjectMeta, PostParams},
+};
 use tokio::{
     select,
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     Leadership, Timing, random,
@@ -19,6 +26,9 @@ use crate::log::with_causes;
 
 /// The timeout of one call, and of a release: a longer one would leave no time for another try.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The most bytes of an event's reporting instance that the API server takes.
+const LONGEST_INSTANCE: usize = 128;
 
 /// Runs the election, and keeps its [`Leadership`] up to date. Without a candidate, no election takes place.
 #[derive(Debug)]
@@ -39,7 +49,8 @@ impl Election {
     ) -> (Leadership, Self) {
         let leadership = Leadership::not_yet();
         let candidate = Candidate {
-            leases: Api::namespaced(client, namespace),
+            leases: Api::namespaced(client.clone(), namespace),
+            events: Api::namespaced(client, namespace),
             lease: format!("{namespace}/{name}"),
             view: LeaseView::new(name.clone(), identity.clone(), timing.lease_duration),
             name,
@@ -59,37 +70,78 @@ impl Election {
     /// The leader's work should have ended before `stop`: another process may lead as soon as the lease is released.
     pub async fn run(self, stop: CancellationToken) {
         let Some(candidate) = self.0 else { return stop.cancelled().await };
-        let Candidate { leadership, identity, lease, timeout: patience, .. } = &candidate;
-        let (leadership, identity, lease, patience) =
-            (leadership.clone(), identity.clone(), lease.clone(), *patience);
+        let (leadership, patience) = (candidate.leadership.clone(), candidate.timeout);
+        let (identity, reporter) = (candidate.identity.clone(), candidate.reporter());
         let too_long = async {
             stop.cancelled().await;
             sleep(patience).await;
         };
         select! {
             () = candidate.campaign(&stop) => {}
-            () = report(&leadership, &identity, &lease) => {}
+            () = reporter.run() => {}
             () = too_long => warn!(identity, "No answer in time: the lease may not be released"),
         }
         leadership.end();
     }
 }
 
-/// Logs changes of the leadership, also while the campaign waits for an answer.
-async fn report(leadership: &Leadership, identity: &str, lease: &str) {
-    loop {
-        leadership.acquired().await;
-        info!(identity, lease, "Leading");
-        leadership.lost().await;
-        if leadership.ran_out() {
-            warn!(identity, "No longer leading: could not renew the lease in time");
+/// Reports changes of the leadership, also while the campaign waits for an answer.
+struct Reporter {
+    leases: Api<Lease>,
+    events: Api<Event>,
+    name: String,
+    lease: String,
+    identity: String,
+    timeout: Duration,
+    leadership: Leadership,
+}
+
+impl Reporter {
+    async fn run(self) {
+        let Self { leadership, identity, lease, .. } = &self;
+        loop {
+            leadership.acquired().await;
+            info!(identity, lease, "Leading");
+            // people alone read it
+            let recorded = timeout(self.timeout, self.record()).await;
+            if let Ok(Err(error)) = recorded {
+                debug!(identity, lease, error = with_causes(&error), "No event of the new leader");
+            }
+            leadership.lost().await;
+            if leadership.ran_out() {
+                warn!(identity, "No longer leading: could not renew the lease in time");
+            }
         }
+    }
+
+    /// Records an event on the Lease, with the reason and the words of client-go.
+    async fn record(&self) -> kube::Result<()> {
+        let Self { leases, events, name, identity, .. } = self;
+        let lease = leases.get(name).await?;
+        let event = Event {
+            metadata: ObjectMeta {
+                generate_name: Some(format!("{name}-")),
+                namespace: lease.namespace(),
+                ..ObjectMeta::default()
+            },
+            action: Some("Leading".into()),
+            event_time: Some(MicroTime(Timestamp::now())),
+            note: Some(format!("{identity} became leader")),
+            reason: Some("LeaderElection".into()),
+            regarding: Some(lease.object_ref(&())),
+            reporting_controller: Some("tenure.dev/election".into()),
+            reporting_instance: Some(identity.chars().take(LONGEST_INSTANCE).collect()),
+            type_: Some("Normal".into()),
+            ..Event::default()
+        };
+        events.create(&PostParams::default(), &event).await.map(drop)
     }
 }
 
 #[derive(Debug)]
 struct Candidate {
     leases: Api<Lease>,
+    events: Api<Event>,
     name: String,
     /// Namespace and name of the lease, for people.
     lease: String,
@@ -113,6 +165,19 @@ struct Failure {
 }
 
 impl Candidate {
+    fn reporter(&self) -> Reporter {
+        let Self { leases, events, name, lease, identity, timeout, leadership, .. } = self;
+        Reporter {
+            leases: leases.clone(),
+            events: events.clone(),
+            name: name.clone(),
+            lease: lease.clone(),
+            identity: identity.clone(),
+            timeout: *timeout,
+            leadership: leadership.clone(),
+        }
+    }
+
     async fn campaign(mut self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
             let wait = match self.attempt().await {
