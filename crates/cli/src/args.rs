@@ -99,6 +99,7 @@ impl Cli {
     /// Runs the command.
     pub async fn run(self) -> ExitCode {
         let Self { command, connect } = self;
+        connect.log_requests();
         let result = match command {
             Command::List(list) => Box::pin(list.run(connect)).await,
             Command::Queue(queue) => Box::pin(queue.run(connect)).await,

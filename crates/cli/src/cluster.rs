@@ -30,7 +30,7 @@ use crate::{
     input::Document,
     print::{warn, with_causes},
 };
-pub use connect::{ConnectArgs, DEFAULT_NAMESPACE, read_kubeconfig, url};
+pub use connect::{ConnectArgs, DEFAULT_NAMESPACE, TOKEN_VARIABLE, read_kubeconfig, url};
 pub use kinds::{BUILT_IN, ResourceKind, ResourceKinds, qualified};
 pub use server::{Clock, FROM_SERVER, explain, explain_given_by, is_forbidden, unreachable};
 pub use target::{Target, is_segment, targets};

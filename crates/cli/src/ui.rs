@@ -157,8 +157,8 @@ impl UiArgs {
             reading.extend(["--t9k-system-namespace".to_owned(), self.t9k_system_namespace.clone()]);
         }
         reading.extend(self.config.iter().flat_map(|path| ["--config".to_owned(), path.clone()]));
-        let connect = if self.input.filename.is_empty() { connect.flags() } else { Vec::new() };
-        Child { connect, reading, namespace }
+        let flags = if self.input.filename.is_empty() { connect.flags() } else { Vec::new() };
+        Child { connect: flags, token: connect.token().map(str::to_owned), reading, namespace }
     }
 }
 

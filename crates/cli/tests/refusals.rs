@@ -222,7 +222,25 @@ fn clusters_that_no_kubeconfig_leads_to() {
             "--kubeconfig good --context d",
             "the kubeconfig has no context \"d\": kubectl config get-contexts shows which it has",
         ),
-        ("--kubeconfig no-cluster", "the kubeconfig has no cluster \"z\", which its context names"),
+        (
+            "--kubeconfig no-cluster",
+            "the kubeconfig has no cluster \"z\", which --cluster or its context names",
+        ),
+        (
+            "--kubeconfig good --cluster z",
+            "the kubeconfig has no cluster \"z\", which --cluster or its context names",
+        ),
+        (
+            "--kubeconfig good --user z",
+            "the kubeconfig has no user \"z\": kubectl config get-users shows which it has",
+        ),
+        (
+            "--kubeconfig good --certificate-authority gone",
+            "cannot read gone: No such file or directory (os error 2)",
+        ),
+        ("--kubeconfig good --certificate-authority broken", "broken has no certificates in PEM"),
+        ("--kubeconfig good --cluster k --user u --token t", REFUSED_CONNECTION),
+        ("--kubeconfig good --insecure-skip-tls-verify", REFUSED_CONNECTION),
         (
             "--kubeconfig no-url",
             "cannot use the kubeconfig: failed to parse cluster url: invalid uri character",

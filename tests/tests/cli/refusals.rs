@@ -11,6 +11,35 @@ use super::{Said, run, tenure, world};
 const AS_JANE: [&str; 2] = ["--as", "jane"];
 
 #[tokio::test]
+async fn flags_name_the_server_its_authority_and_a_token_as_for_kubectl() {
+    let world = world().await;
+    let kubectl = async |arguments: &[&str]| {
+        world.cluster.kubectl(arguments).await.unwrap().success().unwrap().trim().to_owned()
+    };
+    let view = async |path: &str| {
+        let output = format!("jsonpath={{.clusters[0].cluster.{path}}}");
+        kubectl(&["config", "view", "--raw", "--minify", "-o", &output]).await
+    };
+    let (server, authority) = (view("server").await, view("certificate-authority").await);
+    let token = kubectl(&["create", "token", "default", "-n", "default"]).await;
+    let nowhere = Path::new("/nonexistent");
+    let list = async |flags: &[&str]| {
+        let arguments = [&["list", "-A", "--server", &server, "--token", &token][..], flags].concat();
+        Said::of(tenure(&world.cluster, nowhere, &arguments).await).await
+    };
+    let forbidden = "User \"system:serviceaccount:default:default\" cannot list resource \"pods\"";
+    let said = list(&["--certificate-authority", &authority]).await;
+    assert!(said.stderr.contains(forbidden), "{said:?}");
+    let said = list(&["--insecure-skip-tls-verify", "-v", "6"]).await;
+    assert!(said.stderr.contains(forbidden) && said.stderr.contains("/api/v1/pods"), "{said:?}");
+    let said = list(&[]).await;
+    assert!(said.stderr.contains("certificate") && !said.stderr.contains(forbidden), "{said:?}");
+    for output in [said.stderr, said.stdout] {
+        assert!(!output.contains(&token));
+    }
+}
+
+#[tokio::test]
 async fn a_user_without_rights_is_told_what_is_forbidden() {
     let world = world().await;
     let of_namespace =

@@ -1,23 +1,32 @@
 //! The flags for the cluster, the user and the namespace.
 
 use std::{
-    env, io,
+    env, fmt, fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use anyhow::{Error, Result, anyhow, ensure};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use clap::Args;
 use http::Uri;
 use kube::{
     Client, Config,
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
 };
 
 use crate::{
     cluster::{ClusterReader, is_segment, unreachable},
     floors::duration,
 };
+
+/// The least verbosity of kubectl that shows requests.
+const REQUESTS: u8 = 6;
 
 pub const DEFAULT_NAMESPACE: &str = "default";
 
@@ -36,9 +45,29 @@ pub struct ConnectArgs {
     #[arg(long, value_name = "CONTEXT", global = true)]
     context: Option<String>,
 
+    /// The cluster of the kubeconfig; without it, that of the context
+    #[arg(long, value_name = "CLUSTER", global = true)]
+    cluster: Option<String>,
+
+    /// The user of the kubeconfig; without it, that of the context
+    #[arg(long, value_name = "USER", global = true)]
+    user: Option<String>,
+
     /// The address of the API server; without it, that of the context
     #[arg(short, long, value_name = "URL", global = true, value_parser = url)]
     server: Option<Uri>,
+
+    /// A file with the certificates of the authorities that may sign the API server's certificate
+    #[arg(long, value_name = "FILE", global = true)]
+    certificate_authority: Option<PathBuf>,
+
+    /// Don't check the API server's certificate: others on the way to it can read and change everything
+    #[arg(long, global = true, conflicts_with = "certificate_authority")]
+    insecure_skip_tls_verify: bool,
+
+    /// A bearer token in place of the user's credentials. Other users of the machine see flags: `$TENURE_TOKEN` hides it
+    #[arg(long, value_name = "TOKEN", global = true, env = TOKEN_VARIABLE, hide_env = true)]
+    token: Option<Secret>,
 
     /// Act as this user, as far as you may: system:serviceaccount:NAMESPACE:NAME is a service account
     #[arg(long = "as", value_name = "USER", global = true)]
@@ -51,6 +80,36 @@ pub struct ConnectArgs {
     /// The longest wait for an answer to a request, such as 10s; a number alone is seconds, and 0 is no limit
     #[arg(long, value_name = "DURATION", global = true, value_parser = timeout, default_value = "1m")]
     request_timeout: Duration,
+
+    /// From 6 on, log each request to the API server on standard error
+    #[arg(
+        short = 'v',
+        long = "v",
+        value_name = "LEVEL",
+        global = true,
+        default_value_t,
+        hide_default_value = true
+    )]
+    verbosity: u8,
+}
+
+/// The variable of the environment that has a bearer token.
+pub const TOKEN_VARIABLE: &str = "TENURE_TOKEN";
+
+/// A text that is never logged.
+#[derive(Clone)]
+struct Secret(String);
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
 }
 
 /// Reads the URL of a server.
@@ -69,15 +128,23 @@ fn timeout(text: &str) -> Result<Duration, String> {
 
 impl ConnectArgs {
     /// The flags with which another process of the plugin reaches the same cluster as the same user, also once the kubeconfig has
-    /// another current context; without the namespace.
+    /// another current context; without the namespace, and without the [token](Self::token).
     pub fn flags(&self) -> Vec<String> {
-        let Self { namespace: _, kubeconfig, context, server, as_user, as_groups, request_timeout } = self;
+        let Self { namespace: _, kubeconfig, context, cluster, user, server, .. } = self;
+        let Self { certificate_authority, insecure_skip_tls_verify, token: _, .. } = self;
+        let Self { as_user, as_groups, request_timeout, verbosity: _, .. } = self;
         let current = || read_kubeconfig(kubeconfig.as_deref()).ok()?.current_context;
         let usual = Duration::from_mins(1);
         let values = [
             ("--kubeconfig", kubeconfig.as_ref().map(|path| path.display().to_string())),
             ("--context", context.clone().or_else(current).filter(|context| !context.is_empty())),
+            ("--cluster", cluster.clone()),
+            ("--user", user.clone()),
             ("--server", server.as_ref().map(ToString::to_string)),
+            (
+                "--certificate-authority",
+                certificate_authority.as_ref().map(|path| path.display().to_string()),
+            ),
             ("--as", as_user.clone()),
             (
                 "--request-timeout",
@@ -86,7 +153,23 @@ impl ConnectArgs {
         ];
         let values = values.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
         let groups = as_groups.iter().map(|group| ("--as-group", group.clone()));
-        values.chain(groups).flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
+        let values = values.chain(groups).flat_map(|(flag, value)| [flag.to_owned(), value]);
+        values.chain(insecure_skip_tls_verify.then(|| "--insecure-skip-tls-verify".to_owned())).collect()
+    }
+
+    /// The bearer token, which another process gets by the variable [`TOKEN_VARIABLE`].
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_ref().map(|Secret(token)| token.as_str())
+    }
+
+    /// Logs the requests to the API server if the verbosity says so. Call it once.
+    pub fn log_requests(&self) {
+        if self.verbosity < REQUESTS {
+            return;
+        }
+        let shown = Targets::new().with_target("kube_client", LevelFilter::DEBUG);
+        let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_target(false);
+        tracing_subscriber::registry().with(lines).with(shown).init();
     }
 
     /// The namespace that is asked for; else that of the context, if a cluster is asked at all.
@@ -125,6 +208,21 @@ impl ConnectArgs {
         if let Some(server) = &self.server {
             config.cluster_url = server.clone();
         }
+        if let Some(path) = &self.certificate_authority {
+            let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let certificates = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
+            let certificates = certificates.ok().filter(|all| !all.is_empty());
+            let certificates =
+                certificates.with_context(|| format!("{} has no certificates in PEM", path.display()))?;
+            config.root_cert = Some(certificates.iter().map(|certificate| certificate.to_vec()).collect());
+            config.accept_invalid_certs = false;
+        }
+        if self.insecure_skip_tls_verify {
+            (config.accept_invalid_certs, config.root_cert) = (true, None);
+        }
+        if let Some(token) = self.token() {
+            config.auth_info = AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() };
+        }
         if let Some(user) = &self.as_user {
             config.auth_info.impersonate = Some(user.clone());
             config.auth_info.impersonate_groups = Some(self.as_groups.clone());
@@ -133,12 +231,18 @@ impl ConnectArgs {
     }
 
     async fn kubeconfig(&self) -> Result<Config> {
-        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        let Self { context, cluster, user, .. } = self.clone();
+        let options = KubeConfigOptions { context, cluster, user };
         let config = match read_kubeconfig(self.kubeconfig.as_deref()) {
+            // kube would go on as no user
+            Ok(file) if let Some(user) = self.user.as_ref().filter(|user| !has_user(&file, user)) => {
+                bail!("the kubeconfig has no user {user:?}: kubectl config get-users shows which it has")
+            }
             Ok(file) => Config::from_custom_kubeconfig(file, &options).await,
             Err(error) => Err(error),
         };
-        let is_asked_for = self.kubeconfig.is_some() || self.context.is_some();
+        let is_asked_for = [&self.context, &self.cluster, &self.user].iter().any(|of| of.is_some())
+            || self.kubeconfig.is_some();
         match config {
             // in a pod there is none
             Err(error) if !is_asked_for && is_absent(&error) => {
@@ -149,6 +253,10 @@ impl ConnectArgs {
             config => config.map_err(unreadable),
         }
     }
+}
+
+fn has_user(file: &Kubeconfig, user: &str) -> bool {
+    file.auth_infos.iter().any(|of| of.name == user)
 }
 
 /// Reads this file or, as kubectl does, the files in the list of `$KUBECONFIG` that exist, or `~/.kube/config`.
@@ -195,7 +303,7 @@ fn unreadable(error: KubeconfigError) -> Error {
             anyhow!("the kubeconfig has no context {name:?}: kubectl config get-contexts shows which it has")
         }
         KubeconfigError::LoadClusterOfContext(name) => {
-            anyhow!("the kubeconfig has no cluster {name:?}, which its context names")
+            anyhow!("the kubeconfig has no cluster {name:?}, which --cluster or its context names")
         }
         // of a file that isn't YAML it shows the lines too
         other => {

@@ -11,7 +11,10 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::{process::Command, time::timeout};
 
-use crate::{cluster::is_segment, print::printable};
+use crate::{
+    cluster::{TOKEN_VARIABLE, is_segment},
+    print::printable,
+};
 
 /// The longest time that a command which reads may take.
 const LONGEST: Duration = Duration::from_mins(2);
@@ -23,6 +26,8 @@ pub const EXPLAIN: &str = "explain";
 pub struct Child {
     /// The flags of the cluster and the user.
     pub connect: Vec<String>,
+    /// The user's bearer token.
+    pub token: Option<String>,
     /// The flags for what is read.
     pub reading: Vec<String>,
     /// The namespace that the user has named.
@@ -63,7 +68,7 @@ impl Child {
 
     /// Simulates the past of the cluster with these limits, and returns the report.
     pub async fn simulate(&self, limits: &[String]) -> Result<Value> {
-        let mut command = plugin()?;
+        let mut command = self.plugin()?;
         command.args(["simulate", "--from-cluster", "--output", "json"]).args(limits);
         command.args(self.namespace.iter().flat_map(|of| ["-n", of])).args(&self.connect).args(&self.reading);
         let output = ended(command).await?;
@@ -84,17 +89,18 @@ impl Child {
     fn command(&self, verb: &str, object: &ChildObject, more: Option<&str>) -> Result<Command> {
         let ChildObject { namespace, workload } = object;
         let reading = self.reading.iter().filter(|_| verb == EXPLAIN);
-        let mut command = plugin()?;
+        let mut command = self.plugin()?;
         command.arg(verb).args(["-n", namespace]).args(&self.connect).args(reading).arg("--").arg(workload);
         command.args(more);
         Ok(command)
     }
-}
 
-fn plugin() -> Result<Command> {
-    let mut command = Command::new(env::current_exe()?);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Ok(command)
+    fn plugin(&self) -> Result<Command> {
+        let mut command = Command::new(env::current_exe()?);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.envs(self.token.iter().map(|token| (TOKEN_VARIABLE, token)));
+        Ok(command)
+    }
 }
 
 /// Waits for the end of a command that reads. It ends with the request for it.
