@@ -33,6 +33,9 @@ const NOT_OF_TENANTS: [&str; 3] = ["apps", "batch", "kueue.x-k8s.io"];
 const PODGROUPS: &[&str] = &["podgroups", "podgroups/status"];
 const ALL: &[&str] = &["*"];
 
+/// The verbs of objects. `*` would include others, such as `approve`.
+const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+
 const ROLE: &str = "tenure-tests-tenant";
 
 /// A user with a tenant's rights in one namespace: the built-in role `admin`, [`EXTENSIONS`] and the kinds that Tenure pauses. No queues, no nodes, no
@@ -102,7 +105,7 @@ impl Deref for Tenant<'_> {
 }
 
 fn role() -> Value {
-    let rule = |(group, resources): (&str, &[&str])| json!({"apiGroups": [group], "resources": resources, "verbs": ["*"]});
+    let rule = |(group, resources): (&str, &[&str])| json!({"apiGroups": [group], "resources": resources, "verbs": VERBS});
     let groups = KINDS.iter().map(|row| row.group).filter(|group| !NOT_OF_TENANTS.contains(group));
     let rules: Vec<Value> =
         EXTENSIONS.into_iter().chain(groups.map(|group| (group, ALL))).map(rule).collect();

@@ -47,7 +47,7 @@ pub struct ExtensionsArgs {
 
 /// Approve requests for more time
 ///
-/// Takes the right to update extensions/approval and to patch extensions/status. No more counts than the queue of the
+/// Takes the right to approve extensions and to patch extensions/status. No more counts than the queue of the
 /// workload allows.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
@@ -70,7 +70,7 @@ pub struct ApproveArgs {
 
 /// Deny requests for more time, or take back what was granted
 ///
-/// Takes the right to update extensions/approval and to patch extensions/status.
+/// Takes the right to approve extensions and to patch extensions/status.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -207,7 +207,7 @@ impl Decision {
         }
         let verb = if self.is_approval { "approve" } else { "deny" };
         explain_given_by(error, "").context(format!(
-            "to {verb} takes update of extensions/approval and patch of extensions/status: an administrator of the namespace gives these rights, by a RoleBinding to ClusterRole tenure-approve in namespace {namespace}"
+            "to {verb} takes approve of extensions and patch of extensions/status: an administrator of the namespace gives these rights, by a RoleBinding to ClusterRole tenure-approve in namespace {namespace}"
         ))
     }
 

@@ -55,6 +55,43 @@ async fn a_requester_is_the_user_who_asks_and_the_status_is_of_approvers() {
 }
 
 #[tokio::test]
+async fn a_user_who_may_approve_extensions_decides() {
+    let world = world().await;
+    for (resource, verb) in [("extensions", "approve"), ("extensions/approval", "update")] {
+        let tenant = Tenant::new(world).await;
+        let admin = tenant.as_admin();
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "approver"},
+            "rules": [{"apiGroups": ["tenure.dev"], "resources": [resource], "verbs": [verb]}],
+        });
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "approver"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "approver"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": tenant.user()}],
+        });
+        for object in [role, binding] {
+            let mut object = object;
+            object["metadata"]["namespace"] = json!(admin.name());
+            admin.create(&object).await;
+        }
+        let queue_name = format!("decided-{verb}");
+        admin.apply(&queue(&queue_name, "1h", json!({"maxTotal": "4h"}))).await;
+        let job = tenant.create(&job(&tenant, "train", &queue_name)).await;
+        admin.await_running(1).await;
+        let asked = tenant.create(&extension(&job, "more", "1h")).await;
+        await_state(&admin, &asked, "Pending").await;
+        let grant = decision(tenant.user(), "Granted", "1h");
+        // the authorizer sees the binding a little later
+        eventually(&format!("{verb} of {resource} to count"), DEADLINE, async || {
+            Ok(tenant.try_patch_subresource(&asked, "status", &grant).await.ok().map(drop))
+        })
+        .await
+        .unwrap();
+        await_state(&admin, &asked, "Granted").await;
+    }
+}
+
+#[tokio::test]
 async fn while_the_webhook_is_down_a_requester_is_still_the_user_who_asks() {
     let world = World::installed("extensions-down", &[]).await.unwrap();
     let namespace = Namespace::new(&world).await;
