@@ -1,7 +1,7 @@
 //! The keeper's part of a queue's status, beside the parts of others.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
-use std::fs;
+use std::{collections::HashSet, fs};
 
 use kube::{
     Api,
@@ -158,12 +158,17 @@ async fn what_others_say_stays_and_what_they_take_away_is_put_back() {
     let pod = bare_pod(namespace.name(), "test", &in_runai_queue("shared"), &Value::Null);
     namespace.create(&pod).await;
     let found = await_counts(world, "shared", [1, 0, 0]).await;
-    for (field, value) in theirs.as_object().unwrap() {
-        assert_eq!(found[field], *value, "{field}");
+    for field in ["allocated", "requested"] {
+        assert_eq!(found[field], theirs[field], "{field}");
     }
     say(world, "shared", &json!({"workloads": null, "nextExpiry": "2026-01-02T03:04:05Z"})).await;
-    let put_back = await_counts(world, "shared", [1, 0, 0]).await;
-    assert_eq!(put_back["conditions"], theirs["conditions"]);
+    await_counts(world, "shared", [1, 0, 0]).await;
+    let both = |status: &Value| {
+        let types = status["conditions"].as_array().into_iter().flatten().map(|of| of["type"].clone());
+        status["conditions"].as_array().is_some_and(|all| all.contains(&condition))
+            && types.collect::<HashSet<_>>() == HashSet::from([json!("OverQuota"), json!("Ready")])
+    };
+    await_status(world, "shared", "the conditions of both", both).await;
 
     let managers = get(&world.cluster, V3, "shared").await["metadata"]["managedFields"].take();
     let ours: Vec<_> =
@@ -171,7 +176,28 @@ async fn what_others_say_stays_and_what_they_take_away_is_put_back() {
     assert_eq!(ours.len(), 1, "{managers}");
     assert_eq!((&ours[0]["operation"], &ours[0]["subresource"]), (&json!("Apply"), &json!("status")));
     let fields: Vec<_> = ours[0]["fieldsV1"]["f:status"].as_object().unwrap().keys().collect();
-    assert_eq!(fields, ["f:workloads"]);
+    assert_eq!(fields, ["f:conditions", "f:workloads"]);
+}
+
+#[tokio::test]
+async fn kubectl_waits_for_a_queue_whose_parent_exists() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let wait = async |condition: &str| {
+        let (condition, timeout) =
+            (format!("--for=condition={condition}"), format!("--timeout={}s", DEADLINE.as_secs()));
+        let wait = ["wait", &condition, V3, "orphan", &timeout];
+        world.cluster.kubectl(&wait).await.unwrap().success().unwrap();
+        let status = status(world, "orphan").await;
+        status["conditions"].as_array().unwrap().iter().find(|of| of["type"] == "Ready").unwrap().clone()
+    };
+    namespace.apply(&with("orphan", &json!({"parentQueue": "late"}))).await;
+    let before = wait("Ready=False").await;
+    assert_eq!(before["reason"], "ParentMissing");
+    assert_eq!(before["message"], "queue \"late\" doesn't exist: this queue counts as a top-level queue");
+    namespace.apply(&with("late", &json!({}))).await;
+    let ready = wait("Ready").await;
+    assert_eq!((&ready["reason"], &ready["observedGeneration"]), (&json!("Accepted"), &json!(1)));
 }
 
 #[tokio::test]

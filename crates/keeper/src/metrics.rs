@@ -187,7 +187,6 @@ mod tests {
     use tenure_policy::{
         expiry::Family,
         queue_status::QueueReport,
-        runs::Runs,
         usage::{UsageResources, family_label},
     };
     use tenure_service::{
@@ -376,7 +375,7 @@ mod tests {
 
     fn report(running: u32) -> QueueReport {
         let workloads = Workloads { running, protected: 1, paused: 2, requeueing: 3 };
-        QueueReport { children: Vec::new(), workloads, runs: Runs::default(), next_expiry: None }
+        QueueReport { workloads, ..QueueReport::default() }
     }
 
     #[tokio::test(start_paused = true)]

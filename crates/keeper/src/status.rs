@@ -129,7 +129,7 @@ impl Reporter {
         match result {
             Ok(status) => {
                 self.complaints.lock().clear();
-                let left = write.report.difference(status).children;
+                let left = write.report.difference(status, write.generation).children;
                 debug!(%queue, child_queues_left_alone = left, "Wrote the status");
                 if left { StatusResult::ChildrenLeft } else { StatusResult::Written }
             }

@@ -1,8 +1,14 @@
 //! The counts in a queue's status, and how they are written beside the fields of other writers.
 
 use jiff::{SignedDuration, Timestamp, Unit};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tenure_types::{keys, projection::ObservedStatus, runai::QueueVersion};
+use tenure_types::{
+    keys,
+    projection::{ObservedStatus, READY},
+    runai::QueueVersion,
+};
 
 use crate::{
     floor::Floors,
@@ -21,6 +27,46 @@ pub struct QueueReport {
     pub runs: Runs,
     /// The time at which the first of them reaches its ceiling.
     pub next_expiry: Option<Timestamp>,
+    /// The place in the tree, for the condition `Ready`. None: the condition isn't written.
+    pub place: Option<TreePlace>,
+}
+
+/// The place of a queue in its tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TreePlace {
+    /// The queue is a top-level queue, or its parent exists.
+    Sound,
+    /// The parent of this name doesn't exist: the queue counts as a top-level queue.
+    MissingParent(String),
+    /// The queue is its own ancestor, or has such an ancestor: it has no ceiling, and only the default floors.
+    Cycle,
+}
+
+impl TreePlace {
+    /// Returns the place of a queue. A parent that is missing further up is a matter of the queue that names it.
+    pub fn of(tree: &QueueTree, queue: QueueId) -> Self {
+        let parent = tree.get(queue).and_then(|(_, queue)| queue.parent.as_deref());
+        match parent {
+            Some(parent) if tree.find(parent).is_none() => Self::MissingParent(parent.to_owned()),
+            _ if tree.depth(queue).is_err() => Self::Cycle,
+            _ => Self::Sound,
+        }
+    }
+
+    /// Returns the status, reason and message of the condition.
+    fn words(&self) -> (&'static str, &'static str, String) {
+        match self {
+            Self::Sound => ("True", "Accepted", String::new()),
+            Self::MissingParent(parent) => {
+                ("False", "ParentMissing", format!("queue {parent:?} doesn't exist: this queue counts as a top-level queue"))
+            }
+            Self::Cycle => (
+                "False",
+                "Cycle",
+                "the queue is its own ancestor, or has such an ancestor: it has no ceiling, and only the default floors".into(),
+            ),
+        }
+    }
 }
 
 /// Numbers of workloads by state. Each workload has one state; protected workloads also count as running.
@@ -46,20 +92,44 @@ pub struct Difference {
 }
 
 impl QueueReport {
-    /// Returns the part that Tenure writes in a version of the queue: in v2, KAI-Scheduler writes the children itself.
+    /// Returns the part that Tenure writes in a version of the queue: in v2, KAI-Scheduler writes the children and the
+    /// conditions itself.
     #[must_use]
     pub fn of(self, version: QueueVersion) -> Self {
         match version {
             QueueVersion::V3alpha1 => self,
-            QueueVersion::V2 => Self { children: Vec::new(), ..self },
+            QueueVersion::V2 => Self { children: Vec::new(), place: None, ..self },
         }
     }
 
-    /// Returns the difference between the status that a queue has and this one.
-    pub fn difference(&self, observed: &ObservedStatus) -> Difference {
+    /// Returns the condition `Ready` of a queue of this generation. Its time changes with its status alone.
+    pub fn ready(
+        &self,
+        generation: Option<i64>,
+        observed: &ObservedStatus,
+        now: Timestamp,
+    ) -> Option<Condition> {
+        let (status, reason, message) = self.place.as_ref()?.words();
+        let before = Condition::deserialize(&observed.ready).ok().filter(|before| before.status == status);
+        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        Some(Condition {
+            type_: READY.into(),
+            status: status.into(),
+            observed_generation: generation,
+            last_transition_time: before.map_or(Time(now), |before| before.last_transition_time),
+            reason: reason.into(),
+            message,
+        })
+    }
+
+    /// Returns the difference between the status that a queue of this generation has and this one.
+    pub fn difference(&self, observed: &ObservedStatus, generation: Option<i64>) -> Difference {
         let own = self.own();
         let is = |field: &str| own.get(field).unwrap_or(&Value::Null);
-        let own = observed.workloads != *is("workloads") || observed.next_expiry != *is("nextExpiry");
+        let ready = self.ready(generation, observed, Timestamp::UNIX_EPOCH);
+        let own = observed.workloads != *is("workloads")
+            || observed.next_expiry != *is("nextExpiry")
+            || ready.is_some_and(|ready| Condition::deserialize(&observed.ready).ok() != Some(ready));
         let children = match &observed.child_queues {
             Value::Null => !self.children.is_empty(),
             names => *names != json!(self.children),
@@ -69,11 +139,19 @@ impl QueueReport {
 
     /// Returns the object for server-side apply: for v3alpha1 to the status; for v2, which has no fields for it, to the
     /// object itself. It applies to the queue with this uid only, and not to another of the same name.
-    pub fn applied(&self, name: &str, uid: &str, version: QueueVersion, children: bool) -> Value {
+    pub fn applied(
+        &self,
+        name: &str,
+        uid: &str,
+        version: QueueVersion,
+        children: bool,
+        ready: Option<&Condition>,
+    ) -> Value {
         let api_version = format!("scheduling.run.ai/{version}");
         match version {
             QueueVersion::V3alpha1 => {
                 let mut status = self.own();
+                status.extend(ready.map(|ready| ("conditions".to_owned(), json!([ready]))));
                 if children && !self.children.is_empty() {
                     status.insert("childQueues".into(), json!(self.children));
                 }
@@ -141,7 +219,15 @@ mod tests {
             workloads: Workloads { running: 3, protected: 2, paused: 1, requeueing: 0 },
             runs: Runs::of(vec!["2026-01-01T00:00:00Z".parse().unwrap()]),
             next_expiry: Some("2026-01-02T03:04:05.001Z".parse().unwrap()),
+            place: Some(TreePlace::Sound),
         }
+    }
+
+    /// Applies a report to a queue of generation 7 without a status.
+    fn applied(report: &QueueReport, version: QueueVersion, children: bool) -> Value {
+        let ready =
+            report.ready(Some(7), &ObservedStatus::default(), "2026-01-01T00:00:09.9Z".parse().unwrap());
+        report.applied("q", "u", version, children, ready.as_ref())
     }
 
     fn observed(status: Value) -> ObservedStatus {
@@ -149,7 +235,7 @@ mod tests {
     }
 
     fn difference(report: &QueueReport, status: Value) -> (bool, bool) {
-        let Difference { children, own } = report.difference(&observed(status));
+        let Difference { children, own } = report.difference(&observed(status), Some(7));
         (children, own)
     }
 
@@ -166,13 +252,17 @@ mod tests {
 
     #[test]
     fn what_was_applied_is_no_different() {
-        let applied = report().applied("q", "u", QueueVersion::V3alpha1, true);
+        let applied = applied(&report(), QueueVersion::V3alpha1, true);
         let workloads = json!({
             "running": 3, "protected": 2, "paused": 1, "requeueing": 0,
             "runs": [{"startedBefore": "2026-01-01T00:00:01Z", "workloads": 1}],
         });
         let status = json!({
             "childQueues": ["a", "b"], "workloads": workloads, "nextExpiry": "2026-01-02T03:04:06Z",
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "Accepted", "message": "", "observedGeneration": 7,
+                "lastTransitionTime": "2026-01-01T00:00:09Z",
+            }],
         });
         let expected = json!({
             "apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": "q", "uid": "u"},
@@ -184,7 +274,7 @@ mod tests {
 
     #[test]
     fn in_v2_it_is_an_annotation_without_what_v2_has_itself() {
-        let applied = report().applied("q", "u", QueueVersion::V2, true);
+        let applied = applied(&report().of(QueueVersion::V2), QueueVersion::V2, true);
         assert_eq!(applied["metadata"]["uid"], "u");
         assert_eq!(applied.get("status"), None);
         let text = applied["metadata"]["annotations"]["tenure.dev/status"].as_str().unwrap();
@@ -196,7 +286,7 @@ mod tests {
 
     #[test]
     fn each_part_differs_by_itself() {
-        let good = report().applied("q", "u", QueueVersion::V3alpha1, true)["status"].clone();
+        let good = applied(&report(), QueueVersion::V3alpha1, true)["status"].clone();
         let with = |field: &str, value: Value| {
             let mut status = good.clone();
             status[field] = value;
@@ -216,19 +306,59 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_is_written_for_a_new_generation_or_place_and_its_time_changes_with_its_status_alone() {
+        let was = observed(applied(&report(), QueueVersion::V3alpha1, true)["status"].clone());
+        let later = "2026-02-02T00:00:00Z".parse().unwrap();
+        assert!(!report().difference(&was, Some(7)).own);
+        assert!(report().difference(&was, Some(8)).own);
+        let edited = report().ready(Some(8), &was, later).unwrap();
+        assert_eq!(edited.last_transition_time.0.to_string(), "2026-01-01T00:00:09Z");
+        let orphan = QueueReport { place: Some(TreePlace::MissingParent("p".into())), ..report() };
+        assert!(orphan.difference(&was, Some(7)).own);
+        let ready = orphan.ready(Some(7), &was, later).unwrap();
+        assert_eq!((&*ready.status, &*ready.reason), ("False", "ParentMissing"));
+        assert_eq!(ready.last_transition_time.0, later);
+        for unreadable in [json!({"conditions": [{"type": "Ready"}]}), json!({"conditions": "x"})] {
+            assert!(report().difference(&observed(unreadable), Some(7)).own);
+        }
+    }
+
+    #[test]
+    fn a_queue_is_ready_if_its_parent_exists_and_no_ancestor_is_below_it() {
+        let tree = tree(&[
+            ("root", "", "", ""),
+            ("team", "root", "", ""),
+            ("orphan", "gone", "", ""),
+            ("below", "orphan", "", ""),
+            ("a", "b", "", ""),
+            ("b", "a", "", ""),
+            ("under", "a", "", ""),
+            ("own", "own", "", ""),
+        ]);
+        let place = |name: &str| TreePlace::of(&tree, tree.find(name).unwrap());
+        for name in ["root", "team", "below"] {
+            assert_eq!(place(name), TreePlace::Sound, "{name}");
+        }
+        assert_eq!(place("orphan"), TreePlace::MissingParent("gone".into()));
+        for name in ["a", "b", "under", "own"] {
+            assert_eq!(place(name), TreePlace::Cycle, "{name}");
+        }
+    }
+
+    #[test]
     fn a_queue_without_children_and_ceiling_says_nothing_of_them() {
         let report = QueueReport::default();
-        let status = report.applied("q", "u", QueueVersion::V3alpha1, true)["status"].clone();
+        let status = applied(&report, QueueVersion::V3alpha1, true)["status"].clone();
         assert_eq!(status.as_object().unwrap().keys().collect::<Vec<_>>(), ["workloads"]);
         assert_eq!(difference(&report, status), (false, false));
         assert_eq!(difference(&report, json!({})), (false, true), "nothing is said yet");
-        assert!(!report.difference(&observed(json!({"childQueues": []}))).children, "none either");
-        assert!(report.difference(&observed(json!({"childQueues": ["a"]}))).children);
+        assert!(!report.difference(&observed(json!({"childQueues": []})), None).children, "none either");
+        assert!(report.difference(&observed(json!({"childQueues": ["a"]})), None).children);
     }
 
     #[test]
     fn children_that_are_anothers_are_left_out() {
-        let status = report().applied("q", "u", QueueVersion::V3alpha1, false)["status"].clone();
+        let status = applied(&report(), QueueVersion::V3alpha1, false)["status"].clone();
         assert_eq!(difference(&report(), status), (true, false));
     }
 

@@ -74,7 +74,7 @@ pub struct ExtensionTarget {
     pub uid: String,
 }
 
-/// The decision about a request. Only the keeper and users with the right to update `extensions/approval` write it.
+/// The decision about a request. Only the keeper and users with the right to `approve` Extensions write it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExtensionStatus {
@@ -145,7 +145,8 @@ impl Extension {
         self.status.as_ref().and_then(|status| status.state).unwrap_or_default()
     }
 
-    /// The conditions that follow from the rest of the status. None before it has one.
+    /// Returns the conditions that the status should have: `Granted`, as follows from the state, and those of other types as
+    /// they are. Empty before the object has a status.
     pub fn conditions(&self) -> Vec<Condition> {
         let Some(status) = &self.status else { return Vec::new() };
         let is_granted = match self.state() {
@@ -155,7 +156,7 @@ impl Extension {
         };
         let created = self.metadata.creation_timestamp.as_ref().map(|at| at.0);
         let since = status.at.or(created).unwrap_or(Timestamp::UNIX_EPOCH);
-        vec![Condition {
+        let granted = Condition {
             type_: GRANTED.into(),
             status: is_granted.into(),
             observed_generation: self.metadata.generation,
@@ -163,7 +164,9 @@ impl Extension {
             last_transition_time: Time(Timestamp::from_second(since.as_second()).unwrap_or(since)),
             reason: self.state().name().into(),
             message: status.message.clone().unwrap_or_default(),
-        }]
+        };
+        let others = status.conditions.iter().filter(|other| other.type_ != GRANTED);
+        [granted].into_iter().chain(others.cloned()).collect()
     }
 
     /// The time that was granted, which is never more than was asked for; none if none was, or if it can't be read.
@@ -242,6 +245,15 @@ mod tests {
             assert_eq!([&*type_, &status, &reason, &message], ["Granted", expected, state, "why"]);
             assert_eq!(last_transition_time.0.to_string(), "2026-01-02T03:04:05Z");
         }
+    }
+
+    #[test]
+    fn conditions_of_other_types_stay() {
+        let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z"});
+        let status = json!({"state": "Granted", "conditions": [condition("Billed", "True"), condition("Granted", "False")]});
+        let conditions = extension(&status).conditions();
+        let shown: Vec<_> = conditions.iter().map(|of| (&*of.type_, &*of.status)).collect();
+        assert_eq!(shown, [("Granted", "True"), ("Billed", "True")]);
     }
 
     #[test]

@@ -69,7 +69,13 @@ pub struct ObservedStatus {
     pub workloads: Value,
     /// The next expiry: a time.
     pub next_expiry: Value,
+    /// The condition `Ready`.
+    #[serde(rename = "conditions", deserialize_with = "ready")]
+    pub ready: Value,
 }
+
+/// The type of the condition of a queue that says if its place in the tree is sound.
+pub const READY: &str = "Ready";
 
 /// A queue in KAI-Scheduler's version, reduced to the fields that Tenure reads; see [`RunaiQueueObject`]. Its
 /// annotations are as much a part of it as its spec: see [`runai::SPEC_ANNOTATIONS`].
@@ -208,6 +214,14 @@ fn observed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObservedStatus
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
 }
 
+/// Reads a list of conditions, and keeps the one of type `Ready`. Null: the list has none.
+fn ready<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    let mut conditions = Value::deserialize(deserializer)?;
+    let all = conditions.as_array_mut().into_iter().flatten();
+    let ready = all.map(Value::take).find(|of| of.get("type").and_then(Value::as_str) == Some(READY));
+    Ok(ready.unwrap_or_default())
+}
+
 fn tensorstack_spec<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<tensorstack::v1beta1::QueueSpec, D::Error> {
@@ -299,7 +313,9 @@ mod tests {
         };
         let status = observed(json!({"childQueues": "a", "workloads": {"running": 1}, "conditions": [{}]}));
         assert_eq!((status.child_queues, status.workloads), (json!("a"), json!({"running": 1})));
-        assert_eq!(status.next_expiry, Value::Null);
+        assert_eq!((status.next_expiry, status.ready), (Value::Null, Value::Null));
+        let ready = json!({"type": "Ready", "status": "x"});
+        assert_eq!(observed(json!({"conditions": [{"type": "Orphan"}, ready]})).ready, ready);
         for nothing in [json!({}), json!(null), json!("x"), json!([])] {
             assert_eq!(observed(nothing), ObservedStatus::default());
         }

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     expiry::Family,
     floor::Floors,
-    queue_status::{QueueReport, Workloads, longest_floor, protected_until},
+    queue_status::{QueueReport, TreePlace, Workloads, longest_floor, protected_until},
     runs::Runs,
     tree::{QueueId, QueueTree},
 };
@@ -161,9 +161,11 @@ impl Counting<'_> {
         let reports = self.tree.queues().map(|(name, _)| {
             let mut children = children.remove(name).unwrap_or_default();
             children.sort_unstable();
-            let count = self.tree.find(name).and_then(|id| self.counts.remove(&id)).unwrap_or_default();
+            let id = self.tree.find(name);
+            let count = id.and_then(|id| self.counts.remove(&id)).unwrap_or_default();
             let Count { workloads, expires: next_expiry, starts, .. } = count;
-            (name.to_owned(), QueueReport { children, workloads, runs: Runs::of(starts), next_expiry })
+            let (runs, place) = (Runs::of(starts), id.map(|id| TreePlace::of(self.tree, id)));
+            (name.to_owned(), QueueReport { children, workloads, runs, next_expiry, place })
         });
         Tally { reports: reports.collect(), until }
     }

@@ -19,6 +19,7 @@ pub struct Statuses(Arc<Mutex<HashMap<String, Known>>>);
 #[derive(Debug, Default)]
 struct Known {
     uid: String,
+    generation: Option<i64>,
     status: ObservedStatus,
     /// The report that the status was last found to need.
     wanted: Option<QueueReport>,
@@ -54,13 +55,16 @@ impl Work for StaleStatus {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Write {
     pub name: String,
     pub uid: String,
     pub report: QueueReport,
     /// True if the names of the children are to be written, too.
     pub children: bool,
+    pub generation: Option<i64>,
+    /// The status before the write.
+    pub observed: ObservedStatus,
 }
 
 impl Statuses {
@@ -68,14 +72,16 @@ impl Statuses {
     pub fn observe(&self, name: &str, metadata: &ObjectMeta, status: ObservedStatus) -> bool {
         let uid = metadata.uid.as_deref().unwrap_or_default();
         let mut all = self.0.lock();
+        let generation = metadata.generation;
         if let Some(known) = all.get_mut(name).filter(|known| known.uid == uid) {
-            if known.status == status {
+            if known.status == status && known.generation == generation {
                 return false;
             }
-            known.status = status;
+            (known.status, known.generation) = (status, generation);
             return known.wanted.as_ref().is_none_or(|wanted| known.lacks(wanted));
         }
-        all.insert(name.to_owned(), Known { uid: uid.to_owned(), status, ..Known::default() });
+        let known = Known { uid: uid.to_owned(), generation, status, ..Known::default() };
+        all.insert(name.to_owned(), known);
         true
     }
 
@@ -107,7 +113,8 @@ impl Statuses {
         let known = all.get(name).filter(|known| known.uid == *uid)?;
         let report = known.wanted.clone().filter(|wanted| known.lacks(wanted))?;
         let children = !known.leaves_children(&report);
-        Some(Write { name: name.clone(), uid: uid.clone(), report, children })
+        let (generation, observed) = (known.generation, known.status.clone());
+        Some(Write { name: name.clone(), uid: uid.clone(), report, children, generation, observed })
     }
 
     /// Notes the end of a write, and the status after it. None: the write has failed.
@@ -116,7 +123,7 @@ impl Statuses {
         let Some(known) = all.get_mut(&write.name).filter(|known| known.uid == write.uid) else { return };
         known.written = Some(Instant::now());
         if let Some(status) = status {
-            let differs = write.report.difference(&status).children;
+            let differs = write.report.difference(&status, write.generation).children;
             known.anothers = differs.then(|| write.report.children.clone());
             known.status = status;
         }
@@ -125,13 +132,13 @@ impl Statuses {
 
 impl Known {
     fn lacks(&self, report: &QueueReport) -> bool {
-        let Difference { children, own } = report.difference(&self.status);
+        let Difference { children, own } = report.difference(&self.status, self.generation);
         own || (children && !self.leaves_children(report))
     }
 
     /// True if another field manager owns the names of the children. If the field is gone, no manager owns it.
     fn leaves_children(&self, report: &QueueReport) -> bool {
-        report.difference(&self.status).children
+        report.difference(&self.status, self.generation).children
             && !self.status.child_queues.is_null()
             && self.anothers.as_ref() == Some(&report.children)
     }
@@ -139,8 +146,12 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use serde_json::{Value, json};
-    use tenure_policy::{queue_status::Workloads, runs::Runs};
+    use tenure_policy::{
+        queue_status::{TreePlace, Workloads},
+        runs::Runs,
+    };
     use tenure_types::runai::QueueVersion;
 
     use super::*;
@@ -160,11 +171,13 @@ mod tests {
             workloads,
             runs: Runs::default(),
             next_expiry: None,
+            place: Some(TreePlace::Sound),
         }
     }
 
     fn says(report: &QueueReport) -> ObservedStatus {
-        status(report.applied("q", "1", QueueVersion::V3alpha1, true)["status"].clone())
+        let ready = report.ready(None, &ObservedStatus::default(), Timestamp::UNIX_EPOCH);
+        status(report.applied("q", "1", QueueVersion::V3alpha1, true, ready.as_ref())["status"].clone())
     }
 
     struct World(Statuses);
@@ -262,6 +275,21 @@ mod tests {
         world.0.observe("q", &uid("3"), ObservedStatus::default());
         world.0.retain(&HashSet::new());
         assert_eq!(world.to_write(&report(1, &[])), None);
+    }
+
+    #[test]
+    fn a_queue_that_is_edited_gets_its_condition_for_the_new_generation_and_keeps_its_time() {
+        let world = World::new();
+        let write = world.to_write(&report(1, &[])).unwrap();
+        world.0.written(&write, Some(says(&write.report)));
+        let edited = ObjectMeta { generation: Some(2), ..uid("1") };
+        assert!(world.0.observe("q", &edited, says(&report(1, &[]))));
+        let write = world.to_write(&report(1, &[])).unwrap();
+        let ready = write.report.ready(write.generation, &write.observed, Timestamp::MAX).unwrap();
+        assert_eq!(
+            (ready.observed_generation, ready.last_transition_time.0),
+            (Some(2), Timestamp::UNIX_EPOCH)
+        );
     }
 
     #[test]

@@ -46,14 +46,15 @@ impl Reporter {
             }
             _ => status,
         };
-        let Difference { own, .. } = write.report.difference(&status);
+        let Difference { own, .. } = write.report.difference(&status, write.generation);
         if own { Err(WriteError::Dropped) } else { Ok(status) }
     }
 
     /// Applies a report. With `force`, fields are taken from other field managers.
     async fn apply(&self, write: &Write, children: bool, force: bool) -> Result<ObservedStatus, ApiError> {
-        let Write { name, uid, report, .. } = write;
-        let patch = Patch::Apply(report.applied(name, uid, self.version, children));
+        let Write { name, uid, report, generation, observed, .. } = write;
+        let ready = report.ready(*generation, observed, self.handles.now());
+        let patch = Patch::Apply(report.applied(name, uid, self.version, children, ready.as_ref()));
         self.patch(name, force, &patch).await
     }
 

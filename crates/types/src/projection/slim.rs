@@ -16,6 +16,7 @@ struct SlimMeta {
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
+    generation: Option<i64>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<i64>,
@@ -26,8 +27,6 @@ struct SlimMeta {
     finalizers: Option<Vec<String>>,
     #[serde(skip)]
     generate_name: Option<String>,
-    #[serde(skip)]
-    generation: Option<i64>,
     #[serde(skip)]
     managed_fields: Option<Vec<ManagedFieldsEntry>>,
     #[serde(skip)]

@@ -64,7 +64,8 @@ pub struct QueueSpec {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueStatus {
-    /// Conditions, such as `Orphan` and `OverQuota`.
+    /// Conditions, such as `Orphan` and `OverQuota`, and Tenure's `Ready`: True if the queue's place in the tree is sound.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Option<Vec<QueueCondition>>,
     /// Names of the child queues.
     pub child_queues: Option<Vec<String>>,

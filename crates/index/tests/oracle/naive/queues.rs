@@ -1,9 +1,12 @@
 //! The limits for the workloads of a queue.
 
-use tenure_policy::expiry::Family;
+use tenure_policy::{expiry::Family, queue_status::TreePlace};
 
 use super::Naive;
-use crate::world::{ExtensionObj, MILLI, Nanos, RunaiObj, Wait};
+use crate::{
+    wire,
+    world::{ExtensionObj, MILLI, Nanos, RunaiObj, Wait},
+};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
@@ -37,6 +40,17 @@ impl Naive {
             next = queue.parent;
         }
         Some(path)
+    }
+
+    /// The place of a queue in the tree.
+    pub fn place(&self, name: u8) -> TreePlace {
+        match self.runai[&name].parent {
+            Some(parent) if !self.runai.contains_key(&parent) => {
+                TreePlace::MissingParent(wire::runai_name(parent))
+            }
+            _ if self.path(name).is_none() => TreePlace::Cycle,
+            _ => TreePlace::Sound,
+        }
     }
 
     /// None if there is no such queue.

@@ -51,7 +51,7 @@ impl Naive {
             let children = self.runai.iter().filter(|(_, queue)| queue.parent == Some(*name));
             let mut children: Vec<_> = children.map(|(name, _)| wire::runai_name(*name)).collect();
             children.sort_unstable();
-            let report = QueueReport { children, ..QueueReport::default() };
+            let report = QueueReport { children, place: Some(self.place(*name)), ..QueueReport::default() };
             tally.reports.insert(wire::runai_name(*name), report);
         }
         let floors = wire::floors(&self.config);

@@ -51,11 +51,13 @@ pub struct QueueRuns {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueCondition {
-    /// The type of the condition, such as `Orphan` or `OverQuota`.
+    /// The type of the condition, such as `Ready`, which Tenure writes, or `Orphan` and `OverQuota`.
     #[serde(rename = "type")]
     pub type_: String,
     /// The status: True, False or Unknown.
     pub status: String,
+    /// The generation of the queue that the condition is about.
+    pub observed_generation: Option<i64>,
     /// The reason, in one CamelCase word.
     pub reason: Option<String>,
     /// The reason, for people.
