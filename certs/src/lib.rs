@@ -1,5 +1,5 @@
-//! A certificate authority: for the webhook, which makes and renews its own certificate, for a webhook that is run by
-//! hand, and for tests.
+//! A certificate authority: for the webhook, which makes and renews its own certificate, for a
+//! webhook that is run by hand, and for tests.
 //!
 //! Keys are ECDSA P-256. Certificates live a year, unless a [`Validity`] is given.
 //!
@@ -28,12 +28,14 @@ use rcgen::{
 
 pub use read::Certificate;
 
+/// The time that a certificate of [`Validity::year`] is valid already.
 const DAY: Duration = Duration::from_hours(24);
 
-/// The time for which a certificate is valid, if no other is given.
+/// The time from now for which a certificate is valid, if no other is given: 365 days.
 pub const VALIDITY: Duration = Duration::from_hours(365 * 24);
 
-/// The time in which a certificate is valid. A certificate has it in whole seconds.
+/// The time in which a certificate is valid. A certificate has it in whole seconds. The end doesn't
+/// belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     /// The beginning.
@@ -43,24 +45,26 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// The year that begins now, with a day of grace for a peer whose clock is behind.
+    /// Returns the 365 days that begin now, with a day of grace before for a peer whose clock is
+    /// behind.
     pub fn year() -> Self {
         let now = SystemTime::now();
         Self { from: now - DAY, until: now + VALIDITY }
     }
 
-    /// The time from the beginning to the end.
+    /// Returns the time from the beginning to the end. Zero if the end is earlier.
     pub fn length(self) -> Duration {
         self.until.duration_since(self.from).unwrap_or_default()
     }
 
-    /// The point in time at which so many thirds, quarters and so on have passed.
+    /// Returns the time at which `parts` of `of` equal parts have passed, such as two thirds.
+    /// Returns the end if this can't be computed.
     pub fn after(self, parts: u32, of: u32) -> SystemTime {
         let passed = self.length().checked_div(of).and_then(|part| part.checked_mul(parts));
         passed.and_then(|passed| self.from.checked_add(passed)).unwrap_or(self.until)
     }
 
-    /// True at a point in time that lies within.
+    /// True at a time within this validity.
     pub fn holds(self, now: SystemTime) -> bool {
         self.from <= now && now < self.until
     }
@@ -98,12 +102,14 @@ pub enum Error {
     },
 }
 
-/// The result of everything here.
+/// The result of the functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A certificate authority.
+/// A certificate authority: its certificate, and the key that signs. The authority signs
+/// certificates of servers and clients, and no other authorities.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
+    /// The certificate, PEM.
     certificate: String,
 }
 
@@ -117,12 +123,12 @@ pub struct Pair {
 }
 
 impl Authority {
-    /// A new authority with a key of its own.
+    /// Creates an authority with a new key, for a year.
     pub fn new(common_name: &str) -> Result<Self> {
         Self::valid(common_name, Validity::year())
     }
 
-    /// A new authority with a key of its own, and a validity.
+    /// Creates an authority with a new key and a validity.
     pub fn valid(common_name: &str, validity: Validity) -> Result<Self> {
         let issue = |source| Error::Issue { subject: common_name.to_owned(), source };
         let mut params = params(common_name, None, validity);
@@ -134,32 +140,36 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(params, key), certificate })
     }
 
-    /// An authority that was made before: its certificate and its key.
+    /// Returns an authority that was made before, by its certificate and its key.
     ///
     /// # Errors
-    /// If one of them can't be read.
+    /// If the certificate or the key can't be read.
     pub fn from_pair(pair: &Pair) -> Result<Self> {
         let key = KeyPair::from_pem(&pair.key).map_err(Error::Authority)?;
         let issuer = Issuer::from_ca_cert_pem(&pair.certificate, key).map_err(Error::Authority)?;
         Ok(Self { issuer, certificate: pair.certificate.clone() })
     }
 
-    /// The authority's certificate, PEM: what a `caBundle` or `--client-ca-file` holds.
+    /// Returns the authority's certificate, PEM: the content of a `caBundle`.
     pub fn certificate_pem(&self) -> &str {
         &self.certificate
     }
 
-    /// The authority's certificate and its key, to be kept.
+    /// Returns the authority's certificate and its key, to be kept.
     pub fn pair(&self) -> Pair {
         Pair { certificate: self.certificate.clone(), key: self.issuer.key().serialize_pem() }
     }
 
-    /// A certificate for a server reached by `names`, which are DNS names or IP addresses.
+    /// Issues a certificate for a server reached by `names`, which are DNS names or IP addresses,
+    /// for a year. The first name is the common name as well.
+    ///
+    /// # Errors
+    /// [`Error::NoNames`] without a name, [`Error::Name`] for a name that is neither.
     pub fn server(&self, names: &[String]) -> Result<Pair> {
         self.server_valid(names, Validity::year())
     }
 
-    /// The same with a validity.
+    /// Issues a certificate for a server, like [`server`](Self::server), with a validity.
     pub fn server_valid(&self, names: &[String], validity: Validity) -> Result<Pair> {
         let common_name = names.first().ok_or(Error::NoNames)?;
         let mut params = params(common_name, None, validity);
@@ -168,15 +178,17 @@ impl Authority {
         self.issue(common_name, params)
     }
 
-    /// A certificate for a client. To the API server the common name is the user, the organization its group.
+    /// Issues a certificate for a client, for a year. To the API server the common name is the
+    /// user, and the organization the user's group.
     ///
-    /// One group at most: rcgen keeps one value an attribute of a distinguished name.
+    /// One group at most: rcgen keeps one value per attribute of a distinguished name.
     pub fn client(&self, common_name: &str, organization: Option<&str>) -> Result<Pair> {
         let mut params = params(common_name, organization, Validity::year());
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.issue(common_name, params)
     }
 
+    /// Signs a certificate with a new key.
     fn issue(&self, subject: &str, mut params: CertificateParams) -> Result<Pair> {
         let issue = |source| Error::Issue { subject: subject.to_owned(), source };
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -188,20 +200,22 @@ impl Authority {
 }
 
 impl Pair {
-    /// True if the private key belongs to the certificate, or to the first one of a chain.
+    /// True if the private key belongs to the certificate, or to the first certificate of a chain.
     pub fn matches(&self) -> bool {
         let certificate = Certificate::read(self.certificate.as_bytes());
         let key = KeyPair::from_pem(&self.key).ok();
         certificate.zip(key).is_some_and(|(of, key)| of.public_key == key.subject_public_key_info())
     }
 
-    /// Writes `tls.crt` and, readable by its owner alone, `tls.key` into `directory`, over any that are there.
+    /// Writes `tls.crt` and, readable by its owner alone, `tls.key` into `directory`. Files of
+    /// these names are overwritten.
     pub fn write(&self, directory: &Path) -> Result<()> {
         write(&directory.join("tls.crt"), &self.certificate, 0o644)?;
         write(&directory.join("tls.key"), &self.key, 0o600)
     }
 }
 
+/// Returns the parameters of a certificate without names and usages.
 fn params(common_name: &str, organization: Option<&str>, validity: Validity) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -214,7 +228,7 @@ fn params(common_name: &str, organization: Option<&str>, validity: Validity) -> 
     params
 }
 
-// rcgen takes any ASCII for a DNS name, a URL too, and nothing would ever match that
+// rcgen takes any ASCII for a DNS name, a URL too, and no name of a server would ever match a URL
 fn alternative_name(name: &str) -> Result<SanType> {
     if let Ok(address) = name.parse::<IpAddr>() {
         return Ok(SanType::IpAddress(address));
@@ -229,6 +243,7 @@ fn alternative_name(name: &str) -> Result<SanType> {
     Ok(SanType::DnsName(name.try_into().map_err(|_| invalid())?))
 }
 
+/// Writes a file with these permissions, also over an old one.
 fn write(path: &Path, content: &str, mode: u32) -> Result<()> {
     let write = || {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;

@@ -1,4 +1,5 @@
-//! Certificates for a webhook that is run by hand.
+//! Certificates for a webhook that is run by hand. Prints the flags and the command by which the
+//! files are used.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,6 +50,7 @@ impl Args {
     }
 }
 
+/// Fails if one of the three files exists.
 fn refuse_overwriting(out: &Path) -> Result<()> {
     for name in ["ca.crt", "tls.crt", "tls.key"] {
         let path = out.join(name);
@@ -58,6 +60,7 @@ fn refuse_overwriting(out: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Prints the next steps.
 fn report(out: &Path, hosts: &[String]) {
     let out = out.display();
     println!("Wrote {out}/ca.crt, {out}/tls.crt and {out}/tls.key, valid for: {}", hosts.join(", "));

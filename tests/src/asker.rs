@@ -1,4 +1,5 @@
-//! Users that delete and evict pods.
+//! Users that delete and evict pods, as the tests of the guard do. Impersonated by an
+//! administrator, so that any user and any group can ask.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -10,19 +11,20 @@ use kube::{
 
 use crate::World;
 
-/// The user that kube-scheduler is.
+/// The user of kube-scheduler.
 pub const SCHEDULER: &str = "system:kube-scheduler";
 
-/// A group that may do anything, so that only the guard can refuse its requests.
+/// A group with all rights, so that only the guard can refuse its requests.
 pub const MASTERS: &str = "system:masters";
 
-/// A user that sends a request once: other clients would wait and repeat it until it is allowed.
+/// A user that sends each request once: other clients would wait and repeat the request until it is
+/// allowed. A refusal is returned as the API server's `Status`.
 pub struct Asker {
     client: Client,
 }
 
 impl Asker {
-    /// A user in these groups.
+    /// Returns a user in these groups.
     pub async fn new(world: &World, user: &str, groups: &[&str]) -> Self {
         let kubeconfig = Kubeconfig::read_from(world.cluster.kubeconfig()).unwrap();
         let mut config =
@@ -33,17 +35,18 @@ impl Asker {
         Self { client: Client::try_from(config).unwrap() }
     }
 
-    /// An administrator.
+    /// Returns an administrator.
     pub async fn admin(world: &World) -> Self {
         Self::new(world, "admin", &[MASTERS]).await
     }
 
-    /// kube-scheduler, with its own rights.
+    /// Returns kube-scheduler, with its own rights.
     pub async fn scheduler(world: &World) -> Self {
         Self::new(world, SCHEDULER, &[]).await
     }
 
-    /// Asks for the eviction of a pod by plain HTTP, and returns the status and header `Retry-After`.
+    /// Asks for the eviction of a pod by plain HTTP. Returns the status and the header
+    /// `Retry-After`.
     pub async fn evict_plainly(&self, pod: &DynamicObject) -> (u16, Option<String>) {
         let (namespace, name) = (pod.namespace().unwrap(), pod.name_any());
         let eviction = serde_json::json!({
@@ -68,12 +71,12 @@ impl Asker {
         self.delete_as(pod, &DeleteParams { dry_run: true, ..DeleteParams::default() }).await
     }
 
-    /// Deletes a pod in some way.
+    /// Deletes a pod with these parameters.
     pub async fn delete_as(&self, pod: &DynamicObject, how: &DeleteParams) -> Result<(), Box<Status>> {
         status(self.pods(pod).delete(&pod.name_any(), how).await)
     }
 
-    /// Deletes all pods with a label in the namespace of one of them, in one request.
+    /// Deletes all pods with a label in the namespace of `pod`, in one request.
     pub async fn delete_all(&self, pod: &DynamicObject, label: &str) -> Result<(), Box<Status>> {
         let labelled = ListParams::default().labels(label);
         status(self.pods(pod).delete_collection(&DeleteParams::default(), &labelled).await)
@@ -96,6 +99,7 @@ impl Asker {
     }
 }
 
+/// Returns the API server's refusal. Panics if there was no answer.
 fn status<T>(result: kube::Result<T>) -> Result<(), Box<Status>> {
     match result {
         Ok(_) => Ok(()),

@@ -1,4 +1,8 @@
-//! Changes of objects, from the API server's own audit log.
+//! Changes of objects, from the API server's own audit log. Tests assert by it what Tenure has
+//! written, and what it has left alone.
+//!
+//! An entry may come a little later than its answer, so a test that expects a change waits, as
+//! [`assert_changes`] does.
 
 use std::{
     fs::{self, File},
@@ -12,8 +16,8 @@ use tenure_testbed::{Cluster, RELEASE_NAMESPACE, eventually};
 
 use crate::DEADLINE;
 
-/// The keeper's requests of one verb on one resource in a namespace that were answered with success: the names of
-/// the objects, in the order of the answers.
+/// Returns the names of the objects of the keeper's successful requests of one verb on one resource
+/// in a namespace, in the order of the log.
 pub fn of_keeper(cluster: &Cluster, verb: &str, resource: &str, namespace: &str) -> Vec<String> {
     successes(cluster, "tenure-keeper", namespace)
         .filter(|entry| text(entry, "/verb") == verb && text(entry, "/objectRef/resource") == resource)
@@ -21,7 +25,7 @@ pub fn of_keeper(cluster: &Cluster, verb: &str, resource: &str, namespace: &str)
         .collect()
 }
 
-/// The same with the times of the answers.
+/// Returns the names and the times of the answers to the requests of [`of_keeper`].
 pub fn answers_to_keeper(
     cluster: &Cluster,
     verb: &str,
@@ -37,16 +41,17 @@ pub fn answers_to_keeper(
         .collect()
 }
 
-/// All that the keeper has changed in a namespace, but for events and the ends that workloads show from their start on:
-/// `patch deployments/test`, in the order of the answers.
+/// Returns the keeper's changes in a namespace, such as `patch deployments/test`, in the order of
+/// the log. Events, fields that are handed back, and ends shown without a notice are left out.
 pub fn changes_of_keeper(cluster: &Cluster, namespace: &str) -> Vec<String> {
     Trail { begin: 0 }.changes_of_keeper(cluster, namespace)
 }
 
-/// The entries from a moment on. In a long run, the whole log is too long to be read again and again.
+/// The entries from a moment on. In a long run, the whole log is too long to be read again and
+/// again.
 #[derive(Clone, Copy, Debug)]
 pub struct Trail {
-    /// The length of the log then.
+    /// The length of the log at that moment, in bytes.
     begin: u64,
 }
 
@@ -57,7 +62,7 @@ impl Trail {
         Self { begin: log.len() }
     }
 
-    /// The same as [`changes_of_keeper`] since then.
+    /// Returns the same as [`changes_of_keeper`], since the beginning of the trail.
     pub fn changes_of_keeper(self, cluster: &Cluster, namespace: &str) -> Vec<String> {
         let is_change = |entry: &Value| {
             ["create", "update", "patch", "delete"].contains(&text(entry, "/verb"))
@@ -77,8 +82,8 @@ impl Trail {
     }
 }
 
-/// Waits until the keeper has made as many changes in a namespace as `expected` has, and asserts that they are the
-/// same, in any order. An entry of the log may come a little later than the change.
+/// Waits until the keeper has made as many changes in a namespace as `expected` has, and asserts
+/// that both are the same, in any order.
 pub async fn assert_changes(cluster: &Cluster, namespace: &str, expected: &[impl AsRef<str>]) {
     let mut expected: Vec<_> = expected.iter().map(AsRef::as_ref).collect();
     expected.sort_unstable();
@@ -90,7 +95,8 @@ pub async fn assert_changes(cluster: &Cluster, namespace: &str, expected: &[impl
     assert_eq!(changes, expected);
 }
 
-/// All that the webhook has tried to change anywhere, with success or without: `patch pods/test`.
+/// Returns the changes that the webhook has tried to make anywhere, with success or without: `patch
+/// pods/test`.
 pub fn attempts_of_webhook(cluster: &Cluster) -> Vec<String> {
     let is_change = |entry: &Value| {
         ["create", "update", "patch", "delete", "deletecollection"].contains(&text(entry, "/verb"))
@@ -103,13 +109,14 @@ pub fn attempts_of_webhook(cluster: &Cluster) -> Vec<String> {
     entries(cluster, "tenure-webhook").into_iter().filter(is_change).map(told).collect()
 }
 
-/// The answered requests of one of our programs. Writes that hand fields back, and writes that show ends without a notice, are left out:
-/// whether one comes before the next pause is a matter of moments.
+/// Returns the answered requests of a program of Tenure. Writes that hand fields back, and writes
+/// that show ends without a notice, are left out: whether such a write comes before the next pause
+/// is a matter of moments.
 fn entries(cluster: &Cluster, account: &str) -> Vec<Value> {
     entries_since(cluster, account, 0)
 }
 
-/// The same without the first bytes of the log.
+/// Returns the entries of `entries` without the first `begin` bytes of the log.
 fn entries_since(cluster: &Cluster, account: &str, begin: u64) -> Vec<Value> {
     let is_aside = |entry: &Value| {
         let uri = text(entry, "/requestURI");
@@ -120,7 +127,8 @@ fn entries_since(cluster: &Cluster, account: &str, begin: u64) -> Vec<Value> {
     entries
 }
 
-/// The objects of a kind in a namespace on which the keeper has shown the end of a run, or has moved it, without a notice.
+/// Returns the objects of a kind in a namespace on which the keeper has shown the end of a run, or
+/// has moved it, without a notice.
 pub fn shown_ends(cluster: &Cluster, resource: &str, namespace: &str) -> Vec<String> {
     let is_of = |entry: &Value| {
         is_success(entry, namespace)
@@ -131,6 +139,8 @@ pub fn shown_ends(cluster: &Cluster, resource: &str, namespace: &str) -> Vec<Str
     entries.map(|entry| text(&entry, "/objectRef/name").to_owned()).collect()
 }
 
+/// Returns all answered requests of a program of Tenure, but dry runs, without the first `begin`
+/// bytes of the log.
 fn all_entries_since(cluster: &Cluster, account: &str, begin: u64) -> Vec<Value> {
     let user = format!("system:serviceaccount:{RELEASE_NAMESPACE}:{account}");
     let mut log = File::open(cluster.audit_log()).expect("the audit log can be read");
@@ -150,7 +160,7 @@ fn all_entries_since(cluster: &Cluster, account: &str, begin: u64) -> Vec<Value>
     entries.filter(is_answered).collect()
 }
 
-/// The requests of one of our programs in a namespace that were answered with success.
+/// Returns the requests of a program of Tenure in a namespace that were answered with success.
 fn successes(cluster: &Cluster, account: &str, namespace: &str) -> impl Iterator<Item = Value> {
     let entries = entries(cluster, account).into_iter();
     entries.filter(|entry| is_success(entry, namespace)).collect::<Vec<_>>().into_iter()
@@ -165,7 +175,7 @@ fn text<'a>(entry: &'a Value, pointer: &str) -> &'a str {
     entry.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The pods whose status the webhook has patched in a namespace, in the order of the answers.
+/// Returns the pods whose status the webhook has patched in a namespace, in the order of the log.
 pub fn patched_statuses(cluster: &Cluster, namespace: &str) -> Vec<String> {
     successes(cluster, "tenure-webhook", namespace)
         .filter(|entry| text(entry, "/verb") == "patch" && text(entry, "/objectRef/subresource") == "status")
@@ -178,11 +188,11 @@ pub fn patched_statuses(cluster: &Cluster, namespace: &str) -> Vec<String> {
 pub struct PodWrite {
     /// The name of the pod.
     pub name: String,
-    /// Such as `delete`.
+    /// The verb, such as `delete`.
     pub verb: String,
-    /// Such as `status`; empty for the pod itself.
+    /// The subresource, such as `status`. Empty: the pod itself.
     pub subresource: String,
-    /// The user who made it.
+    /// The user who made the request.
     pub user: String,
     /// The time of the request.
     pub at: Timestamp,
@@ -195,7 +205,7 @@ fn is_cut_off(entry: &Value, namespace: &str) -> bool {
         && entry.pointer("/responseStatus/code").and_then(Value::as_u64) == Some(504)
 }
 
-/// All writes of pods in a namespace, in the order of the log.
+/// Returns all writes of pods in a namespace, in the order of the log.
 pub fn writes_of_pods(cluster: &Cluster, namespace: &str) -> Vec<PodWrite> {
     let log = File::open(cluster.audit_log()).expect("the audit log can be read");
     let lines = BufReader::new(log).lines().map_while(Result::ok);

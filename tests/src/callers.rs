@@ -1,4 +1,5 @@
-//! Callers of the webhook's port, with a certificate and without.
+//! Callers of the webhook's port, with a certificate and without. They connect to the webhook
+//! directly, as kube-scheduler and API servers do.
 
 use std::{path::Path, time::Duration};
 
@@ -9,17 +10,18 @@ use serde_json::{Value, json};
 
 use crate::World;
 
-/// A client of the webhook, with connections of its own.
+/// A client of the webhook, with connections of its own. Nothing is retried.
 #[derive(Clone)]
 pub struct Caller(Client);
 
 impl Caller {
-    /// Creates a client that shows the certificate in a directory, with `tls.crt` and `tls.key`, or none.
+    /// Creates a client that shows the certificate in a directory, with `tls.crt` and `tls.key`.
+    /// None: no certificate.
     pub fn new(world: &World, certificate: Option<&Path>) -> Self {
         Self::at(world, world.tenure.webhook_url(), certificate)
     }
 
-    /// The same of a webhook at another URL that has the same certificate.
+    /// Creates a client of a webhook at another URL that has the same certificate.
     pub fn at(world: &World, url: &str, certificate: Option<&Path>) -> Self {
         let mut config = Config::new(url.parse().unwrap());
         let authority = world.cluster.directory().join("webhook/ca.crt");
@@ -32,7 +34,7 @@ impl Caller {
         Self(Client::try_from(config).unwrap())
     }
 
-    /// The scheduler that the webhook knows.
+    /// Creates the scheduler that the webhook knows.
     pub fn scheduler(world: &World) -> Self {
         Self::new(world, Some(world.tenure.scheduler_client()))
     }
@@ -46,7 +48,7 @@ impl Caller {
         Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }
 
-    /// The nodes that are answered to a question, with their victims.
+    /// Asks which victims may go. Returns the nodes of the answer, with their victims.
     pub async fn ask(&self, pod: &Value, nodes: &Value) -> Value {
         let question = json!({"Pod": pod, "NodeNameToMetaVictims": nodes});
         let (status, text) = self.post("/scheduler/preempt", question.to_string()).await.unwrap();

@@ -1,8 +1,8 @@
-//! Failures of a leader while pauses are pending: the next leader, the pauses that are lost, and those that are done
-//! twice.
+//! Failures of a leader while pauses are pending: the next leader, the pauses that are lost, and
+//! those that are done twice.
 //!
-//! Two keepers are on etcd and an API server alone, with the lease's default durations. The writers and times of all
-//! writes are from the API server's own audit log.
+//! Two keepers are on etcd and an API server alone, with the lease's default durations. The writers
+//! and times of all writes are from the API server's own audit log.
 
 mod batch;
 mod journal;
@@ -25,7 +25,7 @@ pub use table::print;
 
 use crate::{DEADLINE, scale::random};
 
-/// Slow, so that pauses are pending for several seconds.
+/// The writes per second of a keeper: few, so that pauses are pending for several seconds.
 const PER_SECOND: u32 = 5;
 /// The burst of writes: large enough that several are on the way when the first is done.
 const BURST: u32 = 10;
@@ -36,7 +36,7 @@ const STOPPED: Duration = Duration::from_secs(30);
 /// The latency of the connection that will be cut, so that pauses are on the way.
 const LATENCY: Duration = Duration::from_millis(300);
 
-/// A strike comes at most so much later than the first pause.
+/// The longest time from the first pause to a strike.
 const LATEST_STRIKE: Duration = Duration::from_secs(1);
 
 /// The way in which a leader fails.
@@ -53,7 +53,8 @@ pub enum Strike {
 }
 
 impl Strike {
-    /// Returns the longest time until another keeper must lead. For the control it is shorter than a lease.
+    /// Returns the longest time until another keeper must lead. For the control, which releases the
+    /// Lease, it is shorter than a lease.
     pub const fn limit(self) -> Duration {
         match self {
             Self::Kill | Self::Stop | Self::Cut => Duration::from_secs(20),
@@ -61,6 +62,7 @@ impl Strike {
         }
     }
 
+    /// Returns the deviations from the expected result of a strike.
     fn complaints(self, takeover: Duration, late: Late) -> Vec<String> {
         let mut complaints = Vec::new();
         if takeover > self.limit() {
@@ -79,9 +81,9 @@ impl Strike {
 pub struct Round {
     /// The way in which the leader failed.
     pub strike: Strike,
-    /// The number of owners that were overdue then.
+    /// The number of owners that were overdue at the strike.
     pub pending: usize,
-    /// The time without a leader that could act.
+    /// The time from the strike until the other keeper leads.
     pub takeover: Duration,
     /// The time from the strike to the next leader's first pause.
     pub first_pause: Duration,
@@ -92,9 +94,11 @@ pub struct Round {
 }
 
 /// Strikes the leader again and again, each time with pauses pending, on a cluster of its own.
+/// `name` is for the cluster, and `seed` decides the times of the strikes.
 ///
 /// # Errors
-/// If no keeper leads in time, or not all owners are paused in the end. Other deviations are in the rounds.
+/// If no keeper leads in time, or not all owners are paused in the end. Other deviations are in the
+/// rounds.
 pub async fn play(name: &str, strikes: &[Strike], seed: u64) -> Result<Vec<Round>> {
     let latency = if strikes.contains(&Strike::Cut) { LATENCY } else { Duration::ZERO };
     let mut arena = Box::pin(Arena::new(name, latency)).await?;
@@ -109,8 +113,8 @@ pub async fn play(name: &str, strikes: &[Strike], seed: u64) -> Result<Vec<Round
     Ok(rounds)
 }
 
-/// Returns the time from the first pause to the strike. In every second round it is zero: then more pauses are on the
-/// way.
+/// Returns the time from the first pause to the strike. In every second round it is zero: then more
+/// pauses are on the way.
 fn delay(seed: u64, number: u64) -> Duration {
     if number.is_multiple_of(2) {
         Duration::ZERO
@@ -119,10 +123,12 @@ fn delay(seed: u64, number: u64) -> Duration {
     }
 }
 
+/// Returns a number below 100.
 fn percent(random: u64) -> u32 {
     u32::try_from(random % 100).unwrap_or_default()
 }
 
+/// The cluster of all rounds.
 struct Arena {
     operator: Operator,
     journal: Journal,
@@ -138,6 +144,7 @@ impl Arena {
         Ok(Self { operator, journal: Journal::of(&pair.world().cluster), pair })
     }
 
+    /// Plays a round with owners of its own, from their creation until all are paused.
     async fn round(&mut self, name: &str, strike: Strike, delay: Duration) -> Result<Round> {
         let batch = Batch::create(self.pair.world(), name).await?;
         let leader = self.pair.leader().await?;
@@ -156,7 +163,7 @@ impl Arena {
 
         let mut complaints = batch.complaints().await?;
         complaints.extend(self.pair.complaints(next).await?);
-        // after the events, so that all is in it
+        // after the events, so that the log has all writes
         self.journal.read_on()?;
         let first_pause = self.journal.first_patch(name, struck, |by| self.pair.is(next, by));
         let first_pause = first_pause.context("the next leader has paused nothing")?;
@@ -167,7 +174,7 @@ impl Arena {
     }
 }
 
-/// The same with a deadline.
+/// Waits for `wait`, for at most [`DEADLINE`]. `what` is for the error.
 async fn in_time<T>(what: &str, wait: impl Future<Output = Result<T>>) -> Result<T> {
     timeout(DEADLINE, wait).await.with_context(|| format!("waited {DEADLINE:?} in vain for {what}"))?
 }

@@ -1,8 +1,9 @@
-//! Plans of faults: two keepers or a webhook behind proxies that break the API, a script of queues and workloads, and an
-//! observer that checks the rules.
+//! Plans of faults: two keepers or a webhook behind proxies that break the API, a script of queues
+//! and workloads, and an observer that checks the rules.
 //!
-//! A plan is a [`Kind`](kinds::Kind) and a seed, from which all its parameters follow: the times, which request, and
-//! the ceilings. Plans share a control plane. The keepers of each see a namespace of their own alone.
+//! A plan is a [`Kind`](kinds::Kind) and a seed, from which all its parameters follow: the times,
+//! which request, and the ceilings. Plans share a control plane. The keepers of each plan see only
+//! the namespace of that plan.
 
 mod absences;
 mod asker;
@@ -33,8 +34,8 @@ pub use plan::{Verdict, play};
 pub use report::{in_full, print};
 pub use rules::{OLDEST_BASIS, RECOVERY};
 
-/// Values of the chart, with the rights for all that a webhook can be asked. The webhook that answers the API server isn't
-/// part of any plan.
+/// Values of the chart, with the rights for all requests to a webhook. The webhook that answers the
+/// API server isn't part of any plan.
 const VALUES: [&str; 5] = [
     // its policy knows the Lease in the release's namespace alone
     "accountPolicy=Off",
@@ -44,11 +45,11 @@ const VALUES: [&str; 5] = [
     "schedulerExtender.allowAnonymous=true",
 ];
 
-/// A control plane for plans, with the webhook and no keeper.
+/// Returns a control plane for plans, with the webhook and no keeper.
 pub async fn world() -> Result<World> {
     let world = Box::pin(World::installed("faults", &VALUES)).await?;
     fixtures::install(&world, fixtures::definitions("scheduling.run.ai")).await;
-    // of each plan, the Lease is in the plan's own namespace
+    // the Lease of a plan is in the plan's own namespace
     let leases = json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]});
     let role = "tenure-tests-leases";
     world
@@ -68,7 +69,8 @@ pub async fn world() -> Result<World> {
     Ok(world)
 }
 
-/// Plays plans on one control plane, so many at a time. Each is told of as it ends.
+/// Plays plans on one control plane, `at_a_time` of them together. Prints each verdict as it comes,
+/// with the timeline of a plan that broke a rule or that `FAULTS_SEED` has chosen.
 pub async fn play_all(plans: Vec<(kinds::Kind, u64)>, at_a_time: usize) -> Result<Vec<Verdict>> {
     let world = world().await?;
     let play = async |(kind, seed)| {

@@ -1,7 +1,9 @@
-//! Definitions of the kinds of other projects: T9k, Knative, Kubeflow and the like.
+//! Definitions of the kinds of other projects: T9k, Knative, Kubeflow and the like, from
+//! `fixtures/crds`.
 //!
-//! They are structural and prune unknown fields, as the real ones do. No controller in the test cluster acts on their
-//! objects: a test creates the object, and everything that its controller would create.
+//! They are structural and prune unknown fields, as the real ones do. No controller in the test
+//! cluster acts on their objects: a test creates the object, and everything that its controller
+//! would create.
 
 use std::{fs, path::PathBuf};
 
@@ -19,14 +21,18 @@ use tenure_testbed::{Cluster, RELEASE_NAMESPACE, eventually};
 
 use crate::{DEADLINE, World, policies::grant};
 
+/// The directory of the definitions.
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/crds");
 
+/// The chart of this workspace.
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure");
 
+/// The chart's definition of queues of the run.ai family.
 const QUEUE_DEFINITION: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure/files/crds/scheduling.run.ai_queues.yaml");
 
-/// The edition of T9k's Notebook, `TensorBoard` and Explorer that has `suspend` instead of `runMode`.
+/// The edition of T9k's Notebook, `TensorBoard` and Explorer that has `suspend` instead of
+/// `runMode`.
 pub const SUSPEND_EDITION: &str = "tensorstack.dev-suspend";
 
 /// Kueue, which most clusters don't have.
@@ -35,20 +41,21 @@ pub const KUEUE: &str = "kueue.x-k8s.io";
 /// KAI-Scheduler's shards, which most clusters don't have.
 pub const KAI: &str = "kai.scheduler";
 
-/// The annotation of a definition that says how objects of the kind are paused: a path and the value, as YAML.
+/// The annotation of a definition that says how objects of the kind are paused: a path and the
+/// value, as YAML.
 const PAUSE: &str = "tests.tenure.dev/pause";
 
-/// The annotation of a definition that has the statuses of objects of the kind that have ended, as YAML.
+/// The annotation of a definition with the statuses of objects that have ended, as a list in YAML.
 const ENDED: &str = "tests.tenure.dev/ended";
 
 /// A kind that can be paused, as its definition says.
 #[derive(Clone, Debug)]
 pub struct PausableKind {
-    /// `ray.io/v1`.
+    /// The group and version, such as `ray.io/v1`.
     pub api_version: String,
-    /// `RayJob`.
+    /// The kind, such as `RayJob`.
     pub kind: String,
-    /// `rayjobs`.
+    /// The plural, such as `rayjobs`.
     pub plural: String,
     /// The field that pauses.
     pub field: String,
@@ -59,6 +66,7 @@ pub struct PausableKind {
 }
 
 impl PausableKind {
+    /// Reads a definition. None: it says nothing about pauses.
     fn of(definition: &CustomResourceDefinition) -> Option<Self> {
         let read = |key| {
             let text = definition.metadata.annotations.as_ref()?.get(key)?;
@@ -79,19 +87,19 @@ impl PausableKind {
         })
     }
 
-    /// All kinds that can be paused, of these definitions.
+    /// Returns the kinds of these definitions that can be paused.
     pub fn among(definitions: &[CustomResourceDefinition]) -> Vec<Self> {
         definitions.iter().filter_map(Self::of).collect()
     }
 }
 
-/// A cluster that knows all of them, with Tenure running.
+/// Returns a cluster with the definitions of [`all`], and with Tenure running.
 pub async fn world(name: &str) -> Result<World> {
     world_of(name, all(), &[]).await
 }
 
-/// A cluster that has these definitions, with Tenure running. The keeper may also read kinds that the chart's role
-/// doesn't list: otherwise each of these costs a refused request.
+/// Returns a cluster that has these definitions, with Tenure running. The keeper may also read
+/// kinds that the chart's role doesn't list: otherwise each of these costs a refused request.
 pub async fn world_of(
     name: &str,
     definitions: Vec<CustomResourceDefinition>,
@@ -107,7 +115,8 @@ pub async fn world_of(
     Ok(world)
 }
 
-/// All definitions of `fixtures/crds`, without those that most clusters don't have, and without another edition.
+/// Returns all definitions of `fixtures/crds`, without those that most clusters don't have, and
+/// without other editions of the same kinds.
 pub fn all() -> Vec<CustomResourceDefinition> {
     let files = fs::read_dir(DIRECTORY).expect("there are fixtures").flatten();
     let names = files.filter_map(|file| Some(file.file_name().to_str()?.strip_suffix(".yaml")?.to_owned()));
@@ -117,14 +126,14 @@ pub fn all() -> Vec<CustomResourceDefinition> {
     names.iter().flat_map(|file| definitions(file)).collect()
 }
 
-/// The definitions of a file of `fixtures/crds`.
+/// Returns the definitions of a file of `fixtures/crds`, named without `.yaml`.
 pub fn definitions(file: &str) -> Vec<CustomResourceDefinition> {
     let text = fs::read_to_string(format!("{DIRECTORY}/{file}.yaml")).expect("there is such a fixture");
     serde_saphyr::from_multiple(&text).expect("the fixture is YAML of definitions")
 }
 
-/// Writes the chart's definitions into a file, with queues of the run.ai family served as v2, too, and converted at the
-/// Service of a release.
+/// Writes the chart's definitions into a file, and returns its path. Queues of the run.ai family
+/// are served as v2, too, and converted at the Service of a release.
 pub async fn definitions_with_v2(cluster: &Cluster) -> PathBuf {
     let only = ["--show-only", "templates/crds.yaml", "--set", "crds.serveV2=true,crds.tensorstack=true"];
     let template = ["template", "tenure", CHART, "--namespace", RELEASE_NAMESPACE];
@@ -134,7 +143,8 @@ pub async fn definitions_with_v2(cluster: &Cluster) -> PathBuf {
     file
 }
 
-/// The definition of queues of the run.ai family as KAI-Scheduler has it: one version, without conversion.
+/// Returns the definition of queues of the run.ai family as KAI-Scheduler has it: one version,
+/// without conversion.
 pub fn kais_queue() -> Value {
     let text = fs::read_to_string(QUEUE_DEFINITION).expect("the chart has such a definition");
     let mut definition: Value = serde_saphyr::from_str(&text).expect("it is YAML");
@@ -148,7 +158,7 @@ pub fn kais_queue() -> Value {
     definition
 }
 
-/// Installs definitions, or puts them in the place of others, and waits until their kinds are served.
+/// Installs or replaces definitions, and waits until their kinds are served.
 pub async fn install(world: &World, definitions: Vec<CustomResourceDefinition>) {
     join_all(definitions.into_iter().map(|definition| install_one(world, definition))).await;
 }
@@ -170,12 +180,13 @@ async fn install_one(world: &World, definition: CustomResourceDefinition) {
     }
 }
 
+/// True if the API server has accepted the names of a definition.
 fn is_established(definition: &CustomResourceDefinition) -> bool {
     let conditions = definition.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == "Established" && condition.status == "True")
 }
 
-/// An object of any kind that has a name, a namespace and a spec.
+/// Returns an object of any kind that has a name, a namespace and a spec.
 pub fn object(api_version: &str, kind: &str, namespace: &str, name: &str, spec: &Value) -> Value {
     serde_json::json!({
         "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec,

@@ -1,4 +1,5 @@
-//! A receiver of messages on loopback, as good or as bad as a test needs it.
+//! A receiver of messages on loopback, as good or as bad as a test needs it. It ends with the
+//! runtime of the test that starts it.
 
 use std::{
     convert::Infallible,
@@ -31,14 +32,14 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// What an inbox does with a message.
+/// The treatment of a message by an inbox. Each message is kept, also one that is refused or hangs.
 #[derive(Clone, Copy, Debug)]
 pub enum InboxAnswer {
-    /// It takes it.
+    /// The inbox takes the message, with status 204.
     Takes,
-    /// It answers with this status.
+    /// The inbox answers with this status.
     Status(u16),
-    /// It never answers.
+    /// The inbox never answers.
     Hangs,
 }
 
@@ -49,11 +50,11 @@ pub struct Posted {
     pub headers: HeaderMap,
     /// The path of the request.
     pub path: String,
-    /// The body, which is JSON.
+    /// The body, which is JSON. Null: it isn't.
     pub body: Value,
 }
 
-/// A receiver of messages. It ends when this is dropped.
+/// A receiver of messages. Its drop closes the port and all connections.
 pub struct Inbox {
     url: String,
     shared: Arc<Shared>,
@@ -67,12 +68,12 @@ struct Shared {
 }
 
 impl Inbox {
-    /// Starts one by plain HTTP.
+    /// Starts an inbox for plain HTTP.
     pub async fn start(answer: InboxAnswer) -> Self {
         Self::serve("http", answer, None).await
     }
 
-    /// Starts one by TLS, with this certificate, that takes all messages.
+    /// Starts an inbox for TLS, with this certificate, that takes all messages.
     pub async fn with_certificate(pair: &Pair) -> Self {
         let certificates = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
         let certificates = certificates.collect::<Result<Vec<_>, _>>().unwrap();
@@ -92,17 +93,17 @@ impl Inbox {
         Self { url, shared, _server: server }
     }
 
-    /// Its URL, without a path.
+    /// Returns its URL, without a path.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The messages that it got so far, in order.
+    /// Returns the messages so far, in order.
     pub fn posted(&self) -> Vec<Posted> {
         self.shared.posted.lock().unwrap().clone()
     }
 
-    /// The number of connections so far.
+    /// Returns the number of connections so far.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Relaxed)
     }
@@ -116,7 +117,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Sha
     }
 }
 
-/// Serves one connection. An error is the end of it.
+/// Serves one connection. An error ends the connection.
 async fn carry(connection: TcpStream, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
     let served = match tls {
         None => Either::Left(serve(TokioIo::new(connection), shared)),

@@ -1,4 +1,5 @@
-//! Keepers with flags of their own, and what a keeper counts.
+//! Keepers with flags of their own, and the metrics of a keeper. Most tests use the keeper of the
+//! [`World`]; these are for flags that no cluster shares.
 
 use std::{collections::BTreeMap, ffi::OsString, fs, path::Path, process::Command, time::Duration};
 
@@ -8,14 +9,16 @@ use tokio::task::spawn_blocking;
 
 use crate::{DEADLINE, World};
 
-/// A keeper with flags of its own, as the chart's service account, on a cluster where no other runs.
+/// A keeper with flags of its own, as the chart's service account, on a cluster where no other
+/// keeper runs. It runs without an election.
 pub struct Keeper {
     process: Process,
+    /// The base URL of its admin port.
     admin: String,
 }
 
 impl Keeper {
-    /// Starts one and waits until it keeps ceilings.
+    /// Starts a keeper, and waits until it is ready. Its log replaces that of an earlier keeper.
     pub async fn start(world: &World, flags: &[&str]) -> Self {
         let (port, log) = (free_port().unwrap(), world.cluster.directory().join("keeper-with-flags.log"));
         let kubeconfig = world.cluster.service_account_kubeconfig(RELEASE_NAMESPACE, "tenure-keeper").await;
@@ -38,12 +41,12 @@ impl Keeper {
         Self { process, admin }
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// The base URL of its admin port.
+    /// Returns the base URL of its admin port.
     pub fn admin_url(&self) -> &str {
         &self.admin
     }
@@ -53,17 +56,17 @@ impl Keeper {
         Metrics::of(&self.admin).await
     }
 
-    /// The file of its log.
+    /// Returns the file of its log.
     pub fn log_file(&self) -> &Path {
         self.process.log()
     }
 
-    /// Its log so far.
+    /// Returns its log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.process.log()).unwrap()
     }
 
-    /// Asks it to end, and waits until it has ended well.
+    /// Asks it to end, and waits until it has ended with success.
     pub async fn stop(mut self) {
         self.process.terminate().unwrap();
         let status = self.process.wait(Duration::from_secs(30)).await.unwrap();
@@ -71,7 +74,7 @@ impl Keeper {
     }
 }
 
-/// The path of the keeper's program.
+/// Returns the path of the keeper's program, built if it is missing.
 pub async fn keeper_program() -> OsString {
     spawn_blocking(|| program("tenure-keeper")).await.unwrap().unwrap().into_os_string()
 }
@@ -84,10 +87,10 @@ pub(crate) async fn get(admin: &str, path: &str) -> anyhow::Result<String> {
     Ok(Client::try_from(config)?.request_text(http::Request::get(path).body(Vec::new())?).await?)
 }
 
-/// The metrics of a keeper, as Prometheus reads them.
+/// The metrics of a program at one moment, as Prometheus reads them.
 pub struct Metrics(String);
 
-/// A series of a metric.
+/// A series of a metric, without its value.
 pub struct Series {
     /// The metric's name.
     pub name: String,
@@ -107,7 +110,7 @@ impl Metrics {
         Self(get(admin, "/metrics").await.unwrap())
     }
 
-    /// All series.
+    /// Returns all series. No label value may have quotes.
     pub fn series(&self) -> Vec<Series> {
         let lines = self.0.lines().filter(|line| !line.starts_with('#'));
         let series = lines.filter_map(|line| line.rsplit_once(' ')).map(|(series, _)| {
@@ -119,14 +122,15 @@ impl Metrics {
         series.collect()
     }
 
-    /// The value of a gauge without labels; none if it is absent.
+    /// Returns the value of a gauge without labels. None: it is absent.
     pub fn gauge(&self, name: &str) -> Option<f64> {
         let (_, value) =
             self.0.lines().filter_map(|line| line.split_once(' ')).find(|(of, _)| *of == name)?;
         value.parse().ok()
     }
 
-    /// The same for a counter of seconds.
+    /// Returns the sum over all series of a counter of seconds that have these labels. Zero without
+    /// a series.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
         let samples = self.0.lines().filter_map(|line| line.rsplit_once(' '));
@@ -135,7 +139,7 @@ impl Metrics {
         chosen.map(|(_, value)| value.parse::<f64>().unwrap()).sum()
     }
 
-    /// The sum over all series of a counter that have these labels.
+    /// Returns the sum over all series of a counter that have these labels. Zero without a series.
     pub fn count(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
         let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
         let samples = self.0.lines().filter_map(|line| line.rsplit_once(' '));
@@ -145,7 +149,8 @@ impl Metrics {
     }
 }
 
-/// Waits until a cluster's own keeper has come to this result so often for expired pods of a queue.
+/// Waits until a cluster's own keeper has come to this result at least `count` times for expired
+/// pods of a queue.
 pub async fn await_result(world: &World, queue: &str, result: &str, count: u64) {
     let labels = [("queue", queue), ("result", result)];
     let name = "tenure_keeper_expirations_total";

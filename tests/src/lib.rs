@@ -1,4 +1,7 @@
-//! The library of the end-to-end tests: a cluster with Tenure on it, and a table of queues.
+//! The library of the end-to-end tests: a cluster with Tenure on it, and helpers for its users,
+//! workloads, queues and faults. Called by the tests and benchmarks of this package alone.
+//!
+//! A helper that fails panics or returns an error, and so fails its test.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -52,32 +55,34 @@ pub struct World {
 }
 
 impl World {
-    /// A control plane with the chart installed and the T9k system namespace, but no program running.
+    /// Returns a control plane with the chart installed and the T9k system namespace, but no
+    /// program running. `values` are values of the chart, such as `guard.enabled=true`.
     pub async fn installed(name: &str, values: &[&str]) -> Result<Self> {
         Self::installed_with(name, values, &[]).await
     }
 
-    /// The same with more flags of the keepers.
+    /// Returns a world like [`installed`](Self::installed), with more flags of the keepers.
     pub async fn installed_with(name: &str, values: &[&str], keeper_flags: &[&str]) -> Result<Self> {
         Box::pin(Self::installed_on(Cluster::start(name).await?, values, keeper_flags)).await
     }
 
-    /// The same on a control plane that runs.
+    /// Installs Tenure on a control plane that runs.
     pub async fn installed_on(cluster: Cluster, values: &[&str], keeper_flags: &[&str]) -> Result<Self> {
         // the tests themselves may move workloads
         let values = [&["tenancy.trustedWriters[0]=admin"], values].concat();
-        // large, and it would be in every future around it
+        // the future is large, and would be in every future around it
         let tenure = Box::pin(Tenure::install_with(&cluster, &values, keeper_flags)).await?;
         cluster.kubectl(&["create", "namespace", "t9k-system"]).await?.success()?;
         Ok(Self { cluster, tenure })
     }
 
-    /// The same with webhook and keeper running.
+    /// Returns a world with webhook and keeper running.
     pub async fn running(name: &str) -> Result<Self> {
         Self::running_with(name, &[], &[]).await
     }
 
-    /// The same with more values of the chart, and more flags of the keepers.
+    /// Returns a world with webhook and keeper running, more values of the chart, and more flags of
+    /// the keepers.
     pub async fn running_with(name: &str, values: &[&str], keeper_flags: &[&str]) -> Result<Self> {
         let world = Self::installed_with(name, values, keeper_flags).await?;
         world.tenure.start_webhook(&world.cluster).await?;
@@ -85,7 +90,7 @@ impl World {
         Ok(world)
     }
 
-    /// A namespace of its own for a test.
+    /// Creates a namespace for a test, and returns its name once pods are accepted there.
     pub async fn namespace(&self) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let name = format!("test-{}", NEXT.fetch_add(1, Relaxed));
@@ -98,12 +103,12 @@ impl World {
         name
     }
 
-    /// `kubectl apply` of something that must be accepted.
+    /// Applies an object that must be accepted, with `kubectl apply`.
     pub async fn apply(&self, object: &serde_json::Value) {
         let object = object.to_string();
         let apply = async || self.cluster.kubectl_with_input(&["apply", "-f", "-"], &object).await?.success();
         match apply().await {
-            // another test has created it since kubectl asked for it
+            // another test has created the object since kubectl asked for it
             Err(error) if error.to_string().contains("AlreadyExists") => apply().await,
             applied => applied,
         }

@@ -1,4 +1,5 @@
 //! A namespace whose pods have nothing to do with the trouble of others: how late their runs end.
+//! Tests of fairness create trouble elsewhere, and bound the lateness here.
 
 use std::time::Duration;
 
@@ -23,10 +24,11 @@ const CEILING: &str = "4s";
 /// The time between two looks at the pods.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Creates a pod each second, so many, and returns how long after its deadline the run of the latest ended.
+/// Creates `count` pods, one each second, and returns the longest time by which a run ended after
+/// its deadline.
 ///
 /// # Errors
-/// If the API server refuses something, or a pod runs on for two minutes.
+/// If the API server refuses a request, or a pod runs on for two minutes.
 pub async fn worst_lateness(world: &World, namespace: &str, count: usize) -> Result<SignedDuration> {
     world.apply(&queue(namespace, CEILING)).await;
     let ceiling: SignedDuration = CEILING.parse()?;

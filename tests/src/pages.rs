@@ -1,4 +1,6 @@
-//! The pages of `docs/` as their readers follow them: with real commands on a real API server.
+//! The pages of `docs/` as their readers follow them: with real commands on a real API server. A
+//! test opens a page with [`Walk`], follows its headings, and ends with the assertion that none is
+//! left out.
 
 mod output;
 mod page;

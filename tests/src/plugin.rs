@@ -1,4 +1,5 @@
-//! `kubectl tenure`, as an administrator calls it.
+//! `kubectl tenure`, as an administrator or another user calls it. The plugin of this workspace is
+//! built first.
 
 use std::{
     path::Path,
@@ -10,12 +11,12 @@ use tokio::{process::Command, task::spawn_blocking};
 
 use crate::World;
 
-/// Runs the plugin in a namespace; returns its success, its standard output and its standard error.
+/// Runs the plugin in a namespace. Returns its success, its standard output and its standard error.
 pub async fn plugin(world: &World, namespace: &str, arguments: &[&str]) -> (bool, String, String) {
     plugin_of(world, world.cluster.kubeconfig(), namespace, arguments).await
 }
 
-/// The same as the user of a kubeconfig.
+/// Runs the plugin as the user of a kubeconfig, like [`plugin`].
 pub async fn plugin_of(
     world: &World,
     kubeconfig: &Path,
@@ -31,7 +32,7 @@ pub async fn plugin_of(
     (status.success(), text(stdout), text(stderr))
 }
 
-/// The same of a call that must succeed: its standard output.
+/// Runs the plugin, which must succeed. Returns its standard output.
 pub async fn plugin_prints(world: &World, namespace: &str, arguments: &[&str]) -> String {
     let (is_success, stdout, stderr) = plugin(world, namespace, arguments).await;
     assert!(is_success, "{arguments:?}: {stdout}{stderr}");

@@ -1,4 +1,5 @@
-//! An administrator's rules beside Tenure: refusals by the API server's own admission policies, and rights by roles.
+//! An administrator's rules beside Tenure: refusals by the API server's own admission policies, and
+//! rights by roles. Each helper returns when the API server acts by the rule.
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::{Api, api::PostParams};
@@ -7,30 +8,33 @@ use tenure_testbed::{RELEASE_NAMESPACE, eventually};
 
 use crate::{DEADLINE, World, workloads::Namespace};
 
-/// The keeper's user.
+/// Returns the keeper's user.
 pub fn keeper_user() -> String {
     format!("system:serviceaccount:{RELEASE_NAMESPACE}:tenure-keeper")
 }
 
-/// Refuses requests in one namespace, until it is lifted.
+/// Refuses requests in one namespace, until it is lifted. Its drop lifts nothing.
 pub struct Refusal {
     policy: Value,
     binding: Value,
+    /// An object that is refused as long as the refusal is in force.
     probe: Value,
 }
 
 impl Refusal {
-    /// Refuses requests for which the CEL expression `unless` is false, and returns when the refusal is in force.
+    /// Refuses requests for which the CEL expression `unless` is false, and returns when the
+    /// refusal is in force.
     pub async fn start(world: &World, namespace: &Namespace, unless: &str) -> Self {
         Self::with_reason(world, namespace, unless, "Invalid").await
     }
 
-    /// Refuses like [`Self::start`], but with the reason `Forbidden`: as if the caller lacked the right, or a quota
-    /// were exhausted.
+    /// Refuses like [`Self::start`], but with the reason `Forbidden`: as if the caller lacked the
+    /// right, or a quota were exhausted.
     pub async fn forbidding(world: &World, namespace: &Namespace, unless: &str) -> Self {
         Self::with_reason(world, namespace, unless, "Forbidden").await
     }
 
+    /// Refuses requests with a reason, and waits until the probe is refused.
     async fn with_reason(world: &World, namespace: &Namespace, unless: &str, reason: &str) -> Self {
         let name = format!("refusal-{}", namespace.name());
         let probe = json!({
@@ -62,13 +66,14 @@ impl Refusal {
         refusal
     }
 
-    /// Refuses the garbage collector every deletion and every change: dependents outlive their owners.
+    /// Refuses the garbage collector every deletion and every change: dependents outlive their
+    /// owners.
     pub async fn of_garbage_collection(world: &World, namespace: &Namespace) -> Self {
         let collector = "system:serviceaccount:kube-system:generic-garbage-collector";
         Self::start(world, namespace, &format!("request.userInfo.username != '{collector}'")).await
     }
 
-    /// Refuses no longer, and returns when that is so.
+    /// Ends the refusal, and returns when it is no longer in force.
     pub async fn lift(self, world: &World) {
         for object in [&self.binding, &self.policy] {
             let delete = world.cluster.kubectl_with_input(&["delete", "-f", "-"], &object.to_string()).await;
@@ -77,6 +82,7 @@ impl Refusal {
         self.await_probe(world, true).await;
     }
 
+    /// Waits until the probe passes, or is refused.
     async fn await_probe(&self, world: &World, passes: bool) {
         let create = ["create", "--dry-run=server", "-f", "-"];
         let what = format!("a probe to {}", if passes { "pass" } else { "be refused" });
@@ -89,7 +95,8 @@ impl Refusal {
     }
 }
 
-/// Lets the keeper do more: verbs on the resources of a group.
+/// Grants the keeper verbs on resources of a group. `name` is that of a new cluster role and its
+/// binding.
 pub async fn grant(world: &World, name: &str, group: &str, resources: &[&str], verbs: &[&str]) {
     world
         .apply(&json!({
@@ -109,7 +116,7 @@ pub async fn grant(world: &World, name: &str, group: &str, resources: &[&str], v
     await_right(world, verb, group, resource, true).await;
 }
 
-/// Takes a verb on a resource from the keeper's role.
+/// Takes verbs on a resource from the keeper's role.
 pub async fn revoke(world: &World, group: &str, resource: &str, verbs: &[&str]) {
     let role = ["get", "clusterrole", "tenure-keeper", "-o", "json"];
     let role = world.cluster.kubectl(&role).await.unwrap().success().unwrap();
@@ -135,7 +142,8 @@ pub async fn revoke(world: &World, group: &str, resource: &str, verbs: &[&str]) 
     await_right(world, verbs.first().expect("a verb"), group, resource, false).await;
 }
 
-/// The authorizer sees a change a little later.
+/// Waits until the authorizer knows whether the keeper has a right, a little after the change.
+/// `resource` may have a subresource, such as `pods/status`.
 async fn await_right(world: &World, verb: &str, group: &str, resource: &str, granted: bool) {
     let reviews: Api<SubjectAccessReview> = Api::all(world.cluster.client().unwrap());
     let (of, subresource) = resource.split_once('/').unwrap_or((resource, ""));

@@ -1,7 +1,8 @@
-//! A network on the way to the API server that can be cut, and one that knows the API and can break it.
+//! Two proxies on the way to the API server: a network that can be cut, and one that knows the API
+//! and can break it.
 //!
-//! [`Proxy`] carries bytes. [`ApiProxy`] terminates TLS, and does by [`Rule`]s what networks and API servers do when
-//! they fail.
+//! [`Proxy`] carries bytes. [`ApiProxy`] terminates TLS, and does by [`Rule`]s what networks and
+//! API servers do when they fail.
 
 mod api;
 mod call;
@@ -32,13 +33,14 @@ use tokio::{
 #[derive(Clone, Copy, Default)]
 struct Network {
     is_cut: bool,
-    /// Older connections are dead.
+    /// The present generation. Connections of an older one are dead.
     generation: u32,
 }
 
-/// Carries connections to a server. It ends when this is dropped, and its connections with it.
+/// Carries connections to a server. Its drop ends the proxy and its connections.
 ///
-/// It lives on the runtime of the test that starts it, so a test that blocks, blocks it.
+/// It lives on the runtime of the test that starts it, so a test that blocks its runtime blocks the
+/// proxy.
 pub struct Proxy {
     server: String,
     url: String,
@@ -47,7 +49,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts one on the way to a server: `https://<host>:<port>`.
+    /// Starts a proxy on the way to a server: `https://<host>:<port>`.
     pub async fn start(server: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
@@ -58,7 +60,7 @@ impl Proxy {
         Self { server: server.into(), url, network, _carrier: carrier }
     }
 
-    /// A copy of a kubeconfig that takes this way.
+    /// Writes a copy of a kubeconfig that takes this way, and returns its path.
     pub fn kubeconfig(&self, original: &Path) -> PathBuf {
         let content = fs::read_to_string(original).unwrap();
         assert!(content.contains(&self.server), "{} is for another server", original.display());
@@ -68,7 +70,7 @@ impl Proxy {
         copy
     }
 
-    /// Its own URL: `https://<host>:<port>`.
+    /// Returns its own URL: `https://<host>:<port>`.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -78,14 +80,14 @@ impl Proxy {
         self.network.send_modify(|network| network.is_cut = true);
     }
 
-    /// Lets all traffic pass again, beginning with the data that was sent in the meantime, even by clients that have
-    /// given up.
+    /// Lets all traffic pass again, beginning with the data that was sent in the meantime, even by
+    /// clients that have given up.
     pub fn heal(&self) {
         self.network.send_modify(|network| network.is_cut = false);
     }
 
-    /// Stops all traffic on the open connections without a sign, as if a device between had forgotten them. New
-    /// connections work.
+    /// Stops all traffic on the open connections without a sign, as if a device between had
+    /// forgotten them. New connections work.
     pub fn strand(&self) {
         self.network.send_modify(|network| network.generation += 1);
     }
@@ -100,7 +102,7 @@ async fn accept(listener: TcpListener, server: String, network: watch::Receiver<
     }
 }
 
-/// Lets one connection through, or not.
+/// Lets the data of one connection through, as long as the network lets its generation.
 #[derive(Clone)]
 struct Gate {
     network: watch::Receiver<Network>,
@@ -108,14 +110,16 @@ struct Gate {
 }
 
 impl Gate {
+    /// Returns when data may pass.
     async fn open(&mut self) {
         let open = |network: &Network| !network.is_cut && network.generation == self.generation;
-        // an error means that the proxy is gone, and so will this be
+        // an error means that the proxy is gone, which ends this connection
         let _ = self.network.wait_for(open).await;
     }
 }
 
-/// An error is the end of a connection, which both ends notice by themselves.
+/// Carries a connection. An error is the end of the connection, which both ends notice by
+/// themselves.
 async fn carry(client: TcpStream, server: String, mut gate: Gate) -> io::Result<()> {
     gate.open().await;
     let server = TcpStream::connect(server).await?;
@@ -126,6 +130,7 @@ async fn carry(client: TcpStream, server: String, mut gate: Gate) -> io::Result<
     try_join!(there, back).map(drop)
 }
 
+/// Carries one direction of a connection. What was read before a cut passes after it.
 async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut gate: Gate) -> io::Result<()> {
     let mut buffer = vec![0; 16 * 1024];
     loop {

@@ -1,5 +1,6 @@
-//! A table of queues, with the expected result of each: accepted, warned of or refused, by the schema or the webhook,
-//! and the message.
+//! A table of queues, with the expected result of each: accepted, with a warning or without, or
+//! refused by the schema or the webhook, and the message. The tests of the schema and of admission
+//! create all of them.
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 pub enum By {
     /// The schema, even while the webhook is down.
     Schema,
-    /// The webhook alone: other queues are needed to judge, or more than CEL can compute.
+    /// The webhook alone: the check needs other queues, or more than CEL can compute.
     Webhook,
 }
 
@@ -17,9 +18,9 @@ pub enum By {
 pub enum Verdict {
     /// The queue is accepted without a warning.
     Accepted,
-    /// The queue is accepted with a warning that contains this.
+    /// The queue is accepted with a warning that contains this text.
     Warned(&'static str),
-    /// The queue is refused with a message that contains all of these.
+    /// The queue is refused with a message that contains all of these texts.
     Refused(By, Vec<String>),
 }
 
@@ -28,7 +29,7 @@ pub enum Verdict {
 pub struct Case {
     /// `scheduling.run.ai/v3alpha1` or `scheduler.tensorstack.dev/v1beta1`.
     pub api_version: &'static str,
-    /// Its namespace; empty for the run.ai family.
+    /// Its namespace. Empty: a queue of the run.ai family, which is cluster-scoped.
     pub namespace: &'static str,
     /// Its spec, in which `$name` stands for the queue's own name.
     pub spec: Value,
@@ -37,14 +38,14 @@ pub struct Case {
 }
 
 impl Case {
-    /// The object of this case, under a name.
+    /// Returns the object of this case, under a name.
     pub fn object(&self, name: &str) -> Value {
         let spec: Value =
             serde_json::from_str(&self.spec.to_string().replace("$name", name)).expect("still JSON");
         self.object_with(name, &spec)
     }
 
-    /// A queue like this one with another spec.
+    /// Returns a queue like this one with another spec.
     pub fn object_with(&self, name: &str, spec: &Value) -> Value {
         let mut object = json!({
             "apiVersion": self.api_version, "kind": "Queue", "metadata": {"name": name}, "spec": spec,
@@ -56,34 +57,38 @@ impl Case {
     }
 }
 
-/// Queues that must exist before the table's.
+/// Returns the queues that must exist before those of the table.
 pub fn ancestors() -> Vec<Value> {
     let queue = |name: &str, spec: Value| json!({"apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec});
     vec![queue("short", json!({"maxDuration": "1h"})), queue("team", json!({"parentQueue": "short"}))]
 }
 
+/// Returns a case of the run.ai family.
 fn runai(spec: Value, verdict: Verdict) -> Case {
     Case { api_version: "scheduling.run.ai/v3alpha1", namespace: "", spec, verdict }
 }
 
+/// Returns a case of the tensorstack family, in its namespace.
 fn tensorstack(spec: Value, verdict: Verdict) -> Case {
     Case { api_version: "scheduler.tensorstack.dev/v1beta1", namespace: "t9k-system", spec, verdict }
 }
 
-/// All of them.
+/// Returns all cases.
 pub fn table() -> Vec<Case> {
     [runai_durations(), runai_relations(), runai_ranges(), runai_amounts(), tensorstack_queues()].concat()
 }
 
+/// Returns the verdict of a refusal with these texts.
 fn refused<const N: usize>(by: By, parts: [&str; N]) -> Verdict {
     Verdict::Refused(by, parts.map(str::to_owned).into())
 }
 
-/// Refused by the schema for the value of one field.
+/// Returns the verdict of a refusal by the schema for the value of one field.
 fn bad(field: &str, value: &Value, rule: &str) -> Verdict {
     refused(By::Schema, [&format!("{field}: Invalid value: {value}"), rule])
 }
 
+/// Returns the cases about the grammar and the bounds of durations.
 fn runai_durations() -> Vec<Case> {
     let duration = "must be a duration such as 90m, 1h30m or 7d";
     let zero = "must be greater than zero";
@@ -105,7 +110,7 @@ fn runai_durations() -> Vec<Case> {
         "1h30",
         "soon",
         "1.s.s",
-        // as other schedulers write a time, and as people do
+        // times as other schedulers and people write them
         "1-12:00:00",
         "0-00:30:00",
         "PT1H",
@@ -148,6 +153,7 @@ fn runai_durations() -> Vec<Case> {
     cases
 }
 
+/// Returns the cases about several fields, and about parents.
 fn runai_relations() -> Vec<Case> {
     let ceiling = "must not be longer than the queue's own maxDuration";
     let floors = |ceiling: &str, preempt: &str, reclaim: &str, verdict: Verdict| {
@@ -181,6 +187,7 @@ fn runai_relations() -> Vec<Case> {
     ]
 }
 
+/// Returns the cases about ranges, choices and unknown fields.
 fn runai_ranges() -> Vec<Case> {
     let wait = |wait: Value, verdict: Verdict| runai(json!({"waitForPodsReady": wait}), verdict);
     let backoff = |strategy: Value, verdict: Verdict| wait(json!({"requeuingStrategy": strategy}), verdict);
@@ -283,6 +290,7 @@ fn runai_ranges() -> Vec<Case> {
     ]
 }
 
+/// Returns the cases about amounts of resources.
 fn runai_amounts() -> Vec<Case> {
     vec![
         runai(
@@ -303,6 +311,7 @@ fn runai_amounts() -> Vec<Case> {
     ]
 }
 
+/// Returns the cases of the tensorstack family.
 fn tensorstack_queues() -> Vec<Case> {
     let duration = "must be a duration of whole numbers such as 30s, 1h20m15s or 15d";
     let max_duration = |text: &str, verdict: Verdict| tensorstack(json!({"maxDuration": text}), verdict);

@@ -1,6 +1,7 @@
 //! Helpers of the benchmarks of large clusters.
 //!
 //! These run on etcd and an API server alone, so that the work of other components isn't measured.
+//! [`is_measured`] decides whether a benchmark runs in full.
 
 pub mod crowd;
 pub mod etcd;
@@ -21,10 +22,12 @@ use tenure_testbed::{Cluster, Tenure};
 
 use crate::World;
 
-/// Requests that are under way at the same time: more make an API server on few processors no faster.
+/// The requests that are under way at the same time. More of them make an API server on few
+/// processors no faster.
 const CONCURRENCY: usize = 32;
 
-/// `cargo bench` asks for the numbers; `cargo test` only for a short run that shows that all works.
+/// True for `cargo bench`, which asks for the numbers. `cargo test` asks only for a short run that
+/// shows that all works.
 pub fn is_measured() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }
@@ -34,7 +37,8 @@ pub fn full_or_short<T>(full: T, short: T) -> T {
     if is_measured() { full } else { short }
 }
 
-/// Tenure with its webhook running, and with the T9k system namespace.
+/// Returns a world with the webhook running and the T9k system namespace. No keeper runs, and no
+/// controller of Kubernetes.
 pub async fn world(name: &str, keeper_flags: &[&str]) -> Result<World> {
     let cluster = Cluster::start_api_server_alone(name).await?;
     let tenure = Tenure::install_with(&cluster, &[], keeper_flags).await?;
@@ -53,7 +57,8 @@ pub async fn namespace(world: &World, name: &str) {
     world.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [namespace, account]})).await;
 }
 
-/// Does something so often, many at a time, and tells now and then how far it is.
+/// Runs a task `count` times, many at a time, and prints now and then how far it is. Returns the
+/// results in order. Ends at the first error.
 pub async fn each<T>(count: usize, what: &str, task: impl AsyncFn(usize) -> Result<T>) -> Result<Vec<T>> {
     let progress = Progress::new(what, count);
     let task = async |number| {
@@ -66,12 +71,13 @@ pub async fn each<T>(count: usize, what: &str, task: impl AsyncFn(usize) -> Resu
     Ok(done)
 }
 
-/// Tells now and then how far something is, if it takes long.
+/// Prints how far a long task is, at most every ten seconds.
 pub struct Progress {
     what: String,
     count: usize,
     done: AtomicUsize,
     begun: Instant,
+    /// The time of the last print, in tens of seconds since the beginning.
     tens_of_seconds: AtomicUsize,
 }
 
@@ -87,7 +93,7 @@ impl Progress {
         self.reached(self.done.fetch_add(1, Relaxed) + 1);
     }
 
-    /// Reports the number that is done, at most every ten seconds.
+    /// Prints the number that is done, at most every ten seconds.
     pub fn reached(&self, done: usize) {
         let tens = usize::try_from(self.begun.elapsed().as_secs() / 10).unwrap_or(usize::MAX);
         if self.tens_of_seconds.fetch_max(tens, Relaxed) < tens {
@@ -95,13 +101,13 @@ impl Progress {
         }
     }
 
-    /// Reports the time that all took.
+    /// Prints the total time.
     pub fn end(&self) {
         println!("  {} {} in {}", self.count, self.what, seconds(self.begun.elapsed()));
     }
 }
 
-/// A time as it is printed.
+/// Returns a time in seconds, for people.
 pub fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
@@ -111,7 +117,7 @@ pub fn line(what: &str, value: impl Display, goal: impl Display) {
     println!("{what:<50} {value:<26} {goal}");
 }
 
-/// Returns a number that looks random, and is the same for the same seed.
+/// Returns a number that looks random, and is the same for the same arguments.
 pub fn random(seed: u64, number: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     (seed, number).hash(&mut hasher);

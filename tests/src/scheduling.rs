@@ -1,4 +1,5 @@
-//! Preemption by the real kube-scheduler, with Tenure as its extender: each test has a node of its own.
+//! Preemption by the real kube-scheduler, with Tenure as its extender. Tests share a cluster, and
+//! each has an [`Arena`] with a node of its own.
 
 use jiff::{SignedDuration, Timestamp};
 use kube::{ResourceExt, core::DynamicObject};
@@ -13,10 +14,12 @@ use crate::{
 /// The values of the chart that turn the extender on.
 pub const EXTENDER: &[&str] = &["schedulerExtender.enabled=true"];
 
-/// Classes whose annotations can't be read. Admission would refuse them, but they got stored.
+/// The name of a class whose annotations can't be read. Admission would refuse it, but it is stored
+/// before the webhook runs.
 pub const UNREADABLE: &str = "unreadable";
 
-/// A cluster whose kube-scheduler asks Tenure, which knows the `PodGroup`s of the run.ai family.
+/// Returns a cluster whose kube-scheduler asks Tenure, which knows the `PodGroup`s of the run.ai
+/// family. `extender` has more fields of the extender's configuration.
 pub async fn world(name: &str, extender: &Value) -> anyhow::Result<World> {
     let values = [EXTENDER, &["webhook.failurePolicy=Ignore"]].concat();
     let world = Box::pin(World::installed(name, &values)).await?;
@@ -29,13 +32,15 @@ pub async fn world(name: &str, extender: &Value) -> anyhow::Result<World> {
     Ok(world)
 }
 
-/// Has kube-scheduler ask Tenure, with more fields of the extender's configuration.
+/// Has kube-scheduler ask Tenure, with more fields of the extender's configuration. Restarts
+/// kube-scheduler.
 pub async fn configure(world: &World, more: &Value) -> anyhow::Result<()> {
     let mut extender = world.tenure.extender(&world.cluster);
     merge(&mut extender, more);
     world.cluster.configure_scheduler(|config| config["extenders"] = json!([extender])).await
 }
 
+/// Returns a `PriorityClass` with annotations about preemption.
 fn class(name: &str, value: i32, policy: &str, annotations: &[(&str, &str)]) -> Value {
     let prefix = "preemption-toleration.scheduling.x-k8s.io";
     let annotations: serde_json::Map<String, Value> =
@@ -55,14 +60,14 @@ pub struct Arena<'w> {
 }
 
 impl<'w> Arena<'w> {
-    /// A node with so many processors, and nothing on it.
+    /// Creates a namespace and an empty node with this number of processors.
     pub async fn new(world: &'w World, cpus: u32) -> Self {
         let arena = Self { world, namespace: Namespace::new(world).await };
         arena.add_node(arena.node(), cpus).await;
         arena
     }
 
-    /// Another node for the test's pods.
+    /// Creates another node for the test's pods, and waits until it is ready.
     pub async fn add_node(&self, name: &str, cpus: u32) {
         let resources = json!({"cpu": cpus.to_string(), "memory": "64Gi", "pods": "50"});
         let labels = json!({"kubernetes.io/hostname": name, "arena": self.node()});
@@ -81,12 +86,13 @@ impl<'w> Arena<'w> {
         eventually("the node to be ready", DEADLINE, ready).await.unwrap();
     }
 
-    /// The name of the node.
+    /// Returns the name of the node.
     pub fn node(&self) -> &str {
         self.namespace.name()
     }
 
-    /// A queue, with fields of its spec such as `preemptMinRuntime`. Its name is this arena's and the one given.
+    /// Creates a queue, with fields of its spec such as `preemptMinRuntime`. Returns its name: the
+    /// arena's name and the one given.
     pub async fn queue(&self, name: &str, spec: Value) -> String {
         let name = format!("{}-{name}", self.node());
         self.namespace.create(&json!({
@@ -95,19 +101,20 @@ impl<'w> Arena<'w> {
         name
     }
 
-    /// A `PriorityClass`, with annotations such as `toleration-seconds`, by their names without the prefix.
+    /// Creates a `PriorityClass`, with annotations such as `toleration-seconds`, by their names
+    /// without the prefix. Returns its name: the arena's name and the one given.
     pub async fn class(&self, name: &str, value: i32, policy: &str, annotations: &[(&str, &str)]) -> String {
         let name = format!("{}-{name}", self.node());
         self.namespace.create(&class(&name, value, policy, annotations)).await;
         name
     }
 
-    /// Creates a pod that goes to the node.
+    /// Creates a pod that fits only on the nodes of the arena.
     pub async fn pod(&self, wish: &Wish<'_>) -> DynamicObject {
         self.namespace.create(&self.wanted(wish).await).await
     }
 
-    /// Returns a pod that would go to the node, to be created by another user.
+    /// Returns a pod that fits only on the nodes of the arena, to be created by another user.
     pub async fn wanted(&self, wish: &Wish<'_>) -> Value {
         let Wish { name, cpu, queue, class, priority, ref more } = *wish;
         let labels = if queue.is_empty() { json!({}) } else { json!({"kai.scheduler/queue": queue}) };
@@ -126,7 +133,7 @@ impl<'w> Arena<'w> {
         pod
     }
 
-    /// A class of this priority without annotations.
+    /// Creates a class of this priority without annotations, if it is missing. Returns its name.
     async fn priority(&self, priority: i32) -> String {
         let name = format!("priority-{priority}");
         self.namespace.apply(&class(&name, priority, "PreemptLowerPriority", &[])).await;
@@ -149,8 +156,9 @@ impl<'w> Arena<'w> {
         eventually(&format!("{} to be scheduled", pod.name_any()), DEADLINE, placed).await.unwrap();
     }
 
-    /// Waits until kube-scheduler has made room for a pod: it is nominated to a node, or on one. One whose victim is gone before
-    /// kube-scheduler has noted that it preempts may wait for five minutes more, which is kube-scheduler's own doing.
+    /// Waits until kube-scheduler has made room for a pod: the pod is nominated to a node, or on a
+    /// node. A pod whose victim is gone before kube-scheduler has noted the preemption may wait for
+    /// five minutes more, which is kube-scheduler's own doing.
     pub async fn await_room(&self, pod: &DynamicObject) {
         let has_room = async || {
             let nominated = self.namespace.field(pod, "status.nominatedNodeName").await.is_string();
@@ -160,7 +168,8 @@ impl<'w> Arena<'w> {
         eventually(&format!("room for {}", pod.name_any()), DEADLINE, has_room).await.unwrap();
     }
 
-    /// Waits until kube-scheduler has tried to place a pod, and to preempt others for it, and has failed.
+    /// Waits until kube-scheduler has tried to place a pod, and to preempt others for it, and has
+    /// failed.
     pub async fn await_refused(&self, pod: &DynamicObject) {
         let refused = async || {
             let refused = self.scheduled(pod).await.filter(|scheduled| scheduled["status"] == "False");
@@ -176,7 +185,7 @@ impl<'w> Arena<'w> {
         eventually(&format!("{} to be preempted", pod.name_any()), DEADLINE, gone).await.unwrap();
     }
 
-    /// Asserts that a pod is still as it was created.
+    /// Asserts that a pod is neither terminating nor marked as a victim.
     pub async fn assert_untouched(&self, pod: &DynamicObject) {
         let now = self.namespace.get(pod).await.expect("it is still there");
         assert!(now.metadata.deletion_timestamp.is_none(), "{} is terminating", pod.name_any());
@@ -184,7 +193,7 @@ impl<'w> Arena<'w> {
         assert!(!conditions.contains("DisruptionTarget"), "{conditions}");
     }
 
-    /// The condition `PodScheduled`.
+    /// Returns the condition `PodScheduled`. None: the pod has none yet.
     async fn scheduled(&self, pod: &DynamicObject) -> Option<Value> {
         let conditions = self.namespace.field(pod, "status.conditions").await;
         conditions.as_array()?.iter().find(|condition| condition["type"] == "PodScheduled").cloned()
@@ -196,13 +205,14 @@ impl<'w> Arena<'w> {
         condition["lastTransitionTime"].as_str().unwrap().parse().unwrap()
     }
 
-    /// Has kube-scheduler believe that a pod started an hour earlier: of pods of one priority it evicts the youngest.
+    /// Sets the start of a pod to an hour before its scheduling: of pods of one priority
+    /// kube-scheduler evicts the youngest.
     pub async fn age(&self, pod: &DynamicObject) {
         let at = self.scheduled_at(pod).await - SignedDuration::from_hours(1);
         self.namespace.patch_status(pod, &json!({"startTime": at})).await;
     }
 
-    /// Has a pod on the node be there since this time.
+    /// Sets the time at which a pod on the node was scheduled.
     pub async fn schedule_at(&self, pod: &DynamicObject, at: Timestamp) {
         let mut conditions = self.namespace.field(pod, "status.conditions").await;
         for condition in conditions.as_array_mut().into_iter().flatten() {
@@ -221,9 +231,9 @@ pub struct Wish<'a> {
     pub name: &'a str,
     /// The processors that it requests.
     pub cpu: u32,
-    /// Its queue; empty for none.
+    /// Its queue. Empty: no queue.
     pub queue: &'a str,
-    /// Its `PriorityClass`; empty for one of its priority.
+    /// Its `PriorityClass`. Empty: a class of its priority.
     pub class: &'a str,
     /// Its priority, if it has no class.
     pub priority: i32,
@@ -231,6 +241,7 @@ pub struct Wish<'a> {
     pub more: Value,
 }
 
+/// Merges fields into an object, level by level. Null changes nothing.
 fn merge(target: &mut Value, more: &Value) {
     match (target, more) {
         (_, Value::Null) => {}

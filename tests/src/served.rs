@@ -1,4 +1,5 @@
 //! A server of the page that runs, and requests to it, byte by byte as an attacker sends them.
+//! Tests of `kubectl tenure ui` check by it who may read what.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,30 +18,31 @@ use tokio::{
 
 use crate::DEADLINE;
 
-/// `kubectl tenure ui --no-browser`, as a person runs it.
+/// `kubectl tenure ui --no-browser`, as a person runs it. Its drop kills the process.
 pub struct Ui {
     child: Child,
     /// The port on loopback.
     pub port: u16,
     /// The code that signs a browser in.
     pub code: String,
-    /// The file that does.
+    /// The file that signs a browser in when it is opened.
     pub file: PathBuf,
 }
 
-/// An answer.
+/// An answer of the server.
 #[derive(Debug)]
 pub struct Answer {
     /// The code of HTTP.
     pub status: u16,
     /// The first line and the headers, in small letters.
     pub head: String,
-    /// All after the headers.
+    /// The text after the headers.
     pub body: String,
 }
 
 impl Ui {
-    /// Starts it, and waits until it has said how to sign in. Without a kubeconfig it reads files.
+    /// Starts the server, and waits until it has said how to sign in. Without a kubeconfig the
+    /// `arguments` must name files.
     pub async fn start(kubeconfig: Option<&Path>, arguments: &[&str]) -> Self {
         let plugin = spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap();
         let mut command = Command::new(plugin);
@@ -61,17 +63,18 @@ impl Ui {
             }
             said.push(line);
         };
-        // a full pipe would stop it
+        // a full pipe would stop the server
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Self { child, port, code, file }
     }
 
-    /// The number of its process.
+    /// Returns the id of its process.
     pub fn pid(&self) -> u32 {
         self.child.id().unwrap()
     }
 
-    /// Sends a request; the headers are lines. Waits for the end of the answer, or for the first event of a stream.
+    /// Sends a request; the headers are lines. Waits for the end of the answer, or for the first
+    /// event of a stream. `Host` is set unless the headers have it.
     pub async fn request(&self, line: &str, headers: &[&str], body: &str) -> Answer {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         let host = format!("Host: 127.0.0.1:{}", self.port);
@@ -108,7 +111,7 @@ impl Ui {
         format!("Cookie: {}\r\nX-Tenure-Key: {key}", cookie.split(';').next().unwrap())
     }
 
-    /// Opens a stream, as a page does, which goes on.
+    /// Opens a stream of events, as a page does. The stream goes on until it is dropped.
     pub async fn stream(&self, cookie: &str) -> Lines<BufReader<TcpStream>> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         let request = format!("GET /events HTTP/1.1\r\nHost: localhost\r\n{cookie}\r\n\r\n");
@@ -116,7 +119,7 @@ impl Ui {
         BufReader::new(stream).lines()
     }
 
-    /// All that a page is told when it opens.
+    /// Returns the first event, which has all that a page shows when it opens.
     pub async fn first_event(&self, cookie: &str) -> Value {
         let answer = self.request("GET /events", &[cookie], "").await;
         assert_eq!(answer.status, 200, "{answer:?}");

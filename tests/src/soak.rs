@@ -1,7 +1,8 @@
-//! Reviews at a steady rate while certificates rotate, replicas of the webhook restart and keepers are killed.
+//! Reviews at a steady rate while certificates rotate, replicas of the webhook restart and keepers
+//! are killed.
 //!
-//! Two replicas are behind a balancer that sends new connections to ready replicas, as a Service does. All runs on
-//! etcd and an API server alone.
+//! Two replicas are behind a balancer that sends new connections to ready replicas, as a Service
+//! does. All runs on etcd and an API server alone.
 
 mod balancer;
 mod replicas;
@@ -23,15 +24,15 @@ use crate::{
 };
 use replicas::Replicas;
 
-/// The pauses a second: slow, so that some are pending at all times.
+/// The pauses per second: few, so that some are pending at all times.
 const PAUSES: u32 = 2;
 
-/// A soak.
+/// The duration and the pace of a soak.
 #[derive(Clone, Copy, Debug)]
 pub struct Soak {
     /// The time for which it lasts.
     pub lasts: Duration,
-    /// The reviews a second.
+    /// The reviews per second.
     pub reviews: u32,
     /// The time between two rotations of the certificate.
     pub rotates: Duration,
@@ -46,7 +47,7 @@ pub struct Soak {
 pub struct Report {
     /// The reviews that were answered.
     pub reviews: usize,
-    /// The reviews that were to be asked in the time.
+    /// The number of reviews that were due in the time.
     pub expected: usize,
     /// The rotations of the certificate.
     pub rotations: u32,
@@ -59,14 +60,15 @@ pub struct Report {
 }
 
 impl Report {
-    /// True if hardly a review was left out: the load asks less where the machine is too slow for it.
+    /// True if at least 95 % of the reviews were sent: the load asks less where the machine is too
+    /// slow for it.
     pub fn has_kept_its_rate(&self) -> bool {
         self.reviews.saturating_mul(100) >= self.expected.saturating_mul(95)
     }
 }
 
 impl Soak {
-    /// Runs on a cluster of its own.
+    /// Runs on a cluster of its own, and prints the result.
     ///
     /// # Errors
     /// If a review was not answered as it should, or an owner wasn't paused exactly once.
@@ -89,7 +91,7 @@ impl Soak {
             again(end, self.kills, async |number| kill(&world, number).await),
         )?;
         let latencies = load.between(begun.into_std(), end.into_std());
-        // it waits for answers that come through the balancer, which is on this thread
+        // the load waits for answers that come through the balancer, which is on this thread
         spawn_blocking(|| load.end()).await??;
         crowd.await_pauses(&controller, crowd.count(), self.lasts + DEADLINE).await?;
         crowd.assert_each_paused_once().await?;
@@ -106,7 +108,7 @@ impl Soak {
     }
 }
 
-/// Does something now and then, until the end; returns how often.
+/// Runs a task at an interval until the end. Returns the number of runs.
 async fn again(end: Instant, every: Duration, task: impl AsyncFn(u32) -> Result<()>) -> Result<u32> {
     let mut done = 0_u32;
     let mut next = interval(every);
@@ -122,14 +124,14 @@ async fn again(end: Instant, every: Duration, task: impl AsyncFn(u32) -> Result<
     }
 }
 
-/// Kills one of the keepers, and starts it again.
+/// Kills a keeper, by turns, and starts it again.
 async fn kill(world: &World, number: u32) -> Result<()> {
     let keeper = world.tenure.keeper(number as usize % KEEPERS);
     keeper.kill().await?;
     keeper.start().await
 }
 
-/// Tenure with a certificate of an authority that stays, and the replicas of its webhook.
+/// Returns a world with a certificate of an authority that stays, and the replicas of its webhook.
 async fn start(name: &str) -> Result<(World, Replicas)> {
     let cluster = Cluster::start_api_server_alone(name).await?;
     let authority = Authority::new("soak")?;
@@ -146,7 +148,7 @@ async fn start(name: &str) -> Result<(World, Replicas)> {
     Ok((world, replicas))
 }
 
-/// Waits until the API server asks the webhook: without it, a queue is refused.
+/// Waits until the API server asks the webhook: without the webhook, a queue is refused.
 async fn await_webhook(world: &World) -> Result<()> {
     let queue = json!({
         "apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": "probe"},
@@ -161,7 +163,7 @@ async fn await_webhook(world: &World) -> Result<()> {
     .await
 }
 
-/// The file of a certificate or key below a directory that rotates.
+/// Returns the path of a certificate or key below a directory that rotates.
 fn file(directory: &Path, name: &str) -> String {
     directory.join(name).display().to_string()
 }

@@ -1,4 +1,5 @@
-//! A tenant: a user with all rights in one namespace, and none in others.
+//! A tenant: a user with all rights in one namespace, and none in others. Tests of tenancy show by
+//! it what a tenant can't do to others.
 
 use std::{ops::Deref, path::PathBuf};
 
@@ -10,8 +11,9 @@ use tenure_testbed::{Output, eventually};
 
 use crate::{DEADLINE, World, workloads::Namespace};
 
-/// The kinds that a tenant may write besides those of the built-in role `admin` and those that Tenure pauses: `PodGroup`s of
-/// all kinds with their status, and the workloads of other controllers.
+/// The kinds that a tenant may write besides those of the built-in role `admin` and those that
+/// Tenure pauses: `PodGroup`s of all kinds with their status, and the workloads of other
+/// controllers.
 const EXTENSIONS: [(&str, &[&str]); 12] = [
     ("scheduling.run.ai", PODGROUPS),
     ("scheduler.tensorstack.dev", PODGROUPS),
@@ -27,7 +29,8 @@ const EXTENSIONS: [(&str, &[&str]); 12] = [
     ("tenure.dev", &["extensions", "extensions/status"]),
 ];
 
-/// API groups whose workloads the built-in role `admin` has, and Kueue's, which an admin grants.
+/// API groups that aren't granted as a whole: the built-in role `admin` has the workloads of the
+/// first two, and an admin grants Kueue's.
 const NOT_OF_TENANTS: [&str; 3] = ["apps", "batch", "kueue.x-k8s.io"];
 
 const PODGROUPS: &[&str] = &["podgroups", "podgroups/status"];
@@ -36,10 +39,12 @@ const ALL: &[&str] = &["*"];
 /// The verbs of objects. `*` would include others, such as `approve`.
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
+/// The cluster role with the rights beside `admin`.
 const ROLE: &str = "tenure-tests-tenant";
 
-/// A user with a tenant's rights in one namespace: the built-in role `admin`, [`EXTENSIONS`] and the kinds that Tenure pauses. No queues, no nodes, no
-/// classes, no `pods/status`, no `pods/binding`.
+/// A user with a tenant's rights in one namespace: the built-in role `admin`, [`EXTENSIONS`] and
+/// the kinds that Tenure pauses. No queues, no nodes, no classes, no `pods/status`, no
+/// `pods/binding`.
 ///
 /// It is a [`Namespace`] that acts as this user: `tenant.create(…)`, `tenant.try_patch(…)`.
 pub struct Tenant<'w> {
@@ -50,15 +55,16 @@ pub struct Tenant<'w> {
 }
 
 impl<'w> Tenant<'w> {
-    /// A tenant of a new namespace.
+    /// Returns a tenant of a new namespace.
     pub async fn new(world: &'w World) -> Self {
         Self::of(world, &world.namespace().await).await
     }
 
-    /// A tenant of a namespace. All tenants of one namespace are the same user.
+    /// Returns a tenant of a namespace, once the authorizer knows its rights. All tenants of one
+    /// namespace are the same user.
     pub async fn of(world: &'w World, namespace: &str) -> Self {
         let user = format!("tenant-of-{namespace}");
-        // tests apply it at the same time, and all but one would fail to create it
+        // tests apply the role at the same time, and all but one would fail to create it
         let apply = ["apply", "--server-side", "-f", "-"];
         world.cluster.kubectl_with_input(&apply, &role().to_string()).await.unwrap().success().unwrap();
         for role in ["admin", ROLE] {
@@ -79,17 +85,17 @@ impl<'w> Tenant<'w> {
         Self { world, namespace: Namespace::seen_by(client, namespace), user, kubeconfig }
     }
 
-    /// The user's name.
+    /// Returns the user's name.
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// The same namespace, seen by an administrator.
+    /// Returns the same namespace, seen by an administrator.
     pub fn as_admin(&self) -> Namespace {
         Namespace::of(self.world, self.namespace.name())
     }
 
-    /// Runs kubectl as the tenant, in the tenant's namespace, with something on its standard input.
+    /// Runs kubectl as the tenant, in the tenant's namespace, with a text on its standard input.
     pub async fn kubectl(&self, arguments: &[&str], stdin: &str) -> Output {
         let arguments = [arguments, &["--namespace", self.namespace.name()]].concat();
         self.world.cluster.kubectl_as(&self.kubeconfig, &arguments, stdin).await.expect("kubectl runs")
@@ -104,6 +110,7 @@ impl Deref for Tenant<'_> {
     }
 }
 
+/// Returns the cluster role.
 fn role() -> Value {
     let rule = |(group, resources): (&str, &[&str])| json!({"apiGroups": [group], "resources": resources, "verbs": VERBS});
     let groups = KINDS.iter().map(|row| row.group).filter(|group| !NOT_OF_TENANTS.contains(group));
@@ -115,6 +122,7 @@ fn role() -> Value {
     })
 }
 
+/// Returns the binding of a role to a user in a namespace.
 fn binding(namespace: &str, role: &str, user: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
@@ -124,7 +132,8 @@ fn binding(namespace: &str, role: &str, user: &str) -> Value {
     })
 }
 
-/// The authorizer sees a binding a little later, and role `admin` gets its rules from a controller.
+/// Waits until the tenant may patch a resource. The authorizer sees a binding a little later, and
+/// role `admin` gets its rules from a controller.
 async fn await_right(client: &Client, namespace: &str, of: &Value) {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let mut attributes = of.clone();

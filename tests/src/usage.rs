@@ -1,4 +1,5 @@
-//! A crowd of pods that end in all ways, and what an observer makes of it from the audit log alone.
+//! A crowd of pods that end in all ways, and the GPU-seconds that an observer computes from the
+//! audit log alone, for comparison with the keeper's record.
 
 mod observer;
 
@@ -30,19 +31,21 @@ use crate::{DEADLINE, World};
 /// The node of all pods.
 const NODE: &str = "crowd";
 
-/// The queue in which the last pod of all is.
+/// The queue of the last pod of all.
 const LAST: &str = "last";
 
+/// The resource of the pods.
 const GPU: &str = "nvidia.com/gpu";
 
 /// The calls at a time.
 const CALLS: usize = 16;
 
-/// The time by which a pod of queue `unready` must be ready, and the ceiling of queue `ceiling`, in seconds.
+/// The time in seconds by which a pod of queue `unready` must be ready.
 const READY_WITHIN: u64 = 12;
+/// The ceiling in seconds of queue `ceiling`.
 const CEILING: u64 = 15;
 
-/// The ways in which pods end.
+/// The ways in which pods end, each the beginning of the names of its pods.
 const WAYS: [&str; 7] = ["succeeded", "failed", "deleted", "slowly", "preempted", "cut", "unready"];
 
 /// A crowd of pods.
@@ -52,13 +55,14 @@ pub struct UsageCrowd {
     pub pods: u64,
     /// The number of pods that are created each second.
     pub each_second: u64,
-    /// The shortest run of a pod that isn't ended by Tenure, and the most that others run longer.
+    /// The shortest run of a pod that isn't ended by Tenure, and the seconds that others run longer
+    /// at most.
     pub runs: (Duration, u64),
-    /// The number of times that the keeper is killed meanwhile.
+    /// The number of times that the keeper is killed while the crowd plays.
     pub kills: u64,
 }
 
-/// Makes the queues and the node of crowds.
+/// Creates the queues and the node of crowds.
 pub async fn prepare(world: &World) {
     let family = json!("scheduling.run.ai/v3alpha1");
     let rules = json!({"enable": true, "timeout": format!("{READY_WITHIN}s"), "countFrom": "Scheduled"});
@@ -75,7 +79,8 @@ pub async fn prepare(world: &World) {
 }
 
 impl UsageCrowd {
-    /// Plays the crowd in a namespace while the keeper is killed, and waits until the keeper has seen all of it.
+    /// Plays the crowd in a namespace while the keeper is killed, and waits until the keeper's
+    /// record has all pods.
     pub async fn play(self, world: &World, namespace: &str) -> Result<()> {
         let client = world.cluster.client()?;
         let calls = Semaphore::new(CALLS);
@@ -101,7 +106,7 @@ impl UsageCrowd {
             Ok::<_, anyhow::Error>(())
         };
         tokio::try_join!(async { try_join_all(pods).await.map(drop) }, kills)?;
-        // changes are counted in their order: with the last pod, all others are
+        // changes are counted in their order: once the last pod is counted, all others are
         stage.create("last-g1", LAST, false).await?;
         stage.bind("last-g1").await?;
         stage.delete("last-g1", 0).await?;
@@ -112,7 +117,7 @@ impl UsageCrowd {
     }
 }
 
-/// The keeper's record, once there is one.
+/// Returns the keeper's record. None: there is no record yet.
 pub async fn record(client: &Client) -> Result<Option<UsageRecord>> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), RELEASE_NAMESPACE);
     let data = maps.get(USAGE_CONFIG_MAP).await?.data.unwrap_or_default();
@@ -131,6 +136,8 @@ impl Stage<'_> {
         Api::namespaced(self.client.clone(), self.namespace)
     }
 
+    /// Plays the story of a pod, from its creation to its end. Its name has its way, its number and
+    /// its GPUs.
     async fn play(&self, crowd: UsageCrowd, number: u64) -> Result<()> {
         let way = WAYS[usize::try_from(number % 7)?];
         let queue = match way {
@@ -167,6 +174,7 @@ impl Stage<'_> {
         Ok(())
     }
 
+    /// Creates a pod with the GPUs of its name.
     async fn create(&self, name: &str, queue: &str, unready: bool) -> Result<()> {
         let (_, gpus) = name.rsplit_once("-g").context("its name has its GPUs")?;
         let requests = json!({GPU: gpus});
@@ -189,6 +197,7 @@ impl Stage<'_> {
         Ok(())
     }
 
+    /// Binds a pod to the node, as a scheduler does.
     async fn bind(&self, name: &str) -> Result<()> {
         let binding: Binding = serde_json::from_value(json!({
             "metadata": {"name": name}, "target": {"apiVersion": "v1", "kind": "Node", "name": NODE},
@@ -226,6 +235,7 @@ impl Stage<'_> {
         Ok(())
     }
 
+    /// Deletes a pod with a grace period in seconds.
     async fn delete(&self, name: &str, grace: u32) -> Result<()> {
         let _permit = self.calls.acquire().await?;
         self.pods().delete(name, &DeleteParams::default().grace_period(grace)).await?;
@@ -250,6 +260,7 @@ impl Stage<'_> {
     }
 }
 
+/// Returns a time in whole seconds, as Kubernetes writes it.
 fn seconds(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,4 +1,6 @@
-//! Workloads in queues, and helpers to observe them.
+//! Workloads in queues, and helpers to observe them. Manifests are JSON values, and [`Namespace`]
+//! creates and reads objects of any kind. Most helpers panic if the API server refuses; those that
+//! begin with `try_` return the refusal.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -23,11 +25,12 @@ use tenure_testbed::{Output, eventually};
 
 use crate::{DEADLINE, World};
 
-/// The kinds that were asked for, which are the same on all clusters: discovery costs as much as the request that follows.
+/// The kinds that were asked for, which are the same on all clusters: discovery costs as much as
+/// the request that follows.
 static KINDS: LazyLock<Mutex<HashMap<GroupVersionKind, (ApiResource, Scope)>>> =
     LazyLock::new(Mutex::default);
 
-/// A tensorstack queue in the system namespace.
+/// Returns a tensorstack queue in the system namespace.
 pub fn queue(name: &str, max_duration: &str) -> Value {
     json!({
         "apiVersion": "scheduler.tensorstack.dev/v1beta1", "kind": "Queue",
@@ -35,7 +38,7 @@ pub fn queue(name: &str, max_duration: &str) -> Value {
     })
 }
 
-/// A queue of the run.ai family.
+/// Returns a queue of the run.ai family. `parent` may be empty.
 pub fn runai_queue(name: &str, parent: &str, max_duration: &str) -> Value {
     json!({
         "apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue",
@@ -43,17 +46,17 @@ pub fn runai_queue(name: &str, parent: &str, max_duration: &str) -> Value {
     })
 }
 
-/// A label that puts a pod into a tensorstack queue.
+/// Returns the label that puts a pod into a tensorstack queue.
 pub fn in_queue(name: &str) -> Value {
     json!({"scheduler.tensorstack.dev/queue": name})
 }
 
-/// A label that puts a pod into a queue of the run.ai family.
+/// Returns the label that puts a pod into a queue of the run.ai family.
 pub fn in_runai_queue(name: &str) -> Value {
     json!({"kai.scheduler/queue": name})
 }
 
-/// A pod template: labels beside the selector's, and more fields of its spec.
+/// Returns a pod template, with labels beside the selector's, and more fields of its spec.
 fn template(labels: &Value, spec: &Value) -> Value {
     let mut template = json!({
         "metadata": {"labels": {"app": "test"}},
@@ -64,13 +67,14 @@ fn template(labels: &Value, spec: &Value) -> Value {
     template
 }
 
+/// Sets the fields of an object, one level deep.
 fn merge(target: &mut Value, more: &Value) {
     for (key, value) in more.as_object().into_iter().flatten() {
         target[key] = value.clone();
     }
 }
 
-/// An object that has a pod template, of any native kind.
+/// Returns an object of a native kind that has a pod template: a Job, or a kind of `apps/v1`.
 pub fn workload(kind: &str, namespace: &str, name: &str, labels: &Value, pod_spec: &Value) -> Value {
     let version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
     let mut object = json!({
@@ -87,7 +91,7 @@ pub fn workload(kind: &str, namespace: &str, name: &str, labels: &Value, pod_spe
     object
 }
 
-/// A pod without an owner.
+/// Returns a pod without an owner.
 pub fn bare_pod(namespace: &str, name: &str, labels: &Value, pod_spec: &Value) -> Value {
     let mut pod = template(labels, pod_spec);
     pod["apiVersion"] = json!("v1");
@@ -97,12 +101,12 @@ pub fn bare_pod(namespace: &str, name: &str, labels: &Value, pod_spec: &Value) -
     pod
 }
 
-/// A reference to an object that exists, as the one that controls.
+/// Returns a reference to an object that exists, as the controller.
 pub fn controller(owner: &DynamicObject) -> OwnerReference {
     OwnerReference { controller: Some(true), ..reference(owner) }
 }
 
-/// A reference to an object that exists, as one of several that merely own.
+/// Returns a reference to an object that exists, as an owner that doesn't control.
 pub fn reference(owner: &DynamicObject) -> OwnerReference {
     let types = owner.types.clone().expect("it has a kind");
     OwnerReference {
@@ -114,13 +118,13 @@ pub fn reference(owner: &DynamicObject) -> OwnerReference {
     }
 }
 
-/// The same object with owners.
+/// Returns the same object with owners.
 pub fn owned(mut object: Value, owners: &[OwnerReference]) -> Value {
     object["metadata"]["ownerReferences"] = json!(owners);
     object
 }
 
-/// The same workload with pods of its own, where others are in the namespace.
+/// Returns the same workload with pods of its own, where other workloads are in the namespace.
 pub fn distinct(mut object: Value, app: &str) -> Value {
     for labels in ["/metadata/labels", "/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
         if let Some(labels) = object.pointer_mut(labels) {
@@ -130,7 +134,7 @@ pub fn distinct(mut object: Value, app: &str) -> Value {
     object
 }
 
-/// The event of a pause.
+/// Returns the text of the event of a pause, as [`Namespace::events`] returns it.
 pub fn pause_event(owner: &DynamicObject, field: &str, value: &str) -> String {
     let OwnerReference { kind, name, .. } = reference(owner);
     format!(
@@ -138,7 +142,7 @@ pub fn pause_event(owner: &DynamicObject, field: &str, value: &str) -> String {
     )
 }
 
-/// The event of the deletion of a pod.
+/// Returns the text of the event of the deletion of a pod, as [`Namespace::events`] returns it.
 pub fn deletion_event(pod: &str) -> String {
     format!("Pod/{pod}: Deleted because its lifetime exceeded maxDuration defined in Queue")
 }
@@ -158,7 +162,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Looks into a namespace.
+    /// Looks into a namespace as an administrator.
     pub fn of(world: &World, name: &str) -> Self {
         Self::seen_by(world.cluster.client().expect("a client"), name)
     }
@@ -168,33 +172,34 @@ impl Namespace {
         Self { client, name: name.into() }
     }
 
-    /// A new one.
+    /// Creates a namespace with a new name.
     pub async fn new(world: &World) -> Self {
         Self::of(world, &world.namespace().await)
     }
 
-    /// A new one with this name.
+    /// Creates a namespace with this name.
     pub async fn named(world: &World, name: &str) -> Self {
         let kubectl = async |arguments: &[&str]| {
             world.cluster.kubectl(arguments).await.and_then(Output::success).expect("kubectl succeeds")
         };
         kubectl(&["create", "namespace", name]).await;
-        // without it pods are refused
+        // without this account pods are refused
         kubectl(&["wait", "--for=create", "serviceaccount/default", "--timeout=1m", "-n", name]).await;
         Self::of(world, name)
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Creates an object that must be accepted, of any kind that is served.
+    /// Creates an object that must be accepted, of any kind that is served. Waits until the API
+    /// server knows the object's `PriorityClass`.
     pub async fn create(&self, object: &Value) -> DynamicObject {
         let object: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
         let api = self.api(&object).await;
         let create = async || match api.create(&PostParams::default(), &object).await {
-            // the API server's admission knows a class only when its watch has told of it
+            // the API server's admission knows a class only when its watch has shown it
             Err(kube::Error::Api(status)) if status.message.contains("no PriorityClass with name") => {
                 Ok(None)
             }
@@ -203,7 +208,7 @@ impl Namespace {
         eventually("its class to be known", DEADLINE, create).await.expect("it is accepted")
     }
 
-    /// Creates an object, or makes it what this says.
+    /// Creates an object, or changes it to this state, by server-side apply.
     pub async fn apply(&self, object: &Value) -> DynamicObject {
         let object: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
         let apply = PatchParams::apply("tenure-tests").force().validation_strict();
@@ -226,7 +231,8 @@ impl Namespace {
         answer(api.patch(&object.name_any(), &how, &Patch::Merge(patch)).await)
     }
 
-    /// Merges a patch into a subresource of an object, such as `status`, which the API server may refuse.
+    /// Merges a patch into a subresource of an object, such as `status`, which the API server may
+    /// refuse.
     pub async fn try_patch_subresource(
         &self,
         object: &DynamicObject,
@@ -256,28 +262,29 @@ impl Namespace {
         delete.expect("it can be deleted");
     }
 
-    /// The object as it is now, if it still is the same one.
+    /// Returns the object as it is now. None: it is gone, or replaced by another of the same name.
     pub async fn get(&self, object: &DynamicObject) -> Option<DynamicObject> {
         let now = self.api(object).await.get_opt(&object.name_any()).await.expect("it can be read");
         now.filter(|now| now.uid() == object.uid())
     }
 
-    /// Returns the object of this kind and name, with any uid.
+    /// Returns the object of this kind and name, with any uid, which must exist.
     pub async fn find(&self, object: &DynamicObject) -> DynamicObject {
         self.api(object).await.get(&object.name_any()).await.expect("it is there")
     }
 
-    /// The same, if it is there.
+    /// Returns the object of this kind and name, with any uid. None: it doesn't exist.
     pub async fn try_find(&self, object: &DynamicObject) -> Option<DynamicObject> {
         self.api(object).await.get_opt(&object.name_any()).await.expect("it can be read")
     }
 
-    /// Returns the present value of a field of the object, by a path with dots; null if it is absent.
+    /// Returns the present value of a field of the object, by a path with dots. Null: it is absent.
     pub async fn field(&self, object: &DynamicObject, path: &str) -> Value {
         let now = serde_json::to_value(self.get(object).await).expect("JSON");
         path.split('.').fold(&now, |value, key| value.get(key).unwrap_or(&Value::Null)).clone()
     }
 
+    /// Returns the API of an object's kind, in the object's own namespace if it has one.
     async fn api(&self, object: &DynamicObject) -> Api<DynamicObject> {
         let types = object.types.clone().expect("it has a kind");
         let kind = GroupVersionKind::try_from(types).expect("a group, a version and a kind");
@@ -296,8 +303,9 @@ impl Namespace {
         }
     }
 
+    /// Asks for a kind, and waits until it is served.
     async fn discover(&self, kind: GroupVersionKind) -> (ApiResource, Scope) {
-        // the API server serves it a moment after its definition was stored
+        // the API server serves a kind a moment after its definition was stored
         let served = async || Ok(Some(pinned_kind(&self.client, &kind).await?));
         let (resource, capabilities) = eventually("the kind to be served", DEADLINE, served).await.unwrap();
         let found = (resource, capabilities.scope);
@@ -325,13 +333,13 @@ impl Namespace {
         self.create(&owned(pod, &[controller(owner)])).await
     }
 
-    /// The live pods, by uid.
+    /// Returns the uids of the live pods.
     pub async fn pods(&self) -> Vec<String> {
         let list = self.list_pods().await.expect("pods can be listed");
         list.iter().filter_map(ResourceExt::uid).collect()
     }
 
-    /// The names of the live pods.
+    /// Returns the names of the live pods.
     pub async fn pod_names(&self) -> BTreeSet<String> {
         let list = self.list_pods().await.expect("pods can be listed");
         list.iter().map(ResourceExt::name_any).collect()
@@ -355,7 +363,7 @@ impl Namespace {
         eventually(&format!("pods {names:?} alone to be left"), DEADLINE, left).await.expect("they are");
     }
 
-    /// Waits until so many pods are there and all run.
+    /// Waits until exactly `count` pods are there and all run.
     pub async fn await_running(&self, count: usize) {
         let running = |pod: &Pod| pod.status.as_ref().is_some_and(|s| s.phase.as_deref() == Some("Running"));
         let all = async || {
@@ -365,12 +373,12 @@ impl Namespace {
         eventually("all pods to run", DEADLINE, all).await.expect("pods run");
     }
 
-    /// The objects of all `MaxDurationExceeded` events, as `Kind/name: note`.
+    /// Returns all `MaxDurationExceeded` events, as `Kind/name: note`.
     pub async fn events(&self) -> Vec<String> {
         self.events_of("MaxDurationExceeded").await
     }
 
-    /// The objects of all events for a reason, as `Kind/name: note`.
+    /// Returns all events for a reason, as `Kind/name: note`.
     pub async fn events_of(&self, reason: &str) -> Vec<String> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.name);
         let of_reason = ListParams::default().fields(&format!("reason={reason}"));
@@ -383,12 +391,13 @@ impl Namespace {
         list.items.iter().map(told).collect()
     }
 
-    /// Waits until there are so many `MaxDurationExceeded` events, or more.
+    /// Waits until there are at least `count` `MaxDurationExceeded` events.
     pub async fn await_events(&self, count: usize) {
         self.await_events_of("MaxDurationExceeded", count).await;
     }
 
-    /// Waits until there are so many events for a reason, or more; returns them in alphabetical order.
+    /// Waits until there are at least `count` events for a reason. Returns the events in
+    /// alphabetical order.
     pub async fn await_events_of(&self, reason: &str, count: usize) -> Vec<String> {
         let enough = async || Ok(Some(self.events_of(reason).await).filter(|events| events.len() >= count));
         let events = eventually(&format!("{count} events of {reason}"), DEADLINE, enough).await;
@@ -397,14 +406,14 @@ impl Namespace {
         events
     }
 
-    /// Waits until a native workload is paused; returns the record of the pause.
+    /// Waits until a native workload is paused. Returns the record of the pause.
     pub async fn await_paused(&self, kind: &str, name: &str) -> Value {
         let what = format!("{kind} {name} to be paused");
         let record = eventually(&what, DEADLINE, async || Ok(self.pause(kind, name).await)).await;
         record.expect("it is paused")
     }
 
-    /// The record of a pause; none if the native workload isn't paused.
+    /// Returns the record of a pause. None: the native workload isn't paused.
     pub async fn pause(&self, kind: &str, name: &str) -> Option<Value> {
         let (version, field, value) = match kind {
             "Job" => ("batch/v1", "spec.suspend", json!(true)),
@@ -416,18 +425,18 @@ impl Namespace {
         self.pause_of(&found, field, &value).await
     }
 
-    /// Waits until an object's field has the value that pauses; returns the record of the pause.
+    /// Waits until an object's field has the value that pauses. Returns the record of the pause.
     pub async fn await_pause_of(&self, object: &DynamicObject, field: &str, value: &Value) -> Value {
         let what = format!("{} to have {field} {value} and a record of it", object.name_any());
         let record = async || Ok(self.pause_of(object, field, value).await);
         eventually(&what, DEADLINE, record).await.expect("it is paused")
     }
 
-    /// The record of a pause; none if the object isn't paused.
+    /// Returns the record of a pause. None: the object isn't paused by this field and value.
     pub async fn pause_of(&self, object: &DynamicObject, field: &str, value: &Value) -> Option<Value> {
         let record = self.get(object).await?.annotations().get("tenure.dev/paused")?.clone();
         let record: Value = serde_json::from_str(&record).expect("the record is JSON");
-        // of a pause that sets a time, the record says which
+        // the record says which time a pause has set
         let set = if *value == TIME { &record["value"] } else { value };
         (self.field(object, field).await == *set && record["field"] == field).then_some(record)
     }

@@ -1,4 +1,10 @@
-//! The keeper's view of the cluster: the times at which ceilings are reached, and by which workloads must be ready.
+//! The keeper's view of the cluster: the times at which ceilings are reached, and by which
+//! workloads must be ready.
+//!
+//! The keeper's watches feed a [`CeilingIndex`], and its tasks ask the index what is due. The
+//! kubectl plugin builds one from the objects that it has listed, and computes standings. A change
+//! only marks the pods that it concerns: their ends are computed by `reschedule`, which all answers
+//! that depend on ends call first.
 
 mod answers;
 mod drivers;
@@ -43,36 +49,44 @@ use crate::{
     deadlines::{Deadlines, ManagedPod, RetryAfter},
 };
 
-/// The settings of an index.
+/// The settings of a [`CeilingIndex`], which the keeper and the plugin take from their
+/// configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// The pods that count.
+    /// The pods that Tenure manages. Only `CeilingIndex::new` reads this.
     pub scope: Scope,
     /// The owners that can be paused.
     pub table: OwnerTable,
-    /// The notices before the end of a run, where the queue doesn't say.
+    /// The notices before the end of a run, for queues that set none.
     pub notice: NoticePoints,
-    /// The time for which a workload runs on when a change of its queue has made it overdue.
+    /// The time for which a workload that gets a notice runs on when a change of its queue has made
+    /// it overdue.
     pub grace_on_change: GraceOnChange,
-    /// The rules for workloads that don't get ready, where the queue doesn't say. None: they never make room.
+    /// The rules for workloads that don't get ready, for queues that set none. None: workloads of
+    /// such queues may take any time to get ready.
     pub pods_ready: Option<PodsReady>,
-    /// The floors of workloads, where no queue says.
+    /// The configuration of floors, with the defaults for queues that set none.
     pub floors: Floors,
     /// The longest time between the scheduling of a workload's first pod and its start.
     pub longest_formation: LongestFormation,
-    /// The queues that Kueue's queues stand for. They don't change.
+    /// The queues that Kueue's queues stand for. Only `CeilingIndex::new` reads this.
     pub kueue_queues: kueue::Queues,
-    /// The wait before another try to stop a pod, from the keeper's flags. It doesn't change.
+    /// The wait before the second try to stop a pod, from the keeper's flags. Only
+    /// `CeilingIndex::new` reads this.
     pub retry_after: RetryAfter,
-    /// The queues that count for workloads that name a queue that doesn't exist.
+    /// The queue of each family that counts for workloads whose queue doesn't exist. None: no queue
+    /// does.
     pub default_queues: PerFamily<Option<String>>,
 }
 
-/// The pods in queues, by the time at which their tasks are due.
+/// The keeper's reading of pods: the pods in queues by the time at which their tasks are due, and
+/// the terminating pods.
 #[derive(Debug, Default)]
 pub struct Ceilings {
     deadlines: Deadlines,
+    /// The configured notices, for queues that set none.
     notice: NoticePoints,
+    /// The configured rules for workloads that don't get ready, for queues that set none.
     pods_ready: Option<PodsReady>,
     terminating: Terminating,
     grace_on_change: GraceOnChange,
@@ -80,6 +94,7 @@ pub struct Ceilings {
     knows_queues: bool,
     /// A change of queues whose effect on pods is not computed yet.
     policy_change: Option<PolicyChange>,
+    /// The queues that are named and don't exist.
     missing: MissingQueues,
 }
 
@@ -112,7 +127,7 @@ use terminating::Terminating;
 pub type CeilingIndex = ClusterModel<Ceilings>;
 
 impl CeilingIndex {
-    /// An index of an empty cluster.
+    /// Creates the index of an empty cluster.
     pub fn new(settings: Settings) -> Self {
         let mut index = Self::default();
         index.reader.deadlines = Deadlines::new(settings.scope.clone(), settings.retry_after);
@@ -123,7 +138,8 @@ impl CeilingIndex {
         index
     }
 
-    /// Replaces the settings, apart from those that don't change.
+    /// Replaces the settings, apart from `scope`, `kueue_queues` and `retry_after`, which don't
+    /// change. The next [`reschedule`](Self::reschedule) computes the ends of all pods again.
     pub fn configure(&mut self, settings: Settings) {
         let Settings {
             table,
@@ -147,15 +163,19 @@ impl CeilingIndex {
         moved.all = true;
     }
 
-    /// Says that all queues have been listed. What the first lists show is no change: queues were so before.
+    /// Records that all queues have been listed: from now on, changes of queues grant time. The
+    /// first lists show no change, since queues were like that before.
     pub const fn know_queues(&mut self) {
         self.reader.knows_queues = true;
     }
 
-    /// Changes queues or the configuration, and nothing else, at `now`. A run that this makes overdue goes on for a while if it gets a notice.
+    /// Calls `change`, which may change queues or the configuration and nothing else, at `now`. A
+    /// run that the change makes overdue goes on for the configured grace if the run gets a notice.
+    /// If further changes come before the next [`reschedule`](Self::reschedule), the time of the
+    /// first counts for all.
     pub fn change_queues<T>(&mut self, now: Timestamp, change: impl FnOnce(&mut Self) -> T) -> T {
         if !self.objects.moved.all {
-            // the ends of all runs by the queues as they were
+            // computes the ends of all runs by the queues as they were
             self.reschedule();
         }
         let result = change(self);
@@ -166,12 +186,14 @@ impl CeilingIndex {
         result
     }
 
-    /// Adds or updates a pod; says whether it was seen before it was ever ready, and is ready now.
+    /// Adds or updates a pod. Returns true if the index has known the pod before it was ever ready,
+    /// and the pod is ready now. A pod without a uid is ignored.
     pub fn apply_pod(&mut self, pod: &projection::Pod) -> bool {
         let Some(uid) = pod.metadata.uid.as_deref().map(Uid::of) else { return false };
         let occupant = self.occupant(uid, pod);
         if pod.metadata.deletion_timestamp.is_some() {
-            // with the last of its pods, the queue of a group that is gone is forgotten
+            // plans by the queue of a deleted group, which is forgotten with the last of the
+            // group's pods
             self.reschedule();
         }
         self.apply_member(pod);
@@ -186,7 +208,7 @@ impl CeilingIndex {
         if is_kept && objects.gangs.workload(objects.gangs.memberships(uid)).is_none() {
             self.schedule([uid]);
         } else if is_kept {
-            // once its group is computed, which has changed with it
+            // planned once the pod's group is computed, which has changed with the pod
             objects.moved.pods.insert(uid);
         }
         if let Some(occupant) = occupant {
@@ -195,13 +217,15 @@ impl CeilingIndex {
         is_ready_now
     }
 
-    /// The pods of a root owner. One of the whole cluster may have some in any namespace.
+    /// Returns the pods whose root owner is `root`. An empty `namespace` is that of a
+    /// cluster-scoped owner, which may have pods in any namespace.
     fn pods_of(&self, namespace: &str, root: Uid) -> impl Iterator<Item = (Uid, &ManagedPod)> {
         let owners = &self.objects.owners;
         self.pods_under(namespace, root).filter(move |(_, pod)| owners.root(pod.controller) == Some(root))
     }
 
-    /// The pods of an owner, whether or not others are above it.
+    /// Returns the pods below an owner, whether or not the owner is a root owner. Empty
+    /// `namespace`: in any namespace.
     fn pods_under(&self, namespace: &str, owner: Uid) -> impl Iterator<Item = (Uid, &ManagedPod)> {
         let Self { objects: Objects { owners, .. }, reader } = self;
         let controllers = owners.with_descendants(owner).into_iter();
@@ -212,7 +236,7 @@ impl CeilingIndex {
         })
     }
 
-    /// Adds or updates an extension. Only one that is granted counts.
+    /// Adds or updates an extension. Only a granted extension counts.
     pub fn apply_extension(&mut self, extension: &Extension) {
         let changed = self.objects.grants.apply(extension);
         self.regrant(changed);
@@ -231,7 +255,9 @@ impl CeilingIndex {
         }
     }
 
-    /// Returns the run of a workload for which an extension of a namespace was asked at `asked`: one that had begun by then.
+    /// Returns the run of a workload for which an extension of `namespace` was requested at
+    /// `asked`: the run must have begun by then. `workload` is the uid of a root owner, or of a pod
+    /// without one. If several pods run, the least allowance counts.
     pub fn requested_run(&mut self, namespace: &str, workload: Uid, asked: Timestamp) -> RequestedRun {
         self.reschedule();
         let mut uids: Vec<Uid> = self.pods_of(namespace, workload).map(|(uid, _)| uid).collect();
@@ -254,7 +280,8 @@ impl CeilingIndex {
         }
     }
 
-    /// Has the ends of the pods of workloads computed again. A workload may be a pod itself.
+    /// Has the ends of the pods of workloads computed again. A workload is a root owner or a pod by
+    /// itself.
     fn regrant(&mut self, workloads: impl IntoIterator<Item = Uid>) {
         self.objects.owners.with_grants = !self.objects.grants.is_empty();
         for workload in workloads {
@@ -263,6 +290,7 @@ impl CeilingIndex {
         }
     }
 
+    /// Computes the times of the tasks of these pods. Pods that aren't kept are skipped.
     fn schedule(&mut self, pods: impl IntoIterator<Item = Uid>) {
         let Self { objects, reader: Ceilings { deadlines, notice, pods_ready, policy_change, .. } } = self;
         for uid in pods {
@@ -271,7 +299,8 @@ impl CeilingIndex {
         }
     }
 
-    /// Computes the times of tasks that may have changed. All answers do that first.
+    /// Computes the times of tasks that may have changed since the last call. Answers that depend
+    /// on these times call this first.
     pub fn reschedule(&mut self) {
         let of_groups = self.objects.gangs.moved();
         let Moved { all, owners, pods } = std::mem::take(&mut self.objects.moved);

@@ -1,4 +1,8 @@
 //! One model of the cluster: objects are taken in once, and readers answer what each program asks.
+//!
+//! The keeper and the webhook feed the model from watches, and the plugin from lists. Objects may
+//! come in any order. After a list, the `retain_…` methods forget all objects that the list didn't
+//! show.
 
 use std::collections::HashSet;
 
@@ -31,29 +35,30 @@ use crate::{
     times::in_time,
 };
 
-/// A reading of the pods of a cluster.
+/// A reading of the pods of a cluster: [`Ceilings`](crate::Ceilings) for the keeper and the plugin,
+/// [`Placements`](crate::Placements) for the webhook.
 pub trait Reader {
-    /// All pods that are kept. Some may occur twice.
+    /// Returns the uids of all pods that are kept. Some may occur twice.
     fn pods(&self) -> impl Iterator<Item = Uid>;
 
     /// Forgets a pod.
     fn delete_pod(&mut self, objects: &mut Objects, uid: Uid);
 
-    /// A queue is gone.
+    /// Called after a queue was deleted.
     fn delete_queue(&mut self, _family: Family, _name: &str) {}
 }
 
 /// The objects of a cluster, as the API server has them, and what `R` makes of its pods.
 ///
-/// Queues, `PodGroup`s and owners can come after their pods, and a change of one may concern many: what depends on it is
-/// computed once, when it is next asked for.
+/// Queues, `PodGroup`s and owners may come after their pods, and one change may concern many pods.
+/// So each change is only recorded; its effects are computed when they are next asked for.
 #[derive(Debug, Default)]
 pub struct ClusterModel<R> {
     pub(crate) objects: Objects,
     pub(crate) reader: R,
 }
 
-/// All that pods depend on.
+/// The objects that pods depend on, the same for all readers.
 #[derive(Debug, Default)]
 pub struct Objects {
     pub interner: Interner,
@@ -70,14 +75,15 @@ pub struct Objects {
 /// Changes whose effect on pods is not computed yet.
 #[derive(Debug, Default)]
 pub struct Moved {
+    /// True if all pods are concerned.
     pub all: bool,
-    /// With all that they control.
+    /// Owners: all pods below them are concerned.
     pub owners: HashSet<Uid>,
     pub pods: HashSet<Uid>,
 }
 
 impl Objects {
-    /// Returns the limits for workloads of a queue; none if there is no such queue.
+    /// Returns the limits for workloads of a queue. None: there is no such queue.
     pub fn limits(&mut self, family: Family, queue: &str) -> Option<Limits> {
         self.queues[family].limits(queue)
     }
@@ -87,7 +93,9 @@ impl Objects {
         PerFamily::new(|family| self.queues[family].tree())
     }
 
-    /// Returns the name of the queue that counts for a workload that gives this name.
+    /// Returns the name of the queue that counts for a workload that gives this name: the default
+    /// queue's name, if no queue has the given one and the default queue exists. Otherwise returns
+    /// the given name.
     pub fn bound(&mut self, family: Family, name: ArcStr) -> ArcStr {
         let tree = self.queues[family].tree();
         match tree.bind(&name).map(|id| tree.name(id)) {
@@ -98,29 +106,29 @@ impl Objects {
 }
 
 impl<R: Reader> ClusterModel<R> {
-    /// The queues of a family.
+    /// Returns the queues of a family.
     pub fn queues(&self, family: Family) -> &Queues {
         &self.objects.queues[family]
     }
 
-    /// The tree of queues of the run.ai family, which alone has floors.
+    /// Returns the tree of queues of the run.ai family, which alone has floors.
     pub fn tree(&self) -> &QueueTree {
         self.queues(Family::Runai).tree()
     }
 
-    /// The trees of queues of both families.
+    /// Returns the trees of queues of both families.
     pub fn trees(&self) -> PerFamily<&QueueTree> {
         self.objects.trees()
     }
 
-    /// Adds or updates a queue; says whether a decision may have changed.
+    /// Adds or updates a queue. Returns true if a decision may have changed.
     pub fn apply_queue<Q: ReadQueue>(&mut self, name: &str, queue: &Q) -> bool {
         let changed = self.objects.queues[Q::FAMILY].apply(name, queue);
         self.objects.moved.all |= changed;
         changed
     }
 
-    /// Adds or replaces a queue that was read before, or made up.
+    /// Adds or replaces a queue that was read before, or that the plugin simulates.
     pub fn put_queue(&mut self, family: Family, name: &str, queue: RunaiQueue) {
         self.objects.moved.all |= self.objects.queues[family].put(name, queue);
     }
@@ -159,7 +167,9 @@ impl<R: Reader> ClusterModel<R> {
         }
     }
 
-    /// Adds or updates an object that may own pods. `source` is the number of its watch: each kind has its own.
+    /// Adds or updates an object that may own pods. `source` is the number of its watch: each kind
+    /// has its own. The own ceiling of an object below an owner that can be paused is read without
+    /// reporting errors: its annotations are copies of that owner's.
     pub fn apply_owner(&mut self, source: u16, metadata: &ObjectMeta) {
         let Some(uid) = metadata.uid.as_deref().map(Uid::of) else { return };
         let Objects { interner, owners, paused, hand_backs, shown_ends, moved, .. } = &mut self.objects;
@@ -187,14 +197,15 @@ impl<R: Reader> ClusterModel<R> {
         }
     }
 
-    /// The end of its run that an owner shows, as far as it is known. A tenant may write it.
+    /// Returns the end of its run that an owner shows. None: the owner shows none, or isn't known.
+    /// A tenant may have written it.
     pub fn shown_end(&self, owner: Uid) -> Option<Timestamp> {
         in_time(self.objects.shown_ends.get(owner))
     }
 
-    /// Adds or updates a Kueue Workload. Returns true if it is or was paused, or owed a hand-back: all others change often and
-    /// don't matter.
-    /// Its job owns it, but copies no annotations to it, so a record on it is its own.
+    /// Adds or updates a Kueue Workload. Returns true if the Workload is or was paused, or owed a
+    /// hand-back: all others change often and don't matter. The job owns its Workload, but copies
+    /// no annotations to it, so a record on a Workload is its own.
     pub fn apply_workload(&mut self, source: u16, metadata: &ObjectMeta) -> bool {
         let Some(uid) = metadata.uid.as_deref().map(Uid::of) else { return false };
         let root = kueue::known_as(metadata).map_or(uid, |of| Uid::of(&of.uid));
@@ -245,7 +256,7 @@ impl<R: Reader> ClusterModel<R> {
         self.reader.delete_pod(&mut self.objects, uid);
     }
 
-    /// Forgets all pods but these.
+    /// Forgets all pods but these, and ends the list of all pods.
     pub fn retain_pods(&mut self, uids: &HashSet<Uid>) {
         let known = self.objects.gangs.pods().chain(self.reader.pods());
         let gone: Vec<Uid> = known.filter(|uid| !uids.contains(uid)).collect();
@@ -255,13 +266,15 @@ impl<R: Reader> ClusterModel<R> {
         self.objects.gangs.end_list();
     }
 
-    /// All `PodGroup`s that there are, with what their pods show.
+    /// Returns all `PodGroup`s that exist, with what their pods show. Computes the starts that may
+    /// have changed first.
     pub fn gangs(&mut self) -> impl Iterator<Item = GroupWorkload<'_>> {
         self.objects.gangs.compute();
         self.objects.gangs.workloads()
     }
 
-    /// The `PodGroup` that counts for the workload of a pod, as of the last call of [`gangs`](Self::gangs).
+    /// Returns the `PodGroup` that counts for the workload of a pod, as of the last call of
+    /// [`gangs`](Self::gangs). None: no group that the pod names exists.
     pub fn gang(&self, pod: &projection::Pod) -> Option<GroupWorkload<'_>> {
         self.objects.gangs.workload(&memberships(pod, |text| text.into())).map(|(group, _)| group)
     }

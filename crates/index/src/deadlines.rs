@@ -1,4 +1,8 @@
-//! Due tasks: one record a pod, and one order for each kind of task.
+//! Due tasks: one record for each pod, and one order for each kind of task.
+//!
+//! Only `Ceilings`, the keeper's reading of pods, uses this. The invariant: a pod stands in each
+//! order at the place that the `slot` in its record names, so that a pod can be moved without a
+//! search.
 
 mod due;
 mod expiry;
@@ -29,15 +33,18 @@ pub use order::RetryAfter;
 use order::{Order, Slot};
 pub use record::{BoundRun, ManagedPod};
 
-/// The most pods of a batch. The others are due after it; their owner is still paused only once.
+/// The most pods of a batch. Further pods are due after the batch. Their owner is still paused only
+/// once.
 const MOST_IN_BATCH: usize = 2_000;
 
 /// The ceiling that applies to a pod, and the time by which its workload must be ready.
 #[derive(Clone, Debug, Default)]
 pub struct PodDeadlines {
+    /// None: no ceiling applies.
     pub ceiling: Option<Ceiling>,
+    /// None: the workload is ready, or may take any time.
     pub ready_until: Option<ReadyUntil>,
-    /// True if a queue of the pod, or one on the way to the root, isn't there.
+    /// True if a queue of the pod, or a queue on the path to the root, doesn't exist.
     pub lacks_queue: bool,
     /// The facts about its run that stay once it is bound.
     pub run: BoundRun,
@@ -53,13 +60,16 @@ pub struct Deadlines {
     orders: Orders,
     /// Names and controllers of pods that are exempt by priority, by the namespace and the uid of the pod.
     exempt: BTreeMap<(ArcStr, Uid), (Box<str>, Controller)>,
+    /// The namespace of each pod in `exempt`, by the pod's uid.
     exempt_in: UidMap<ArcStr>,
     retry_after: RetryAfter,
-    /// The ends that were past when a queue went missing, of pods that lack one still: it may have gone for a moment.
+    /// Ends that were past when a queue went missing, by pod, in milliseconds since the epoch. They
+    /// are kept while the pod lacks a queue: the queue may have gone for a moment.
     lost: UidMap<i64>,
-    /// Pods on which evidence is missing.
+    /// Pods on which evidence is to be written.
     lack_evidence: HashSet<Uid>,
-    /// Pods whose workload may show another end than its run has. None: nothing asks for them.
+    /// Pods whose workload may show another end than its run has. None: nothing asks for them, and
+    /// nothing is recorded.
     pub moved_ends: Option<HashSet<Uid>>,
     /// The namespaces and controllers of pods that have left since ends were last followed.
     pub left: HashSet<(ArcStr, Controller)>,
@@ -68,13 +78,17 @@ pub struct Deadlines {
 /// Pods by the time at which each task is due.
 #[derive(Debug, Default)]
 struct Orders {
+    /// Pods by the end of their run, or by the next try to end it.
     expiries: Order,
+    /// Pods by the time by which their workload must be ready, or by the next try to evict them.
     evictions: Order,
+    /// Pods by the time of their next notice, or of the next try to give it.
     notices: Order,
 }
 
 impl Orders {
-    /// Moves a pod to its present places: to none, unless it is `open`.
+    /// Moves a pod to the places that its record says. Unless `open`, removes the pod from all
+    /// orders.
     fn place(&mut self, uid: Uid, pod: &mut ManagedPod, open: bool) {
         let to = |next: Slot| if open { next } else { Slot::NONE };
         let next = to(pod.expiry.next());
@@ -95,7 +109,8 @@ impl Deadlines {
         Self { scope, retry_after, ..Self::default() }
     }
 
-    /// Adds or updates a pod; says whether its deadlines must be computed.
+    /// Adds or updates a pod. Returns true if its deadlines must be computed. An exempt pod, or a
+    /// pod in no queue, isn't kept.
     pub fn apply(&mut self, uid: Uid, pod: &projection::Pod, interner: &mut Interner) -> bool {
         let exemption = exemption(pod, &self.scope);
         if exemption.is_none() {
@@ -109,11 +124,13 @@ impl Deadlines {
         false
     }
 
-    /// True if a pod is never touched, terminating or not.
+    /// True if a pod is exempt for another reason than that it is terminating or has ended.
     pub fn exempts(&self, pod: &projection::Pod) -> bool {
         standing_exemption(pod, &self.scope).is_some()
     }
 
+    /// Adds or updates a pod that isn't exempt. Returns true if the pod is in a queue. A pod that
+    /// has left its queues is forgotten.
     fn keep(&mut self, uid: Uid, pod: &projection::Pod, interner: &mut Interner) -> bool {
         let Some(known) = self.pods.get_mut(&uid) else {
             let Some(pod) = ManagedPod::read(pod, interner, None) else { return false };
@@ -134,6 +151,8 @@ impl Deadlines {
         stays
     }
 
+    /// Records the name and controller of a pod that is exempt by priority. A pod without a
+    /// controller isn't recorded.
     fn keep_exempt(&mut self, uid: Uid, pod: &projection::Pod, interner: &mut Interner) {
         let Some(controller) = pod.controller() else { return };
         let controller = Controller::read(controller, &interner.kinds);
@@ -162,12 +181,13 @@ impl Deadlines {
         self.by_controller.replace(uid, pod.controller.map(|of| of.uid), None);
     }
 
-    /// All pods, exempt ones included.
+    /// Returns the uids of all pods, pods that are exempt by priority included.
     pub fn uids(&self) -> impl Iterator<Item = Uid> {
         self.pods.keys().chain(self.exempt_in.keys()).copied()
     }
 
-    /// Computes the times of a pod's tasks, after a change of queues if there was one.
+    /// Computes the times of a pod's tasks, after a change of queues if there was one. `deadlines`
+    /// computes the limits that apply to the record.
     pub fn schedule(
         &mut self,
         uid: Uid,
@@ -198,33 +218,37 @@ impl Deadlines {
         }
     }
 
-    /// True if both pods are kept, and in one namespace.
+    /// True if both pods are kept and in the same namespace.
     pub fn are_neighbours(&self, uid: Uid, other: Uid) -> bool {
         let namespace = |uid| self.get(uid).map(|pod| &pod.namespace);
         namespace(uid).is_some() && namespace(uid) == namespace(other)
     }
 
-    /// Counts the run of a pod from the scheduling of the pod that controls it, if that is kept. Returns true if that moves its end,
-    /// or if its evidence depends on that pod.
+    /// Counts the run of a pod from the scheduling of the pod that controls it, if that pod is kept
+    /// in the same namespace. Returns true if this moves the end, or if the pod lacks evidence of
+    /// that scheduling.
     pub fn count_with(&mut self, uid: Uid, driver: Uid) -> bool {
         let is_here = self.are_neighbours(uid, driver);
         let start = self.get(driver).and_then(|driver| driver.started).filter(|_| is_here);
         self.pods.get_mut(&uid).is_some_and(|pod| pod.count_from(start) || pod.lacks_since())
     }
 
+    /// Returns the pods that a controller controls directly, with their records.
     pub fn controlled_by(&self, controller: Uid) -> impl Iterator<Item = (Uid, &ManagedPod)> {
         let pods = self.by_controller.by(controller);
         let pods = pods.filter_map(|uid| Some((uid, self.pods.get(&uid)?.as_ref())));
         pods.filter(move |(_, pod)| pod.controller.is_some_and(|of| of.uid == controller))
     }
 
-    /// The time at which the next pod's ceiling is reached, or was.
+    /// Returns the time at which the next pod's ceiling is reached, or was. None: no run is to be
+    /// ended.
     pub fn next_expiry(&self) -> Option<Timestamp> {
         let first = self.orders.expiries.may_be_first().filter_map(|uid| self.pods.get(&uid));
         Timestamp::from_millisecond(first.map(|pod| pod.expiry.at).min()?).ok()
     }
 
-    /// The next instant after `now` at which one more task is overdue: a moment after the task's own time.
+    /// Returns the next instant after `now` at which one more task is overdue: one millisecond
+    /// after the task's own time. None: no more task is planned.
     pub fn next_due_after(&self, now: Timestamp) -> Option<Timestamp> {
         let Orders { expiries, evictions, notices } = &self.orders;
         let orders = [expiries, evictions, notices].into_iter();
@@ -232,24 +256,25 @@ impl Deadlines {
         Timestamp::from_millisecond(next.saturating_add(1)).ok()
     }
 
-    /// Names and controllers of the pods of a namespace that are exempt by priority.
+    /// Returns the names and controllers of the pods of a namespace that are exempt by priority.
     pub fn exempt(&self, namespace: &str) -> impl Iterator<Item = (&str, Controller)> {
         let namespace = ArcStr::from(namespace);
         let here = self.exempt.range((namespace.clone(), Uid::MIN)..=(namespace, Uid::MAX));
         here.map(|(_, (name, controller))| (&**name, *controller))
     }
 
-    /// The bound pods on which evidence is missing.
+    /// Returns the bound pods on which evidence is to be written.
     pub fn lacking_evidence(&self) -> impl Iterator<Item = (Uid, &ManagedPod)> {
         self.lack_evidence.iter().filter_map(|uid| Some((*uid, self.get(*uid)?)))
     }
 
-    /// The number of pods with an expiry, past or future.
+    /// Returns the number of pods whose run is to be ended, now or later.
     pub fn under_ceiling(&self) -> usize {
         self.orders.expiries.len()
     }
 
-    /// Takes the pods whose workload may show another end than its run has: at first, all.
+    /// Takes the pods whose workload may show another end than its run has. Without a list, takes
+    /// all pods.
     pub fn take_moved_ends(&mut self) -> HashSet<Uid> {
         self.moved_ends.take().unwrap_or_else(|| self.pods.keys().copied().collect())
     }
@@ -268,16 +293,19 @@ impl Deadlines {
         self.moved_ends.as_mut().map(|moved| moved.insert(pod));
     }
 
-    /// True if a task is due that wasn't tried yet.
+    /// True if a task is due. Repeated tries to end a run by its ceiling don't count.
     pub fn is_pressed(&self, now: Timestamp) -> bool {
         let Orders { expiries, evictions, notices } = &self.orders;
         [expiries, evictions, notices].into_iter().any(|order| order.is_pressed(now.as_millisecond()))
     }
 
+    /// Returns the number of pods whose run is to be ended by `now`. Pods that wait for another try
+    /// aren't counted.
     pub fn overdue(&self, now: Timestamp) -> usize {
         self.orders.expiries.due(now.as_millisecond()).count()
     }
 
+    /// Returns the number of pods to evict by `now`. Pods that wait for another try aren't counted.
     pub fn unready(&self, now: Timestamp) -> usize {
         self.orders.evictions.due(now.as_millisecond()).count()
     }

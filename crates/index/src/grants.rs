@@ -1,4 +1,6 @@
-//! The time that workloads were granted beyond their ceilings.
+//! The time that workloads were granted beyond their ceilings. The watch of `Extension`s feeds
+//! this, and the standing of each pod counts it. A list that was just read takes its place while
+//! the keeper judges an end.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -7,10 +9,11 @@ use tenure_types::extension::Extension;
 
 use crate::Uid;
 
-/// The uid of a workload, the time at which the grant was asked for, and the uid of the extension.
+/// The uid of a workload, the time at which the grant was requested, and the uid of the extension.
 type GrantKey = (Uid, Timestamp, Uid);
 
-/// A grant of time to a workload. Only runs count that had begun when it was asked for.
+/// A grant of time to a workload. It counts only for a run that had begun when the grant was
+/// requested.
 #[derive(Debug, PartialEq, Eq)]
 struct Grant {
     namespace: Box<str>,
@@ -19,7 +22,7 @@ struct Grant {
 
 #[derive(Debug, Default)]
 pub struct Grants {
-    /// By workload, in the order in which they were asked for.
+    /// By workload, in the order in which the grants were requested.
     grants: BTreeMap<GrantKey, Grant>,
     /// The keys of the grants, by extension.
     keys: HashMap<Uid, GrantKey>,
@@ -38,7 +41,7 @@ impl Grants {
         self.grants.is_empty()
     }
 
-    /// Adds or updates an extension; returns the workloads whose grants have changed.
+    /// Adds or updates an extension. Returns the workloads whose grants have changed.
     pub fn apply(&mut self, extension: &Extension) -> Vec<Uid> {
         let Some(uid) = extension.metadata.uid.as_deref().map(Uid::of) else { return Vec::new() };
         let granted = granted(uid, extension);
@@ -54,19 +57,21 @@ impl Grants {
         changed
     }
 
-    /// Forgets an extension; returns the workload whose grant it was.
+    /// Forgets an extension. Returns the workload whose grant it was. None: the extension wasn't
+    /// granted.
     pub fn delete(&mut self, uid: Uid) -> Option<Uid> {
         let key = self.keys.remove(&uid)?;
         self.grants.remove(&key);
         Some(key.0)
     }
 
-    /// The extensions that aren't among these.
+    /// Returns the uids of the granted extensions that aren't among these.
     pub fn others(&self, uids: &HashSet<Uid>) -> Vec<Uid> {
         self.keys.keys().copied().filter(|uid| !uids.contains(uid)).collect()
     }
 
-    /// The granted times that count for a run of a workload, in the order in which they were asked for.
+    /// Returns the granted times that count for a run of a workload since `since`, in the order of
+    /// their requests. Only extensions of the workload's namespace count: a user may name any uid.
     pub fn of(
         &self,
         workload: Uid,
@@ -78,7 +83,7 @@ impl Grants {
     }
 }
 
-/// The grant of an extension, if it was granted.
+/// Returns the grant of an extension. None: the extension isn't granted.
 fn granted(uid: Uid, extension: &Extension) -> Option<(GrantKey, Grant)> {
     let asked = extension.metadata.creation_timestamp.as_ref()?.0;
     let namespace = extension.metadata.namespace.as_deref().unwrap_or_default().into();

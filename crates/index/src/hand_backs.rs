@@ -1,4 +1,5 @@
-//! Owners whose fields Tenure has set back and not yet handed back to their field managers.
+//! Owners whose fields Tenure has set back and not yet handed back to their field managers. The
+//! watches of owners feed this, and the keeper's hand-back task asks for all of them.
 
 use std::collections::HashMap;
 
@@ -10,13 +11,13 @@ use crate::Uid;
 /// An owner whose fields are to be handed back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwedHandBack {
-    /// As the API server writes it.
+    /// The owner's uid, as the API server writes it.
     pub uid: Box<str>,
-    /// Its name.
+    /// The owner's name.
     pub name: Box<str>,
-    /// Empty if it is of the whole cluster.
+    /// The owner's namespace. Empty: the owner is cluster-scoped.
     pub namespace: Box<str>,
-    /// The watch that has seen it.
+    /// The number of the watch that has seen the owner.
     pub source: u16,
 }
 
@@ -25,7 +26,8 @@ pub struct OwedHandBack {
 pub struct HandBacks(HashMap<Uid, OwedHandBack>);
 
 impl HandBacks {
-    /// Adds or removes an owner.
+    /// Adds an owner, or removes an owner that bears no note of its own: controllers copy
+    /// annotations to other objects.
     pub fn apply(&mut self, uid: Uid, source: u16, metadata: &ObjectMeta) {
         if !pause::is_owed(metadata) {
             self.delete(uid);
@@ -45,7 +47,7 @@ impl HandBacks {
         self.0.remove(&uid);
     }
 
-    /// The owners that one of the watches has seen.
+    /// Returns the owners that one of the watches has seen.
     pub fn seen_by(&self, source: u16) -> impl Iterator<Item = Uid> {
         self.0.iter().filter(move |(_, owed)| owed.source == source).map(|(uid, _)| *uid)
     }

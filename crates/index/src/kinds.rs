@@ -1,4 +1,6 @@
-//! Kinds of owners in four bytes each, for millions of records. The set of kinds that can be paused may change.
+//! Kinds of owners in four bytes each, for millions of records. `Controller` records have such
+//! kinds, and `OwnerRecords` climbs by them. The set of kinds that can be paused may change with
+//! the configuration.
 
 use std::{
     collections::HashSet,
@@ -13,11 +15,13 @@ use tenure_policy::{
     owners::OwnerTable,
 };
 
-/// A hash of group and kind. It is never zero, so that an `Option` of it has the same size.
+/// A hash of group and kind, the same for all versions of the group. It is never zero, so that an
+/// `Option` of it has the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KindHash(NonZeroU32);
 
 /// Hashes kinds with a random key, so that no user can invent a kind that collides with another.
+/// Only hashes of one hasher can be compared.
 #[derive(Debug, Default)]
 pub struct KindHasher(RandomState);
 
@@ -26,18 +30,19 @@ impl KindHasher {
         self.named(group_of(&owner.api_version), &owner.kind)
     }
 
-    /// The kinds of a table that can be paused themselves.
+    /// Returns the kinds of a table that can be paused themselves, not those that are only passed
+    /// through.
     pub fn pausable(&self, table: &OwnerTable) -> HashSet<KindHash> {
         let pausable = table.ancestors().filter(|(_, _, pausable)| *pausable);
         pausable.map(|(group, kind, _)| self.named(group, kind)).collect()
     }
 
-    /// The kind of a `CronJob`.
+    /// Returns the kind of a `CronJob`.
     pub fn cron_job(&self) -> KindHash {
         self.named("batch", "CronJob")
     }
 
-    /// The kinds whose controllers own some kinds alone.
+    /// Returns the kinds whose controllers own some kinds alone.
     pub fn makers(&self) -> Makers {
         let kind = |(group, kind): (&str, &str)| self.named(group, kind);
         Makers {
@@ -65,7 +70,8 @@ pub struct Makers {
 }
 
 impl Makers {
-    /// True if the controller of a kind could own objects of the kind `below`, or pods if that is none.
+    /// True if the controller of a kind could own objects of the kind `below`. None for `below`:
+    /// pods.
     pub fn may_own(&self, kind: KindHash, below: Option<KindHash>) -> bool {
         if kind == self.deployment {
             below == Some(self.replica_set)
@@ -74,7 +80,8 @@ impl Makers {
         }
     }
 
-    /// Returns the kind that is below the next owner: none is below the owner of a pod, also of one that controls pods.
+    /// Returns the kind that is below the next owner, after an owner of `kind`. None: `kind` is a
+    /// pod, and so the next owner owns a pod.
     pub fn below(&self, kind: KindHash) -> Option<KindHash> {
         (kind != self.pod).then_some(kind)
     }

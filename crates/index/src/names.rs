@@ -1,3 +1,7 @@
+//! Texts that many records share, each kept once. Readers of pods, owners and groups take names
+//! from here, so that millions of records don't each have a copy. Names that no record uses any
+//! more are dropped from time to time.
+
 use std::collections::HashSet;
 
 use arcstr::ArcStr;
@@ -11,7 +15,8 @@ pub struct Interner {
     pub kinds: KindHasher,
     pub names: Names,
     pub own: OwnCeilings,
-    /// The queues of pods that name a queue of Kueue, and none of Tenure. It doesn't change while pods are kept.
+    /// The queues of pods that name a queue of Kueue, and none of Tenure. They don't change while
+    /// pods are kept.
     pub kueue_queues: kueue::Queues,
 }
 
@@ -19,6 +24,8 @@ pub struct Interner {
 #[derive(Debug, Default)]
 pub struct Names {
     names: HashSet<ArcStr>,
+    /// The number of names at which unused names are dropped: twice the number left after the last
+    /// time, and at least 64.
     sweep_at: usize,
 }
 

@@ -1,4 +1,10 @@
-//! Ceilings that people have noted on their own workloads, and what of that, and of the names of queues, has no effect.
+//! Ceilings that people have noted on their own workloads, and values of that kind that have no
+//! effect: ceilings that can't be read or are longer than the queue's, names of queues that don't
+//! exist, and queue labels on owners without a pod in a queue.
+//!
+//! Records of pods, owners and groups are read through `OwnCeilings`. The keeper takes the notes
+//! from there, and writes an event about each. A tenant may write any number of values, so the
+//! notes of each namespace are bounded.
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -12,17 +18,22 @@ use tenure_types::{ExtendedDuration, keys, paused::ExceededCeiling, podgroup::Po
 
 use crate::Uid;
 
-/// A tenant may write one value after the other. Of a namespace so many are remembered, so many wait to be told, and so
-/// many are told within [`WINDOW`].
+/// The remembered values per namespace, so that each value is reported once. A tenant may write one
+/// value after the other.
 const REMEMBERED: usize = 64;
+/// The waiting notes per namespace.
 const WAITING: usize = 8;
+/// The notes per namespace that are reported within `WINDOW`.
 const TOLD: usize = 20;
+/// The time after which the count of reported notes begins again.
 const WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
-/// The most namespaces with remembered notes. Beyond that, namespaces without waiting notes are forgotten.
+/// The most namespaces with remembered values. Beyond that, namespaces without waiting notes are
+/// forgotten.
 const NAMESPACES: usize = 4_096;
 
-/// Pods that are to be looked at again. The others are met at their next change.
+/// The most pods, and the most owners, that are to be looked at again. Further pods and owners are
+/// looked at after their next change.
 const DOUBTFUL: usize = 4_096;
 
 /// The kind of an object that bears annotation `tenure.dev/max-duration`.
@@ -32,11 +43,11 @@ pub enum Bearer {
     Pod,
     /// A `PodGroup`.
     PodGroup(PodGroupKind),
-    /// An owner, as the watch of this number shows it.
+    /// An owner, as the watch with this number shows it.
     Owner(u16),
 }
 
-/// What a user wrote about a ceiling or a queue, where it has no effect.
+/// A value that a user wrote about a ceiling or a queue, and that has no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ineffective {
     /// The kind of the object.
@@ -45,25 +56,25 @@ pub struct Ineffective {
     pub namespace: String,
     /// The object's name.
     pub name: String,
-    /// The object's uid; of a queue that doesn't exist, that of the workload.
+    /// The object's uid. For a queue that doesn't exist, the workload's uid.
     pub uid: Uid,
-    /// The reason.
+    /// The reason why the value has no effect.
     pub why: NoEffect,
 }
 
-/// The reason why what a user wrote has no effect.
+/// The reason why a value has no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NoEffect {
     /// Annotation `tenure.dev/max-duration` is no duration.
     Invalid {
-        /// The value, or its beginning.
+        /// The value, at most its first 100 characters.
         value: String,
         /// The rule that it breaks.
         error: String,
     },
     /// The annotation is longer than the ceiling of the workload's queue.
     Longer {
-        /// The ceiling that it says.
+        /// The ceiling in the annotation.
         own: SignedDuration,
         /// The ceiling that counts.
         ceiling: ExceededCeiling,
@@ -75,7 +86,8 @@ pub enum NoEffect {
         /// The name.
         queue: String,
     },
-    /// An owner has the label of a queue, and no pod that has a queue. The keeper asks the owner's templates whether they have the label.
+    /// An owner has the label of a queue, and no pod in a queue. The keeper still checks whether
+    /// the owner's templates have the label.
     LabelOnOwner,
 }
 
@@ -89,6 +101,7 @@ pub struct LabelledOwner {
 }
 
 impl NoEffect {
+    /// Returns a hash of the value: an object's value is reported once.
     fn value(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         match self {
@@ -101,11 +114,13 @@ impl NoEffect {
     }
 }
 
-/// Reads annotation `tenure.dev/max-duration`, and keeps notes about values without effect until they are reported.
+/// Reads annotation `tenure.dev/max-duration`, and keeps notes about values without effect until
+/// they are reported.
 #[derive(Debug, Default)]
 pub struct OwnCeilings {
     by_namespace: BTreeMap<String, Notes>,
-    /// Pods whose own ceiling seemed to be longer than that of their queue, or whose queue seemed not to exist.
+    /// Pods whose own ceiling seemed to be longer than that of their queue, or whose queue seemed
+    /// not to exist. They are looked at again before notes are taken.
     pub doubtful: HashSet<Uid>,
     /// New owners with the label of a queue.
     pub labelled: BTreeMap<Uid, LabelledOwner>,
@@ -115,20 +130,24 @@ pub struct OwnCeilings {
 struct Notes {
     /// Objects and values, the latest last.
     known: VecDeque<(Uid, u64)>,
+    /// The notes that are to be reported, the oldest first.
     waiting: Vec<Ineffective>,
     since: Option<Timestamp>,
+    /// The number of notes that were reported within the window.
     told: usize,
 }
 
 impl OwnCeilings {
-    /// The ceiling that an object notes, with nothing to be told: its annotations are copies of its controller's.
+    /// Returns the ceiling that an object notes, and keeps no note: the object's annotations are
+    /// copies of its controller's.
     pub fn ceiling(metadata: &ObjectMeta) -> Option<SignedDuration> {
         own_ceiling(metadata.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?)
             .counts
             .map(ExtendedDuration::to_signed)
     }
 
-    /// The ceiling that an object notes; none if it has no such annotation, or one that can't be read.
+    /// Returns the ceiling that an object notes, and keeps a note about a value that breaks the
+    /// rules. None: the object has no such annotation, or its value has no effect.
     pub fn read(&mut self, bearer: Bearer, metadata: &ObjectMeta) -> Option<SignedDuration> {
         let text = metadata.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?;
         let OwnCeiling { counts, error } = own_ceiling(text);
@@ -144,7 +163,7 @@ impl OwnCeilings {
         counts.map(ExtendedDuration::to_signed)
     }
 
-    /// Has an owner looked at that has the label of a queue itself.
+    /// Has an owner looked at if it has the label of a queue itself.
     pub fn label(&mut self, uid: Uid, source: u16, metadata: &ObjectMeta) {
         let labels = metadata.labels.as_ref();
         let is_labelled =
@@ -157,14 +176,15 @@ impl OwnCeilings {
         }
     }
 
-    /// Has a pod looked at again, whose own ceiling or queue seems to have no effect.
+    /// Has a pod looked at again whose own ceiling or queue seems to have no effect.
     pub fn doubt(&mut self, pod: Uid) {
         if self.doubtful.len() < DOUBTFUL {
             self.doubtful.insert(pod);
         }
     }
 
-    /// Keeps a note to be told, unless it was already, or too many wait.
+    /// Keeps a note to be reported. A value that is remembered is dropped, and so is a note beyond
+    /// the limits for its namespace or for all namespaces.
     pub fn note(&mut self, ineffective: Ineffective) {
         let is_new = !self.by_namespace.contains_key(&ineffective.namespace);
         if is_new && self.by_namespace.len() >= NAMESPACES {
@@ -185,7 +205,7 @@ impl OwnCeilings {
         notes.waiting.push(ineffective);
     }
 
-    /// Takes the notes to report now: at most one of a namespace, and at most `most`.
+    /// Takes the notes to report now: at most one per namespace, and at most `most`.
     pub fn take(&mut self, most: usize, now: Timestamp) -> Vec<Ineffective> {
         let due = self.by_namespace.values_mut().filter(|notes| !notes.waiting.is_empty());
         due.filter_map(|notes| notes.take(now)).take(most).collect()
@@ -193,6 +213,8 @@ impl OwnCeilings {
 }
 
 impl Notes {
+    /// Takes the oldest waiting note. None: enough were reported within the window. There must be a
+    /// waiting note.
     fn take(&mut self, now: Timestamp) -> Option<Ineffective> {
         if self.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
             (self.since, self.told) = (Some(now), 0);

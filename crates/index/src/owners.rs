@@ -1,4 +1,8 @@
 //! Owners of pods and of each other, as far as a ceiling depends on them.
+//!
+//! `ClusterModel` feeds the records from the watches of owners, and standings climb them from a pod
+//! to its root owner. A tenant may name any object as a controller, even in a circle: each climb is
+//! bounded by `MAX_DEPTH`.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -29,8 +33,9 @@ impl Controller {
     }
 }
 
-/// Pairs of a controller, by half of its uid, and an object. Tenants choose the references: an order can't be flooded
-/// as a hash table can, and a controller of very many objects costs no more than others.
+/// Pairs of a controller, by half of its uid, and an object. Tenants choose the references: an
+/// order can't be flooded as a hash table can, and a controller of very many objects costs no more
+/// than others.
 #[derive(Debug, Default)]
 pub struct Controlled(BTreeSet<(u64, Uid)>);
 
@@ -46,18 +51,22 @@ impl Controlled {
         self.0.extend(to.map(|to| (to.half(), uid)));
     }
 
-    /// The objects of a controller, and perhaps of others: the objects' own records tell.
+    /// Returns the objects of a controller, and perhaps of others whose uid has the same half: the
+    /// caller checks the object's own record.
     pub fn by(&self, controller: Uid) -> impl Iterator<Item = Uid> {
         let half = controller.half();
         self.0.range((half, Uid::MIN)..=(half, Uid::MAX)).map(|(_, uid)| *uid)
     }
 }
 
-/// The record of an owner. One with neither a controller nor a ceiling of its own is not kept.
+/// The record of an owner. An owner with neither a controller nor a ceiling of its own has no
+/// record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerRecord {
+    /// The controller that the owner names itself.
     pub controller: Option<Controller>,
     pub own: Option<Box<Own>>,
+    /// The number of the watch that has seen the owner, or `PODS`.
     pub source: u16,
 }
 
@@ -78,12 +87,13 @@ pub struct OwnerRecords {
     by_controller: Controlled,
     /// The number of owners with a ceiling of their own. While it is zero, chains of owners don't matter.
     with_own: usize,
+    /// The kinds that can be paused themselves.
     pausable: HashSet<KindHash>,
-    /// True if workloads have grants: then chains of owners matter, too.
+    /// True if workloads have grants. Then chains of owners matter, too.
     pub with_grants: bool,
-    /// The kinds that own some kinds alone; none until they are set.
+    /// The kinds that own some kinds alone. None: not set, and every kind may own every other.
     pub makers: Option<Makers>,
-    /// The owners whose controller has changed, with all that were above them.
+    /// The owners whose controller has changed, with all owners that were above them.
     rerooted: HashSet<Uid>,
 }
 
@@ -92,7 +102,8 @@ impl OwnerRecords {
         self.pausable = pausable;
     }
 
-    /// Takes an owner, or that it is gone; says whether a ceiling may have changed.
+    /// Adds or updates an owner. None for `owner`: it is gone. Returns true if the ceiling of a pod
+    /// below may have changed.
     pub fn replace(&mut self, uid: Uid, owner: Option<OwnerRecord>) -> bool {
         let after = owner.filter(|owner| owner.controller.is_some() || owner.own.is_some());
         let said = |owner: Option<&OwnerRecord>| {
@@ -115,26 +126,28 @@ impl OwnerRecords {
         own_before != own || (from != to && (self.with_own > 0 || self.with_grants))
     }
 
-    /// Takes a pod that controls other pods, which has this controller itself; says whether a ceiling may have changed.
+    /// Records a pod that controls other pods, with the pod's own controller. Returns true if the
+    /// ceiling of a pod below may have changed.
     pub fn drive(&mut self, pod: Uid, controller: Option<Controller>) -> bool {
         self.replace(pod, Some(OwnerRecord { controller, own: None, source: PODS }))
     }
 
-    /// Takes the owners below which pods may have another root than before.
+    /// Takes the owners below which pods may have another root owner than before.
     pub fn take_rerooted(&mut self) -> HashSet<Uid> {
         std::mem::take(&mut self.rerooted)
     }
 
-    /// True if a pod controls other pods, and has a controller itself.
+    /// True if a pod is recorded as the controller of other pods, and has a controller itself.
     pub fn drives(&self, pod: Uid) -> bool {
         self.by_uid.get(&pod).is_some_and(|owner| owner.source == PODS)
     }
 
-    /// The owners that one of the watches has seen.
+    /// Returns the owners that one of the watches has seen.
     pub fn seen_by(&self, source: u16) -> impl Iterator<Item = Uid> {
         self.by_uid.iter().filter(move |(_, owner)| owner.source == source).map(|(uid, _)| *uid)
     }
 
+    /// Returns the owners that an owner controls directly.
     fn controlled_by(&self, uid: Uid) -> impl Iterator<Item = Uid> {
         let is_controlled = move |below: &Uid| {
             let controller = self.by_uid.get(below).and_then(|owner| owner.controller);
@@ -143,7 +156,8 @@ impl OwnerRecords {
         self.by_controller.by(uid).filter(is_controlled)
     }
 
-    /// An owner with all that it controls, directly or not.
+    /// Returns an owner with all owners that it controls, directly or through others, down to
+    /// `MAX_DEPTH` levels.
     pub fn with_descendants(&self, uid: Uid) -> Vec<Uid> {
         let mut known = HashSet::from([uid]);
         let mut all = vec![uid];
@@ -161,7 +175,8 @@ impl OwnerRecords {
         all
     }
 
-    /// The own ceiling of the topmost ancestor that can be paused: a Deployment's annotations live on in its `ReplicaSet`s.
+    /// Returns the own ceiling of the topmost ancestor that can be paused: a Deployment's
+    /// annotations are copied to its `ReplicaSet`s. None: it notes none.
     pub fn own_ceiling(&self, controller: Option<Controller>) -> Option<SignedDuration> {
         if self.with_own == 0 {
             return None;
@@ -169,36 +184,42 @@ impl OwnerRecords {
         self.root_with_own(controller).map(|(_, _, own)| own.ceiling)
     }
 
-    /// The topmost ancestor that can be paused, the watch that has seen it, and its own ceiling; none if it has none.
+    /// Returns the topmost ancestor that can be paused, the number of the watch that has seen it,
+    /// and its own ceiling. None: it notes no ceiling, or there is no such ancestor.
     pub fn root_with_own(&self, controller: Option<Controller>) -> Option<(Uid, u16, &Own)> {
         let root = self.root(controller)?;
         let owner = self.by_uid.get(&root)?;
         Some((root, owner.source, owner.own.as_deref()?))
     }
 
-    /// True if owners of this kind can be paused. Objects that they control have copies of their annotations.
+    /// True if owners of this kind can be paused. The objects that they control have copies of
+    /// their annotations.
     pub fn is_pausable(&self, controller: Controller) -> bool {
         self.pausable.contains(&controller.kind)
     }
 
-    /// The ancestors of an object, the nearest first, as far as they are known.
+    /// Returns the ancestors of an object, the nearest first, as far as they are known. At most
+    /// `MAX_DEPTH`.
     pub fn ancestors(&self, controller: Option<Controller>) -> impl Iterator<Item = Controller> {
         let above = |of: &Controller| self.by_uid.get(&of.uid).and_then(|owner| owner.controller);
         iter::successors(controller, above).take(MAX_DEPTH)
     }
 
-    /// The topmost ancestor that can be paused, as far as it is known.
+    /// Returns the topmost ancestor that can be paused, as far as the ancestors are known.
     pub fn root(&self, controller: Option<Controller>) -> Option<Uid> {
         self.topmost(controller, |_, _| true)
     }
 
-    /// The same, where each is of a kind whose controller makes what it is said to own. Any user may name any owner, and
-    /// its controller gives up only what it would own.
+    /// Returns the topmost ancestor that can be paused on a path where each owner is of a kind
+    /// whose controller makes such objects as are below. Any user may name any owner, but a
+    /// controller gives up only objects that it would own.
     pub fn root_by_kind(&self, controller: Option<Controller>) -> Option<Uid> {
         let may_own = |kind, below| self.makers.as_ref().is_none_or(|makers| makers.may_own(kind, below));
         self.topmost(controller, may_own)
     }
 
+    /// Climbs from a controller, as long as `may_own(kind, below)` holds, to the topmost ancestor
+    /// that can be paused.
     fn topmost(
         &self,
         controller: Option<Controller>,

@@ -1,4 +1,10 @@
-//! Owners that Tenure has paused: their queue, and the time at which they come back by themselves, if they do.
+//! Owners that Tenure has paused: their queue, and the time at which they come back by themselves,
+//! if they do.
+//!
+//! The watches of owners and of Kueue's Workloads feed the records. The keeper asks for owners that
+//! are due, for metrics, and for Jobs that stay paused. Tenants can write the annotations that this
+//! reads, so a record is only a reason to look: the keeper reads an owner again before it resumes
+//! it.
 
 mod owner;
 
@@ -24,26 +30,30 @@ use crate::{
 use owner::Early;
 pub use owner::{DueReturn, Holder, Paused, Turn};
 
-/// The number of owners at which one look for owners that run again looks.
+/// The number of owners that one call of `running_again` looks at, beside those that were running
+/// again before.
 const TURN: usize = 500;
 
 /// Owners that bear the record of a pause, by uid.
 #[derive(Debug, Default)]
 pub struct PausedOwners {
     by_uid: BTreeMap<Uid, Paused>,
-    /// Those among them that were last seen to run again, and the last of all that was looked at.
+    /// The owners that were last seen to run again.
     again: BTreeSet<Uid>,
+    /// The last owner that was looked at. None: the next look begins with the first owner.
     looked_at: Option<Uid>,
-    /// The Workloads of Kueue's among them, after the root owner of their pods.
+    /// Kueue's Workloads with a record, each after the root owner of its pods.
     workloads: BTreeSet<(Uid, Uid)>,
-    /// The order in which they are due to come back.
+    /// The order in which the owners are due to come back.
     order: BTreeSet<(Timestamp, Uid)>,
-    /// The time of the last question who is due.
+    /// The time of the last call of `due`.
     asked: Timestamp,
 }
 
 impl PausedOwners {
-    /// Adds or updates an owner, with its controller or the root owner of its pods.
+    /// Adds or updates an owner, with its controller and the root owner of its pods. An owner
+    /// without a record of its own is forgotten. A call to come back earlier is kept, as long as
+    /// the pause is the same.
     pub fn apply(
         &mut self,
         uid: Uid,
@@ -100,12 +110,13 @@ impl PausedOwners {
         }
     }
 
-    /// The owners that one of the watches has seen.
+    /// Returns the owners that one of the watches has seen.
     pub fn seen_by(&self, source: u16) -> impl Iterator<Item = Uid> {
         self.by_uid.iter().filter(move |(_, paused)| paused.source == source).map(|(uid, _)| *uid)
     }
 
-    /// Owners that were paused themselves, and none above them. What is paused below another comes back after that.
+    /// Returns the owners that were paused themselves, and with no paused owner above. An owner
+    /// that was paused below another comes back after that one.
     pub fn topmost(&self, owners: &OwnerRecords) -> impl Iterator<Item = &Paused> {
         self.by_uid.values().filter(move |paused| self.is_topmost(paused, owners))
     }
@@ -115,7 +126,8 @@ impl PausedOwners {
         is_own && !owners.ancestors(paused.controller).any(|above| self.has(above.uid))
     }
 
-    /// Owners that stay paused until a person resumes them, below a controller of this kind, with that controller.
+    /// Returns the owners that stay paused until a person resumes them and whose controller is of
+    /// this kind, with the uid of that controller.
     pub fn staying_below(&self, kind: KindHash) -> impl Iterator<Item = (Uid, &Paused)> {
         let staying = self.by_uid.values().filter(|paused| paused.stays);
         staying.filter_map(move |paused| {
@@ -123,7 +135,8 @@ impl PausedOwners {
         })
     }
 
-    /// The topmost owners that run again. Few do, so each call looks at a part of the others.
+    /// Returns the topmost owners that run again. Few do, so each call looks at only a part of the
+    /// others.
     pub fn running_again(
         &mut self,
         owners: &OwnerRecords,
@@ -140,26 +153,27 @@ impl PausedOwners {
         self.again.iter().filter_map(|uid| self.by_uid.get(uid))
     }
 
-    /// Returns the next time after `after` at which one of them is due to come back.
+    /// Returns the next time after `after` at which a topmost owner is due to come back.
     pub fn next_return(&self, owners: &OwnerRecords, after: Timestamp) -> Option<Timestamp> {
         let is_topmost = |uid| self.by_uid.get(uid).is_some_and(|paused| self.is_topmost(paused, owners));
         let mut later = self.order.range((Excluded((after, Uid::MAX)), Unbounded));
         later.find(|(_, uid)| is_topmost(uid)).map(|(at, _)| *at)
     }
 
-    /// True if none is known to be paused, which is cheap to ask.
+    /// True if no owner is known to be paused, which is cheap to ask.
     pub fn is_empty(&self) -> bool {
         self.by_uid.is_empty()
     }
 
-    /// True if a root owner, or a Workload of Kueue's for it, is paused because its pods didn't get ready.
+    /// True if a root owner, or a Workload of Kueue's for it, is paused because its pods didn't get
+    /// ready.
     pub fn is_unready(&self, root: Uid) -> bool {
         let workloads = self.workloads.range((root, Uid::MIN)..=(root, Uid::MAX)).map(|(_, uid)| *uid);
         let mut uids = workloads.chain([root]);
         uids.any(|uid| self.by_uid.get(&uid).is_some_and(|paused| paused.was_unready))
     }
 
-    /// The owners of a queue that wait for their next try to get ready.
+    /// Returns the owners of a queue that wait for their next try to get ready.
     pub fn waiting<'p>(
         &'p self,
         owners: &'p OwnerRecords,
@@ -172,13 +186,13 @@ impl PausedOwners {
         self.by_uid.iter().filter(move |(_, paused)| waits(paused)).map(|(uid, paused)| (*uid, paused))
     }
 
-    /// Lets an owner come back before its time, since this workload has left.
+    /// Lets an owner come back at `at`, before its own time, since the workload `left` has left.
     pub fn call(&mut self, uid: Uid, at: Timestamp, left: Holder) {
         self.change(uid, |paused| paused.early = Some(Box::new(Early { at, left })));
     }
 
-    /// Returns the owners that are due at `now`, and may come back. One whose own time hasn't come waits for it if the workload
-    /// that had left `is_back`.
+    /// Returns the owners that are due at `now`, and that `may` come back. An owner that was called
+    /// back early waits for its own time after all if the workload that had left `is_back`.
     pub fn due(
         &mut self,
         owners: &OwnerRecords,
@@ -205,7 +219,7 @@ impl PausedOwners {
         due
     }
 
-    /// Changes an owner, and its place in the order with it.
+    /// Changes an owner, and its place in the order.
     fn change(&mut self, uid: Uid, change: impl FnOnce(&mut Paused)) {
         let Some(paused) = self.by_uid.get_mut(&uid) else { return };
         let before = paused.due();

@@ -1,4 +1,8 @@
 //! The webhook's view of the cluster: pods by node, and which of them may make room for another.
+//!
+//! The webhook's watches feed a [`PlacementIndex`], and the scheduler extender and the guard ask it
+//! for verdicts. Any number of them read at once, so all verdicts take `&self`, and go by the
+//! starts that `settle` has computed.
 
 mod answer;
 mod budgets;
@@ -50,29 +54,32 @@ pub use preemptors::PendingPod;
 pub struct Placements {
     interned: Interned,
     places: Places,
-    /// The schedulers of pods that wait for a node. Those of other pods don't matter.
+    /// The schedulers of pods that wait for a node. The schedulers of other pods don't matter.
     schedulers: UidMap<ArcStr>,
     /// The needs of pods besides room. Most pods have none, so they aren't part of each pod's record.
     needs: UidMap<Arc<Needs>>,
     /// The labels of each node: one of them names its pool.
     nodes: BTreeMap<String, BTreeMap<String, String>>,
-    /// The numbers of drivers with a limit for attached volumes, by node.
+    /// The number of storage drivers with a limit for attached volumes, by node. Nodes without such
+    /// a driver are left out.
     limiting_drivers: BTreeMap<String, usize>,
+    /// The states of `PriorityClass`es, by name.
     classes: BTreeMap<String, ClassState>,
     budgets: Budgets,
     /// The deletion times of namespaces that are being deleted.
     terminating_namespaces: BTreeMap<String, Timestamp>,
 }
 
-/// The place of the facts about the objects of a kind.
+/// A function that returns the facts about the objects of a kind, by key.
 type Facts<K, F> = fn(&mut Placements) -> &mut BTreeMap<K, F>;
 
-/// A kind of objects of which one fact is kept.
+/// A kind of objects of which one fact is kept. Each implementation makes [`PlacementIndex`] a
+/// [`Store`] for the kind.
 pub trait KeptFact: Resource {
     type Key: ObjectKey + Ord;
     type Fact;
 
-    /// The facts about all objects.
+    /// The function that returns the facts about all objects.
     const FACTS: Facts<Self::Key, Self::Fact>;
 
     /// Returns the fact. None: nothing is kept of the object.
@@ -192,17 +199,19 @@ impl Reader for Placements {
 pub type PlacementIndex = ClusterModel<Placements>;
 
 impl PlacementIndex {
-    /// Sets the longest time that workloads may take to form.
+    /// Sets the longest time between the scheduling of a workload's first pod and its start.
     pub fn set_longest_formation(&mut self, formation: LongestFormation) {
         self.objects.gangs.set_longest_formation(formation);
     }
 
-    /// Sets the queues that Kueue's queues stand for. Only pods that are added or updated later are in them.
+    /// Sets the queues that Kueue's queues stand for. Only pods that are added or updated later are
+    /// in those queues.
     pub fn set_kueue_queues(&mut self, queues: kueue::Queues) {
         self.objects.interner.kueue_queues = queues;
     }
 
-    /// Adds or updates a pod.
+    /// Adds or updates a pod. A pod that has ended is forgotten, and a pod without a uid is
+    /// ignored.
     pub fn apply_pod(&mut self, pod: PodWithRoom) {
         let (pod, room) = pod.split();
         let Some(uid) = pod.metadata.uid.as_deref().map(Uid::of) else { return };
@@ -212,7 +221,8 @@ impl PlacementIndex {
             return;
         }
         let mut placed = PodRecord::read(&pod, &room, &mut self.objects.interner, &mut self.reader.interned);
-        // the API server takes any text, and one that names no scheduler would only take memory
+        // the API server takes any text: a longer one names no scheduler, and would only take
+        // memory
         let scheduler = pod.spec.scheduler_name.as_deref().filter(|name| name.len() <= LONGEST_NAME);
         match scheduler.filter(|_| placed.progress == Progress::Waiting) {
             Some(name) => _ = self.reader.schedulers.insert(uid, self.objects.interner.names.shared(name)),
@@ -229,7 +239,8 @@ impl PlacementIndex {
         self.reader.places.put(uid, placed);
     }
 
-    /// Computes the starts that may have changed: before questions, since the pods of a gang come one by one.
+    /// Computes the starts that may have changed: before questions, since the pods of a gang come
+    /// one by one.
     pub fn settle(&mut self) {
         self.objects.gangs.moved();
         self.objects.moved = Moved::default();
@@ -241,7 +252,7 @@ impl PlacementIndex {
         self.objects.gangs.are_computed() && !all && owners.is_empty() && pods.is_empty()
     }
 
-    /// The number of pods that are kept.
+    /// Returns the number of pods that are kept.
     pub fn pods(&self) -> usize {
         self.reader.places.pods()
     }

@@ -1,4 +1,8 @@
 //! All `PodGroup`s and their pods. Either may come first, and names are reused.
+//!
+//! `ClusterModel` feeds `Gangs` from the watches of pods and groups. Starts are computed late, by
+//! `compute` or `moved`, since the pods of a gang come one by one. A group is kept while it exists
+//! or a live pod names it.
 
 mod gang;
 mod group;
@@ -34,7 +38,7 @@ use stamps::{AT_ONCE, StampSchedule};
 pub use stamps::{Stamped, Stamping};
 pub use workloads::{Crew, GangId, GroupCrews, GroupWorkload, OfGroups, PartId};
 
-/// The number of a group's pods that are compared with a new one. Most groups have fewer subgroups.
+/// The number of a group's pods that are compared with a new pod. Most groups have fewer subgroups.
 const FEW: usize = 8;
 
 /// `PodGroup`s by kind, namespace and name, and pods that are in any by uid.
@@ -44,27 +48,33 @@ pub struct Gangs {
     members: UidMap<Box<Member>>,
     /// Groups whose start must be computed.
     changed: HashSet<GroupKey>,
-    /// Pods whose workload has another queue, ceiling or start than before.
+    /// Pods whose workload has another queue, ceiling or start, or another lack of ready pods, than
+    /// before.
     moved: HashSet<Uid>,
+    /// Groups whose stamp is to be checked, in the keeper.
     stamps: StampSchedule,
+    /// True if the readiness of runs and their stamps are kept.
     for_keeper: bool,
     /// The longest time between the scheduling of a workload's first pod and its start.
     formation: LongestFormation,
 }
 
 impl Gangs {
-    /// Keeps the readiness of runs and their stamps, too. The webhook needs neither, and saves the memory.
+    /// Keeps the readiness of runs and their stamps, too. The webhook needs neither, and saves the
+    /// memory. To be called before any pod or group is added.
     pub const fn serve_keeper(&mut self) {
         self.for_keeper = true;
     }
 
-    /// Sets the longest time that workloads may take to form.
+    /// Sets the longest time between the scheduling of a workload's first pod and its start.
     pub fn set_longest_formation(&mut self, formation: LongestFormation) {
         if std::mem::replace(&mut self.formation, formation) != formation {
             self.changed.extend(self.by_key.keys().cloned());
         }
     }
 
+    /// Adds or updates a pod. A pod in no group, or one that has ended or is terminating, is
+    /// forgotten.
     pub fn apply_pod(&mut self, uid: Uid, pod: &projection::Pod, names: &mut Names) {
         let known = self.members.get(&uid);
         let before = known.map(AsRef::as_ref);
@@ -86,7 +96,8 @@ impl Gangs {
         self.replace(uid, member, has_succeeded);
     }
 
-    /// The memberships of another pod, if they are the very same: they are kept once, and looked up once in a question.
+    /// Returns the memberships of another pod of the group, if they are the same: they are kept
+    /// once, and looked up once in a question.
     fn same_memberships(&self, of: &[Membership]) -> Option<Arc<[Membership]>> {
         let gang = self.by_key.get(&of.first()?.group)?;
         let mut others = gang.members().iter().take(FEW).filter_map(|uid| self.members.get(uid));
@@ -97,7 +108,7 @@ impl Gangs {
         self.replace(uid, None, false);
     }
 
-    /// All pods that are in any group.
+    /// Returns the uids of all pods that are in any group.
     pub fn pods(&self) -> impl Iterator<Item = Uid> {
         self.members.keys().copied()
     }
@@ -116,6 +127,8 @@ impl Gangs {
         }
     }
 
+    /// Replaces the record of a pod in all groups that the pod names or has named. None for
+    /// `member`: the pod is in no group.
     fn replace(&mut self, uid: Uid, member: Option<Box<Member>>, has_succeeded: bool) {
         if let Some(old) = self.members.get(&uid).filter(|old| !old.shows_as(member.as_deref())) {
             for Membership { group: key, .. } in &*old.of {
@@ -153,13 +166,13 @@ impl Gangs {
         self.put(&key, Some(Box::new(group)));
     }
 
-    /// All groups of a kind that there are.
+    /// Returns the keys of all groups of a kind that exist.
     pub fn keys(&self, kind: PodGroupKind) -> impl Iterator<Item = &GroupKey> {
         let known = self.by_key.iter().filter(move |(key, gang)| key.kind == kind && gang.group.is_some());
         known.map(|(key, _)| key)
     }
 
-    /// Replaces a group. None: there is no such group.
+    /// Replaces a group. None for `group`: there is no such group.
     pub fn put(&mut self, key: &GroupKey, group: Option<Box<GroupRecord>>) {
         if group.is_none() && !self.by_key.contains_key(key) {
             return;
@@ -191,7 +204,7 @@ impl Gangs {
         }
     }
 
-    /// Computes the starts that may have changed.
+    /// Computes the starts that may have changed, and the lack of ready pods.
     pub fn compute(&mut self) {
         let Self { by_key, members, changed, moved, stamps, formation, .. } = self;
         for key in std::mem::take(changed) {
@@ -210,7 +223,8 @@ impl Gangs {
         self.changed.is_empty() && self.moved.is_empty()
     }
 
-    /// Pods whose workload has another queue, ceiling or start than when this was last asked.
+    /// Takes the pods whose workload has another queue, ceiling or start, or another lack of ready
+    /// pods, than at the last call.
     pub fn moved(&mut self) -> HashSet<Uid> {
         self.compute();
         std::mem::take(&mut self.moved)

@@ -1,4 +1,8 @@
-//! The queues of a family.
+//! The queues of a family, and the limits that follow from them.
+//!
+//! The keeper, the webhook and the plugin feed the queues from watches and lists. A queue with
+//! fields that can't be read, stored around the webhook, still counts: such fields count as unset,
+//! and a warning is logged.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,16 +16,18 @@ use tenure_types::{
 };
 use tracing::warn;
 
-/// The queues of a family. Those of T9k are all at the top, and only those of the system namespace are taken in.
+/// The queues of a family. The queues of T9k are all at the top, and only those of the system
+/// namespace are added.
 #[derive(Debug, Default)]
 pub struct Queues {
     tree: QueueTree,
     floors: Floors,
-    /// The limits of the leaves that were asked for since the tree last changed.
+    /// The limits of the queues that were asked for since the tree last changed.
     limits: HashMap<String, Limits>,
 }
 
-/// A queue, as one of the versions of an API has it.
+/// A queue, as one of the versions of an API has it: v3alpha1 and v2 of the run.ai family, and
+/// T9k's v1beta1.
 pub trait ReadQueue {
     /// The family of the queue.
     const FAMILY: Family;
@@ -61,12 +67,14 @@ impl Queues {
         self.floors = floors;
     }
 
-    /// Sets the queue that counts for workloads that name a queue that doesn't exist.
+    /// Sets the queue that counts for workloads that name a queue that doesn't exist. None: no
+    /// queue does.
     pub fn set_default(&mut self, name: Option<&str>) {
         self.tree.set_default(name);
     }
 
-    /// Adds or updates a queue; returns true if a decision may have changed. Schedulers write the status all the time.
+    /// Adds or updates a queue. Returns true if a decision may have changed: schedulers write the
+    /// status all the time.
     pub fn apply(&mut self, name: &str, queue: &impl ReadQueue) -> bool {
         let (queue, errors) = queue.read();
         let changed = self.put(name, queue);
@@ -76,7 +84,7 @@ impl Queues {
         changed
     }
 
-    /// Adds or updates a queue that was read; returns true if a decision may have changed.
+    /// Adds or updates a queue that was read before. Returns true if a decision may have changed.
     pub fn put(&mut self, name: &str, queue: RunaiQueue) -> bool {
         let changed = self.tree.put(name, queue);
         if changed {
@@ -85,35 +93,37 @@ impl Queues {
         changed
     }
 
-    /// Forgets a queue; says whether it was known.
+    /// Forgets a queue. Returns true if it was known.
     pub fn delete(&mut self, name: &str) -> bool {
         self.limits.clear();
         self.tree.delete(name)
     }
 
-    /// Forgets all queues but these; says whether any was forgotten.
+    /// Forgets all queues but these. Returns true if any was forgotten.
     pub fn retain(&mut self, names: &HashSet<String>) -> bool {
         self.limits.clear();
         self.tree.retain(names)
     }
 
-    /// The queues but for these.
+    /// Returns the names of all queues but these.
     pub fn others(&self, names: &HashSet<String>) -> Vec<String> {
         let all = self.tree.queues().map(|(name, _)| name.to_owned());
         all.filter(|name| !names.contains(name)).collect()
     }
 
-    /// The tree, as decisions need it.
+    /// Returns the tree of the queues.
     pub const fn tree(&self) -> &QueueTree {
         &self.tree
     }
 
-    /// True if a queue is known as it was read. None: there is no such queue.
+    /// True if the queue of this name is known just as `queue` says. None for `queue`: there is no
+    /// such queue.
     pub fn knows(&self, name: &str, queue: Option<&impl ReadQueue>) -> bool {
         self.tree.queue(name).map(|(_, known)| known) == queue.map(|queue| queue.read().0).as_ref()
     }
 
-    /// The names of the queues on the way from a leaf to the root, the leaf included, as far as they are known.
+    /// Returns the names of the queues on the path from a leaf to the root, the leaf first, as far
+    /// as they are known. A leaf that doesn't exist, or whose ancestors form a cycle, is alone.
     pub fn path(&self, leaf: &str) -> Vec<String> {
         let path = self.tree.find(leaf).and_then(|id| self.tree.path(id).ok());
         path.map_or_else(
@@ -122,7 +132,8 @@ impl Queues {
         )
     }
 
-    /// Returns the limits for workloads of a leaf; none if there is no such queue.
+    /// Returns the limits for workloads of a leaf. No ceiling applies if the leaf's ancestors form
+    /// a cycle. None: there is no such queue.
     pub fn limits(&mut self, leaf: &str) -> Option<Limits> {
         if let Some(known) = self.limits.get(leaf) {
             return Some(*known);
@@ -138,7 +149,7 @@ impl Queues {
     }
 }
 
-/// A queue that was stored around the webhook.
+/// Logs the fields of a queue that can't be read: the queue was stored around the webhook.
 fn warn_of(queue: &str, errors: &[FieldError]) {
     for error in errors {
         warn!(queue, %error, "Stored field is bad: what can't be read counts as unset, a negative floor as 0s");

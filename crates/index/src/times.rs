@@ -1,4 +1,5 @@
-//! Times in eight bytes each, in milliseconds since the epoch.
+//! Times in eight bytes each, in milliseconds since the epoch. The records of pods use them, since
+//! a `Timestamp` takes more. Ends are rounded up, so that no run ends early.
 
 use std::num::NonZeroI64;
 
@@ -9,14 +10,16 @@ use tenure_policy::{
 };
 use tenure_types::projection;
 
-/// No time at all.
+/// The number that stands for no time.
 pub const NEVER: i64 = i64::MAX;
 
-/// A time in milliseconds since the epoch, any but [`NEVER`], so that an `Option` of it has the same size.
+/// A time in milliseconds since the epoch, any but [`NEVER`], so that an `Option` of it has the
+/// same size. Some fields hold a duration in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Milliseconds(NonZeroI64);
 
 impl Milliseconds {
+    /// Creates a time. None: the number is [`NEVER`].
     pub fn new(milliseconds: i64) -> Option<Self> {
         NonZeroI64::new(milliseconds ^ NEVER).map(Self)
     }
@@ -25,39 +28,41 @@ impl Milliseconds {
         self.0.get() ^ NEVER
     }
 
-    /// The earlier of two times, if there is any.
+    /// Returns the earlier of two times. None: there is neither.
     pub fn earliest(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         one.into_iter().chain(other).min_by_key(|at| at.get())
     }
 }
 
-/// The time as a timestamp. One that a timestamp can't hold is the last one.
+/// Returns the time as a timestamp. A time that a timestamp can't hold becomes the last one.
 pub fn time(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::MAX)
 }
 
-/// The same, of a time that may not be known.
+/// Returns a time that may not be known as a timestamp.
 pub fn in_time(at: Option<Milliseconds>) -> Option<Timestamp> {
     at.map(|at| time(at.get()))
 }
 
-/// The time in milliseconds, rounded down. None only for [`NEVER`].
+/// Returns the time in milliseconds, rounded down. None only for [`NEVER`].
 pub fn milliseconds(at: Timestamp) -> Option<Milliseconds> {
     Milliseconds::new(at.as_millisecond())
 }
 
-/// Rounded up, so that nothing is ever early.
+/// Returns the time in milliseconds, rounded up, so that nothing is ever early.
 pub fn milliseconds_up(at: Timestamp) -> i64 {
     let milliseconds = at.as_millisecond();
     milliseconds.saturating_add(i64::from(at.subsec_nanosecond() % 1_000_000 > 0))
 }
 
-/// When a live pod was scheduled. One that is bound may not say since when.
+/// The scheduling of a live pod. A bound pod may not say since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheduled(i64);
 
 impl Scheduled {
+    /// The pod waits, is terminating or has ended.
     const NOT_YET: i64 = i64::MIN;
+    /// The pod is bound, and doesn't say since when.
     const SOME_TIME: i64 = i64::MAX;
 
     pub fn of(pod: &projection::Pod) -> Self {
@@ -68,17 +73,19 @@ impl Scheduled {
         })
     }
 
-    /// True if it runs.
+    /// True if the pod runs: it is scheduled, and neither finished nor terminating.
     pub const fn is_active(self) -> bool {
         self.0 != Self::NOT_YET
     }
 
+    /// Returns the time of the scheduling. None: the pod doesn't run, or doesn't say since when.
     pub fn at(self) -> Option<Milliseconds> {
         Some(self.0).filter(|at| !matches!(*at, Self::NOT_YET | Self::SOME_TIME)).and_then(Milliseconds::new)
     }
 }
 
-/// The readiness of a pod.
+/// The readiness of a pod: `i64::MIN` if it has not been ready, `i64::MAX` if it is, else the time
+/// at which it was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodReadiness(i64);
 
@@ -86,7 +93,8 @@ impl PodReadiness {
     const NOT_YET: i64 = i64::MIN;
     const READY: i64 = i64::MAX;
 
-    /// Reads the readiness of a pod, after what was seen of it before.
+    /// Reads the readiness of a pod. `before` is the readiness that was seen before: a pod that was
+    /// ready is never again one that has not been.
     pub fn of(pod: &projection::Pod, before: Option<Self>) -> Self {
         Self(match before.map_or(Readiness::NotYet, Self::get).after(pod) {
             Readiness::NotYet => Self::NOT_YET,
@@ -95,6 +103,7 @@ impl PodReadiness {
         })
     }
 
+    /// Returns the readiness. A time is cut to milliseconds.
     pub fn get(self) -> Readiness {
         match self.0 {
             Self::NOT_YET => Readiness::NotYet,

@@ -1,3 +1,7 @@
+//! Uids of objects, and maps by uid. The records of pods and owners have uids as keys: 16 bytes
+//! each, in place of a text. A text that is no UUID is hashed with a fixed key. `placement` keeps
+//! such a text beside the uid, since its answers name it.
+
 use std::{
     collections::HashMap,
     hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher},
@@ -7,7 +11,8 @@ use kube::core::ObjectMeta;
 use tenure_types::store::ObjectKey;
 use uuid::{Uuid, fmt::Hyphenated};
 
-/// An object's uid in 16 bytes. API servers write UUIDs; any other text is hashed, so that no uid is refused.
+/// An object's uid in 16 bytes. API servers write UUIDs. Any other text is hashed, so that no uid
+/// is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Uid(Uuid);
 
@@ -23,7 +28,7 @@ impl Uid {
     pub(crate) const MIN: Self = Self(Uuid::nil());
     pub(crate) const MAX: Self = Self(Uuid::max());
 
-    /// Half as many bits of it, mixed: few others have the same.
+    /// Returns half as many bits of the uid, mixed: few others have the same.
     pub(crate) fn half(self) -> u64 {
         let mut hasher = UidHasher::default();
         self.hash(&mut hasher);
@@ -37,12 +42,14 @@ impl Uid {
         Self(uuid.unwrap_or_else(|| hashed(text)))
     }
 
-    /// The text that it is of, unless that is an odd one.
+    /// Returns the text of the uid, as the API server writes a UUID. For an [odd](Self::is_odd)
+    /// text, returns another one.
     pub fn text(self) -> String {
         self.0.hyphenated().to_string()
     }
 
-    /// True if the text differs from [`Self::text`]: it is no UUID, or one with capitals.
+    /// True if a text of this uid differs from [`Self::text`]: the text is no UUID, or one with
+    /// capitals.
     pub fn is_odd(self, text: &str) -> bool {
         self.0.hyphenated().encode_lower(&mut Uuid::encode_buffer()) != text
     }
@@ -54,6 +61,7 @@ impl ObjectKey for Uid {
     }
 }
 
+/// Hashes a text that is no UUID, with a fixed key.
 fn hashed(text: &str) -> Uuid {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
@@ -63,7 +71,8 @@ fn hashed(text: &str) -> Uuid {
     Uuid::from_u64_pair(half(0), half(1))
 }
 
-/// A map by uid. Uids are random or hashed already: a request with thousands of pods has no time for another hash.
+/// A map by uid. Uids are random or hashed already: a request with thousands of pods has no time
+/// for another hash.
 pub type UidMap<V> = HashMap<Uid, V, BuildHasherDefault<UidHasher>>;
 
 /// Mixes the words of a [`Uid`], or those of an address.

@@ -1,9 +1,11 @@
-//! The ledger of what runs have used. It takes in all changes of pods in their order, and counts each run once, when it
-//! ends: a run that it knows as going and that has ended now.
+//! The ledger of what runs have used. It takes all changes of pods in their order, and counts each
+//! run once, when the run ends: a run that the ledger has known as going, and that has ended now.
 //!
-//! A [record](UsageLedger::record) of it names the version of the pods up to which it has counted. The pods of that very
-//! version and the record make the same ledger again, so that a keeper that was killed loses nothing. Where the API
-//! server has forgotten that version, some runs are missing, and none counts twice.
+//! The keeper's `UsageBook` holds the ledger while this keeper leads. A
+//! [record](UsageLedger::record) of the ledger names the version of the pods up to which it has
+//! counted. The pods of that very version and the record make the same ledger again, so that a
+//! keeper that was killed loses nothing. Where the API server has forgotten that version, some runs
+//! are missing, and none counts twice.
 
 mod live;
 mod record;
@@ -21,20 +23,20 @@ use live::LiveRun;
 pub use live::RunPlace;
 use relist::Relist;
 
-/// A pod as it was seen.
+/// A pod as a list or a watch event shows it.
 #[derive(Debug)]
 pub struct SeenRun {
-    /// Its uid.
+    /// The pod's uid.
     pub uid: Uid,
-    /// Its `resourceVersion`.
+    /// The pod's `resourceVersion`.
     pub version: String,
-    /// Its run; none if it isn't bound.
+    /// The pod's run. None: the pod isn't bound.
     pub run: Option<PodRun>,
-    /// Its requests.
+    /// The pod's requests.
     pub requests: RunRequests,
 }
 
-/// The version of the pods up to which all is counted.
+/// The version of the pods up to which all is counted, with its time by the API server's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Position {
     version: String,
@@ -47,21 +49,25 @@ pub struct UsageLedger {
     resources: UsageResources,
     totals: UsageTotals,
     live: UidMap<LiveRun>,
-    /// What the record has of resized runs, until the first list after it.
+    /// The resized runs of the record, until the first list after it.
     resized: UidMap<ResizedRun>,
     /// The pods that the keeper is ending.
     ending: UidMap<EndNote>,
+    /// The time since which runs are counted.
     since: Timestamp,
+    /// The number of times for which some runs may be missing.
     gaps: u32,
     last_gap: Option<UsageGap>,
+    /// None: there was no list yet.
     position: Option<Position>,
+    /// The list that is being read. None: there is none.
     relist: Option<Relist>,
-    /// Counts the changes that a record would show.
+    /// The number of changes that a record would show.
     changes: u64,
 }
 
 impl UsageLedger {
-    /// Creates an empty ledger. Runs that had ended by its first list don't count.
+    /// Creates an empty ledger at `now`. Runs that had ended by its first list don't count.
     pub fn new(resources: UsageResources, now: Timestamp) -> Self {
         Self {
             resources,
@@ -78,7 +84,8 @@ impl UsageLedger {
         }
     }
 
-    /// Creates the ledger of a record. The next list is to be that of the [version](Self::version) of the record.
+    /// Creates the ledger of a record. The next list is to be that of the record's
+    /// [version](Self::version).
     pub fn restore(record: UsageRecord, resources: UsageResources) -> Self {
         let UsageRecord { resource_version, at, since, gaps, last_gap, queues, notes, resized } = record;
         Self {
@@ -92,38 +99,40 @@ impl UsageLedger {
         }
     }
 
-    /// The version of the pods up to which all is counted; none before the first list.
+    /// Returns the version of the pods up to which all is counted. None: there was no list yet.
     pub fn version(&self) -> Option<&str> {
         self.position.as_ref().map(|position| position.version.as_str())
     }
 
-    /// The time of that version.
+    /// Returns the time of the version up to which all is counted. None: there was no list yet.
     pub fn counted_until(&self) -> Option<Timestamp> {
         self.position.as_ref().map(|position| position.at)
     }
 
-    /// The sums.
+    /// Returns the sums of the runs that have ended.
     pub const fn totals(&self) -> &UsageTotals {
         &self.totals
     }
 
-    /// The number of times for which some runs may be missing.
+    /// Returns the number of times for which some runs may be missing.
     pub const fn gaps(&self) -> u32 {
         self.gaps
     }
 
-    /// The number of changes so far that a record would show, apart from the version alone.
+    /// Returns the number of changes so far that a record would show, apart from changes of the
+    /// version alone.
     pub const fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// The number of runs that go on.
+    /// Returns the number of runs that go on.
     pub fn live(&self) -> usize {
         self.live.len()
     }
 
-    /// Notes that the keeper is ending these pods. Returns the uids to [take that back](Self::spare) by: pods that aren't
-    /// known, terminate already or have such a note that counts aren't among them.
+    /// Records that the keeper is ending these pods. Returns the uids to [take that
+    /// back](Self::spare) by: pods that aren't known, terminate already or have such a note that
+    /// counts aren't among them.
     pub fn end(&mut self, pods: impl IntoIterator<Item = Uid>, note: EndNote) -> Vec<Uid> {
         let mut noted = Vec::new();
         for uid in pods {
@@ -137,7 +146,7 @@ impl UsageLedger {
         noted
     }
 
-    /// Takes back that the keeper is ending these pods: it couldn't.
+    /// Takes back the notes about these pods: the keeper couldn't end them.
     pub fn spare(&mut self, pods: &[Uid]) {
         for uid in pods {
             self.ending.remove(uid);
@@ -145,31 +154,35 @@ impl UsageLedger {
         self.changes = self.changes.wrapping_add(1);
     }
 
-    /// Adds what queues have used that don't exist to the empty name, if there is little room for others.
+    /// Adds the sums of queues that don't exist to those of the empty name, if there is little room
+    /// for others.
     pub fn make_room(&mut self, exists: impl Fn(&str) -> bool) {
         if self.totals.make_room(exists) {
             self.changes = self.changes.wrapping_add(1);
         }
     }
 
-    /// Adds or updates a pod, by a change of it. `place` is asked only if it matters.
+    /// Adds or updates a pod, by a change that the watch shows. `place` is asked only if the place
+    /// may matter.
     pub fn apply(&mut self, seen: SeenRun, at: SeenAt, place: impl FnOnce() -> Option<RunPlace>) {
         self.change(&seen, at, place, false);
         self.moved(seen, at);
     }
 
-    /// Takes a pod that is gone, as it was at last.
+    /// Removes a pod that is gone, and counts its run. `seen` is the pod's last state.
     pub fn delete(&mut self, seen: SeenRun, at: SeenAt, place: impl FnOnce() -> Option<RunPlace>) {
         self.change(&seen, at, place, true);
         self.moved(seen, at);
     }
 
-    /// Notes that all changes up to a version were seen.
+    /// Records that all changes up to a version were seen, as a bookmark of the watch says.
     pub fn advance(&mut self, version: String, at: Timestamp) {
         self.position = Some(Position { version, at });
     }
 
-    /// All that has stopped by the time of a version is counted, after a gap too.
+    /// Moves the position to the version of a change. The time of that version is at least that at
+    /// which the pod's run stopped, and at most the present: all runs that have stopped by the time
+    /// of a version are counted, after a gap too.
     fn moved(&mut self, seen: SeenRun, at: SeenAt) {
         // the next keeper must see this change again: its removal comes next, and needs what was known before
         if self.live.get(&seen.uid).is_some_and(LiveRun::is_about_to_go) {
@@ -181,16 +194,17 @@ impl UsageLedger {
         self.position = Some(Position { version: seen.version, at });
     }
 
+    /// Keeps a run that goes on, or counts a run that has ended. `gone`: the pod was removed.
     fn change(&mut self, seen: &SeenRun, at: SeenAt, place: impl FnOnce() -> Option<RunPlace>, gone: bool) {
         let Some(run) = &seen.run else {
-            // bound pods stay so
+            // a bound pod stays bound
             if gone {
                 self.live.remove(&seen.uid);
             }
             return;
         };
         if gone || run.finished.is_some() {
-            // a pod that isn't known has been counted, or had ended before the first list
+            // a run that isn't known has been counted, or had ended before the first list
             let Some(mut live) = self.live.remove(&seen.uid) else { return };
             live.update(run, place());
             let ended = live.ended(run, self.ending.remove(&seen.uid), at);
@@ -219,6 +233,7 @@ impl UsageLedger {
         }
     }
 
+    /// Adds an ended run to the sums of its queues, one for each family.
     fn add(&mut self, live: &LiveRun, EndedRun { end, ran }: EndedRun) {
         for (family, queue) in live.place.queues() {
             for (resource, amount) in live.used(&self.resources, ran) {
@@ -230,7 +245,8 @@ impl UsageLedger {
     }
 }
 
-/// The latest time that the API server has written in a stream: the time of changes that were missed.
+/// The latest time that the API server has written in a stream of changes: the time of changes that
+/// were missed, and that are replayed.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamClock(Timestamp);
 
@@ -240,7 +256,8 @@ impl StreamClock {
         Self(at)
     }
 
-    /// Takes a change, and returns the time that it was made at, as near as it is known.
+    /// Takes a change, and returns the time at which it was made, as near as it is known: never
+    /// later than `now`.
     pub fn at(&mut self, created: Option<Timestamp>, run: Option<&PodRun>, now: Timestamp) -> Timestamp {
         let asked = run.and_then(|run| run.deletion).map(|deletion| deletion.asked);
         let bound = run.map(|run| run.started);

@@ -1,4 +1,9 @@
-//! Errors and warnings when a Queue or a `PriorityClass` is created or changed.
+//! Errors and warnings about a Queue or a `PriorityClass` that is created or changed.
+//!
+//! `crate::review` calls this module for the admission webhook and for `kubectl tenure validate`,
+//! so both find the same. A review depends only on the object, on the queues that the caller knows,
+//! and on the configured floors. A finding that needs a look-up at the API server is left to the
+//! caller: see [`Findings::find_parent`].
 
 pub mod priority_class;
 
@@ -23,19 +28,22 @@ use crate::{
     tree::{self, Inherited},
 };
 
-/// The findings about an object under review. It is admitted if there are no errors.
+/// The findings about an object under review. An error is a reason to deny the object; a warning
+/// isn't.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
-    /// The reasons to refuse it.
+    /// The reasons to deny the object, each with its field, value and rule.
     pub errors: Vec<FieldError>,
-    /// Values that are allowed but probably not meant.
+    /// Values that are allowed but probably not intended.
     pub warnings: Vec<String>,
-    /// The parent that isn't among the known queues, of which there is a warning.
+    /// The `spec.parentQueue` that isn't among the known queues. `warnings` has a warning about
+    /// this parent. None: there is no such warning.
     pub missing_parent: Option<String>,
 }
 
 impl Findings {
-    /// Takes back the warning of a parent that exists all the same.
+    /// Removes the warning about a missing parent. The webhook calls this if the API server has the
+    /// parent, which the webhook's own watch hasn't seen yet.
     pub fn find_parent(&mut self) {
         if let Some(parent) = self.missing_parent.take() {
             let warning = missing(&parent);
@@ -44,6 +52,8 @@ impl Findings {
     }
 }
 
+/// Returns the warning about a missing parent. [`Findings::find_parent`] finds the warning by its
+/// text.
 fn missing(parent: &str) -> String {
     format!("spec.parentQueue: queue {parent:?} doesn't exist: until it does, this queue is at the top")
 }
@@ -54,31 +64,32 @@ impl From<FieldError> for Findings {
     }
 }
 
-/// A queue of the run.ai family under review.
+/// A queue of the run.ai family under review. Each field is read once, by the constructors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunaiSubject {
-    /// The version that it is written in.
+    /// The API version in which the object is written.
     pub version: QueueVersion,
-    /// `metadata.name`; empty if it is to be generated.
+    /// `metadata.name`. Empty: the name is to be generated.
     pub name: String,
     /// `metadata.annotations`.
     annotations: BTreeMap<String, String>,
-    /// `spec`; of v2, with the fields that annotations stand for.
+    /// `spec` as of v3alpha1. For a v2 queue, annotations set the fields that v2 lacks.
     pub spec: v3alpha1::QueueSpec,
-    /// The queue, as decisions need it.
+    /// The queue, as decisions need it. A field that can't be read counts as unset.
     pub queue: RunaiQueue,
-    /// The errors that the queue has by itself.
+    /// The errors of the queue's own fields, which are found without other queues.
     errors: Vec<FieldError>,
 }
 
 impl RunaiSubject {
-    /// Reads a queue.
+    /// Reads a queue of v3alpha1. Errors in fields are kept for [`Self::review`].
     pub fn new(name: String, spec: v3alpha1::QueueSpec, annotations: BTreeMap<String, String>) -> Self {
         let (queue, errors) = RunaiQueue::read(&spec);
         Self { version: QueueVersion::V3alpha1, name, annotations, spec, queue, errors }
     }
 
-    /// Reads a queue that is stored in KAI-Scheduler's version. An error names the annotation.
+    /// Reads a queue of v2, the version of KAI-Scheduler. An error in a field that an annotation
+    /// stands for names the annotation.
     pub fn new_v2(name: String, spec: &v2::QueueSpec, annotations: BTreeMap<String, String>) -> Self {
         let (version, mut errors) = (QueueVersion::V2, Vec::new());
         let spec = queue::v2::as_v3alpha1(spec, &annotations, &mut errors);
@@ -86,7 +97,11 @@ impl RunaiSubject {
         Self { version, name, annotations, spec, queue, errors }
     }
 
-    /// Reviews the queue against the known queues, which may have an older version of it, and the configured floors.
+    /// Reviews the queue against the known queues and the configured floors. The known queues may
+    /// lack this queue, or have an older version of it.
+    ///
+    /// A cycle that this queue closes is an error. A missing parent and a stored cycle among the
+    /// ancestors are warnings, which a change of other queues removes.
     pub fn review(&self, queues: &Inheritance<'_>) -> Findings {
         let Self { version, name, annotations, spec, queue, errors } = self;
         let (mut errors, mut warnings, mut missing_parent) = (errors.clone(), Vec::new(), None);
@@ -112,7 +127,8 @@ impl RunaiSubject {
     }
 }
 
-/// Annotations that mean something on a queue of v2, and nothing where there is a field.
+/// Returns a warning for each annotation that has no effect in v3alpha1, where a field has its
+/// place. An annotation that is the JSON of the field, in any layout, gets no warning.
 fn leftovers(name: &str, spec: &v3alpha1::QueueSpec, annotations: &BTreeMap<String, String>) -> Vec<String> {
     let told = |(field, key)| {
         annotations.get(key).filter(|text| !spec.is_json_of(field, text)).map(|_| format!(
@@ -122,7 +138,8 @@ fn leftovers(name: &str, spec: &v3alpha1::QueueSpec, annotations: &BTreeMap<Stri
     SPEC_ANNOTATIONS.into_iter().chain(FLOOR_ANNOTATIONS).filter_map(told).collect()
 }
 
-/// Reviews a queue of the tensorstack family.
+/// Reviews a queue of the tensorstack family. `system_namespace` is the one namespace in which
+/// queues of this family count.
 pub fn tensorstack(namespace: &str, spec: &v1beta1::QueueSpec, system_namespace: &str) -> Findings {
     let (queue, errors) = TensorstackQueue::read(spec);
     let outside = (namespace != system_namespace).then(|| {
@@ -136,9 +153,11 @@ pub fn tensorstack(namespace: &str, spec: &v1beta1::QueueSpec, system_namespace:
     Findings { errors, warnings, missing_parent: None }
 }
 
-/// In less time hardly a pod gets ready.
+/// A shorter ceiling gets a warning: most pods take longer to get ready.
 const SHORT: SignedDuration = SignedDuration::from_secs(10);
 
+/// Returns the warning about a ceiling that is shorter than `SHORT`. `written` is the value that
+/// the message shows. None: the ceiling isn't too short.
 fn too_short(path: &str, ceiling: SignedDuration, written: impl Display) -> Option<String> {
     (ceiling < SHORT).then(|| {
         format!(
@@ -148,12 +167,15 @@ fn too_short(path: &str, ceiling: SignedDuration, written: impl Display) -> Opti
     })
 }
 
+/// Returns the warning about a notice that is at least as long as the ceiling.
 fn not_before_the_start(path: &str, notice: impl Display, ceiling: impl Display) -> String {
     format!(
         "{path}: {notice} is no shorter than maxDuration, {ceiling}: workloads are told as soon as they start"
     )
 }
 
+/// Returns the detail of the error about a cycle. `chain` has the ancestors on the way back to the
+/// queue. Empty: the queue names itself as its parent.
 fn cycle_detail(name: &str, chain: &[&str]) -> String {
     if chain.is_empty() {
         return "a queue can't be its own parent".into();
@@ -161,6 +183,8 @@ fn cycle_detail(name: &str, chain: &[&str]) -> String {
     format!("a queue can't be its own ancestor: {name} -> {} -> {name}", tree::way(chain))
 }
 
+/// Returns the warnings about a queue whose ancestors all exist and form no cycle. `above` has the
+/// values that the queue inherits.
 fn runai_warnings(
     version: QueueVersion,
     name: &str,
@@ -195,7 +219,7 @@ fn runai_warnings(
     warnings
 }
 
-/// Fields that have no effect with what the queue does at its ceiling.
+/// Returns a warning for each field of the queue that has no effect with the action at its ceiling.
 fn action_warnings(version: QueueVersion, queue: &RunaiQueue, action: MaxDurationAction) -> Vec<String> {
     let delays = queue.nearest.requeue_delay.is_some() && action == MaxDurationAction::Pause;
     let deletes =
@@ -208,7 +232,8 @@ fn action_warnings(version: QueueVersion, queue: &RunaiQueue, action: MaxDuratio
     delays.into_iter().chain(deletes.then(|| without_effect("onReversal", "Pause"))).collect()
 }
 
-/// Floors that are longer than the effective ceiling, which is that of queue `of`.
+/// Returns a warning for each floor that is longer than the effective ceiling, which queue `of`
+/// sets. A default floor counts where no queue on the path to the root sets that floor.
 fn floor_warnings(
     ceiling_path: &str,
     name: &str,
@@ -221,7 +246,7 @@ fn floor_warnings(
         _ => "workloads end before the floor does",
     };
     let warning = |field: Inherited| match field.pick(effective.preempt, effective.reclaim) {
-        // both in the queue itself: that is an error, and said already
+        // if this queue sets both, the errors of its own fields say so already
         Some((from, floor)) if floor > ceiling && (from, of) != (name, name) => Some(format!(
             "spec.{}: {floor} of queue {from:?} is longer than the effective maxDuration, {ceiling} of queue {of:?}: {}",
             field.name(),

@@ -1,4 +1,8 @@
-//! The queues that set what applies in a tree of queues.
+//! The queues that limit the runs of a workload: the least ceiling, and the least total of
+//! extensions, from its leaf queue up to the root.
+//!
+//! The index, the command line and `crate::creation` call this module. A name that no queue has
+//! stands for the default queue, if the tree has one.
 
 use tenure_types::ExtendedDuration;
 
@@ -7,18 +11,24 @@ use crate::{
     tree::{Cycle, QueueTree},
 };
 
-/// The ceiling that applies to workloads of a leaf, and the queue that it comes from. A stored cycle has none.
+/// Returns the least `maxDuration` on the path from a leaf to the root, and the queue that sets it.
+/// None: no queue on the path has a ceiling, or there is no such leaf. An error: the ancestors form
+/// a cycle, so no ceiling applies.
 pub fn effective<'t>(tree: &'t QueueTree, leaf: &str) -> Result<Option<(&'t str, ExtendedDuration)>, Cycle> {
     least(tree, leaf, |queue| queue.ceiling)
 }
 
-/// Returns the queue on the way from a leaf to the root that allows the shortest total of extensions.
+/// Returns the queue on the path from a leaf to the root that allows the shortest total of
+/// extensions. A queue with a ceiling and without `extensions` allows none. None: no queue on the
+/// path has a ceiling or `extensions`, there is no such leaf, or the ancestors form a cycle.
 pub fn least_extensions<'t>(tree: &'t QueueTree, leaf: &str) -> Option<&'t str> {
     let least = least(tree, leaf, |queue| Some(queue.allowance()?.max_total));
     least.ok()?.map(|(name, _)| name)
 }
 
-/// The least value from a leaf to the root, and the queue nearest to the leaf that has it. None: there is no such queue.
+/// Returns the least value on the path from a leaf to the root, and the queue that has this value.
+/// If several have it, returns the queue nearest to the leaf. None: no queue on the path has a
+/// value.
 fn least<'t, T: Ord + Copy>(
     tree: &'t QueueTree,
     leaf: &str,

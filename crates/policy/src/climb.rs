@@ -1,8 +1,12 @@
-//! The way from a pod up to its topmost owner that can be paused.
+//! The climb from a pod over its owners to the topmost owner that can be paused.
 //!
-//! A tenant writes owner references. So a reference counts only where a controller of that kind would own such an object,
-//! and where the owner says so itself: it exists, has that uid, is in the same namespace, and selects the pod below it. That
-//! is the pod of the climb, or one on the way: the leader pod of a `LeaderWorkerSet` owns the workers' `StatefulSet`.
+//! The keeper and `kubectl tenure` drive a [`Climb`]: they look up the owners, and this module
+//! decides which owner is next and what to do with the pod.
+//!
+//! Tenants write owner references. So a reference counts only where a controller of that kind would
+//! own such an object, and where the owner confirms the reference: it exists, has that uid, is in
+//! the same namespace, and selects the pod below it. The pod below is the pod of the climb, or a
+//! pod among the owners: the leader pod of a `LeaderWorkerSet` owns the workers' `StatefulSet`.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,12 +16,13 @@ use tenure_types::projection::Pod;
 
 use crate::{kueue, naming::group_of, owners::OwnerTable};
 
-/// The cluster's answer about an owner. A timeout or a server's error is no answer: ask again, decide nothing.
+/// The cluster's answer about an owner. A timeout or a server error is no answer: the caller asks
+/// again before it decides.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OwnerLookup {
     /// The owner exists.
     Found(FoundOwner),
-    /// The object doesn't exist, or its kind doesn't.
+    /// The object or its kind doesn't exist.
     Absent,
     /// Tenure may not read the owner.
     Forbidden,
@@ -26,81 +31,93 @@ pub enum OwnerLookup {
 /// An owner that exists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundOwner {
-    /// Its uid, which may be another than the reference's if the name was used again.
+    /// The owner's uid. If the name was used again, this isn't the uid of the reference, and the
+    /// climb ends.
     pub uid: String,
-    /// Whether it goes on.
+    /// Whether the owner still acts.
     pub state: OwnerState,
-    /// True if it is an object of the whole cluster.
+    /// True if the object has no namespace. Such an owner of a pod can be a node, but is never
+    /// paused.
     pub cluster_scoped: bool,
-    /// False if it has a selector, and the nearest pod below doesn't match it (see [`Climb::pod_labels`]), or if the pod claims what its
-    /// templates don't have.
+    /// False if the owner has a selector that doesn't match the nearest pod below (see
+    /// [`Climb::pod_labels`]), or if the pod claims what the owner's templates don't have. Then the
+    /// climb ends.
     pub selects: bool,
-    /// Its labels, which count if it is a pod.
+    /// The owner's labels. They count only if the owner is a pod.
     pub labels: BTreeMap<String, String>,
-    /// Its own controller.
+    /// The owner's own controller. None: the climb ends at this owner.
     pub controller: Option<OwnerReference>,
 }
 
-/// Whether an owner goes on.
+/// Whether an owner still acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerState {
-    /// It may still act on what it owns.
+    /// The owner may still act on the objects that it owns.
     Live,
-    /// It has ended. What it owns may go on: a `RayJob` leaves its `RayCluster`.
+    /// The owner has ended. The objects that it owns may go on: a `RayJob` leaves its `RayCluster`.
     Ended,
-    /// It is being deleted, and what it owns will follow it.
+    /// The owner is being deleted. The objects that it owns will be deleted after it.
     Deleting,
 }
 
-/// The action for an expired pod.
+/// The action for an expired pod, by its owners alone. `crate::judge` decides with more facts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Pause this ancestor.
     Pause(OwnerReference),
     /// Delete the pod: nothing above it can be paused.
     DeletePod,
-    /// Do nothing before all tries are made: an ancestor is being deleted, and the pod will follow it.
+    /// Wait until the last try: this ancestor is being deleted, and the pod will be deleted after
+    /// it.
     AwaitDeletion(OwnerReference),
-    /// Do nothing before all tries are made, and complain: this ancestor could be paused but may not even be read.
-    /// Acting on something below would only start a quarrel with its controller.
+    /// Wait until the last try, and report this ancestor: it could be paused, but Tenure may not
+    /// read it. An action on an object below would only start a conflict with its controller.
     Forbidden(OwnerReference),
-    /// Do nothing, as long as this controls the pod: it is a `DaemonSet`, or the node of a static pod.
+    /// Do nothing while this owner controls the pod: it is a `DaemonSet`, or the node of a static
+    /// pod.
     Exempt,
 }
 
-/// The way from a pod up to its topmost ancestor that can be paused. Look up each owner that [`Climb::next`] returns,
-/// and pass the result to [`Climb::answer`], until there is none left; then [`Climb::action`] decides.
+/// A climb from a pod to its topmost ancestor that can be paused. Look up each owner that
+/// [`Climb::next`] returns, and pass the result to [`Climb::answer`], until `next` returns None.
+/// Then [`Climb::action`] decides.
 #[derive(Clone, Debug)]
 pub struct Climb<'t> {
+    /// The kinds that can be paused.
     table: &'t OwnerTable,
+    /// The owner to look up. None: the climb has ended.
     next: Option<OwnerReference>,
-    /// The last owner found.
+    /// The last owner found. None: the next owner is the controller of the pod itself.
     below: Option<OwnerReference>,
-    /// The labels that the selector of [`Climb::next`] is for: those of the last pod among the owners found. None: those of the
-    /// pod that the climb started from.
+    /// The labels that the selector of [`Climb::next`] must match: the labels of the last pod among
+    /// the owners found. None: the labels of the pod where the climb started.
     pub pod_labels: Option<BTreeMap<String, String>>,
-    /// The owners that can be paused, the topmost last: where pausing one doesn't stop the pod, the one below may.
+    /// The owners that can be paused, the topmost last. If a pause of one doesn't stop the pod, a
+    /// pause of the one below may.
     pub pausable: Vec<OwnerReference>,
-    /// The topmost owner that could be paused, had it not ended.
+    /// The topmost owner of a kind that can be paused, but that has ended.
     pub ended: Option<OwnerReference>,
+    /// The action that takes the place of a pause. None: the owners found decide.
     stop: Option<Action>,
+    /// The uids of the owners found, so that a cycle of references ends.
     seen: HashSet<String>,
 }
 
-/// The most ancestors that are looked up: more than any real chain has.
+/// The most ancestors that are looked up. No real chain has as many.
 const MAX_DEPTH: usize = 16;
 
+/// API group and kind of nodes, which control the mirrors of their static pods.
 const NODE: (&str, &str) = ("", "Node");
 
 const POD: (&str, &str) = ("", "Pod");
 
-/// A kind whose controller owns pods through objects of [`REPLICA_SET`] alone.
+/// API group and kind of a controller that owns pods only through objects of [`REPLICA_SET`].
 pub const DEPLOYMENT: (&str, &str) = ("apps", "Deployment");
 
-/// The kind through which a [`DEPLOYMENT`] owns pods.
+/// API group and kind of the objects through which a [`DEPLOYMENT`] owns pods.
 pub const REPLICA_SET: (&str, &str) = ("apps", "ReplicaSet");
 
-/// Kinds whose controllers make pods themselves, and own nothing else.
+/// API groups and kinds of controllers that make pods themselves, and own nothing else.
 pub const POD_CONTROLLERS: [(&str, &str); 6] = [
     NODE,
     ("", "ReplicationController"),
@@ -111,7 +128,8 @@ pub const POD_CONTROLLERS: [(&str, &str); 6] = [
 ];
 
 impl<'t> Climb<'t> {
-    /// Starts from the controller of an owner, or of a pod if `below` is none.
+    /// Starts a climb at the controller of `below`, an owner. `below` None: at the controller of a
+    /// pod.
     pub fn above(
         below: Option<&OwnerReference>,
         controller: Option<&OwnerReference>,
@@ -124,12 +142,13 @@ impl<'t> Climb<'t> {
         climb
     }
 
-    /// The owner to look up next.
+    /// Returns the owner to look up next. None: the climb has ended.
     pub const fn next(&self) -> Option<&OwnerReference> {
         self.next.as_ref()
     }
 
-    /// Takes in the result for [`Climb::next`].
+    /// Takes the answer about the owner of [`Climb::next`], and goes on to that owner's controller
+    /// or ends the climb.
     pub fn answer(&mut self, answer: OwnerLookup) {
         let Some(owner) = self.next.take() else { return };
         match answer {
@@ -141,6 +160,7 @@ impl<'t> Climb<'t> {
         }
     }
 
+    /// Takes an owner that exists. An owner that doesn't confirm the reference ends the climb.
     fn find(&mut self, owner: OwnerReference, found: FoundOwner) {
         let FoundOwner { uid, state, cluster_scoped, selects, labels, controller } = found;
         if uid != owner.uid {
@@ -154,13 +174,14 @@ impl<'t> Climb<'t> {
             return;
         }
         let is_pausable = self.table.knows(&owner);
-        // a pod that ends is below the same owners still
+        // a pod that is being deleted still has the same owners above it
         if state == OwnerState::Deleting && !is(&owner, POD) {
             self.stop = is_pausable.then_some(Action::AwaitDeletion(owner));
             return;
         }
         self.seen.insert(owner.uid.clone());
-        // to pause what has ended would stop nothing: it is a link on the way up, as a kind is that can't be paused
+        // a pause of an owner that has ended stops nothing: the climb goes through, as through
+        // other kinds
         match state {
             OwnerState::Ended if is_pausable => self.ended = Some(owner.clone()),
             _ if is_pausable => self.pausable.push(owner.clone()),
@@ -173,33 +194,38 @@ impl<'t> Climb<'t> {
         self.ascend(controller);
     }
 
+    /// Makes a controller the next owner to look up. Ends the climb without a controller, at the
+    /// depth limit, at an owner seen before, and at a reference that can't be true.
     fn ascend(&mut self, controller: Option<OwnerReference>) {
         let new = |above: &OwnerReference| self.seen.len() < MAX_DEPTH && !self.seen.contains(&above.uid);
         self.next = controller.filter(new).filter(|above| may_own(above, self.below.as_ref()));
     }
 
-    /// The action, once nothing is left to ask.
+    /// Returns the action for the pod. The climb must have ended: [`Climb::next`] returns None.
     pub fn action(mut self) -> Action {
         let topmost = self.pausable.pop();
         self.stop.or(topmost.map(Action::Pause)).unwrap_or(Action::DeletePod)
     }
 }
 
+/// True if an owner is of this API group and kind, in any version.
 fn is(owner: &OwnerReference, (group, kind): (&str, &str)) -> bool {
     owner.kind == kind && group_of(&owner.api_version) == group
 }
 
-/// True for the controllers whose pods are never touched.
+/// True for the kinds whose pods are never touched: `DaemonSet` and `Node`.
 fn exempts(owner: &OwnerReference) -> bool {
     is(owner, ("apps", "DaemonSet")) || is(owner, NODE)
 }
 
-/// The controller that a pod's climb starts from. A node controls its static pods alone, which their mirrors show.
+/// Returns the controller from which a pod's climb starts. A node controls only its static pods,
+/// whose mirrors show that. None: the pod has no such controller.
 pub fn controller(pod: &Pod) -> Option<&OwnerReference> {
     pod.controller().filter(|owner| !is(owner, NODE) || pod.is_mirror())
 }
 
-/// True if the controller of this kind could own `below`, or the pod if that is none.
+/// True if a controller of this kind could own `below`, an owner. `below` None: a pod. A Workload
+/// of Kueue owns nothing here: `crate::kueue` finds it by other means.
 pub fn may_own(owner: &OwnerReference, below: Option<&OwnerReference>) -> bool {
     if kueue::is_workload(owner) {
         return false;
@@ -208,7 +234,8 @@ pub fn may_own(owner: &OwnerReference, below: Option<&OwnerReference>) -> bool {
         return below.is_some_and(|below| is(below, REPLICA_SET));
     }
     let makes_pods = POD_CONTROLLERS.into_iter().any(|kind| is(owner, kind));
-    // a StatefulSet, a ReplicaSet or a Job above another object is no controller of it; an exemption is of own pods alone
+    // a StatefulSet, a ReplicaSet or a Job above any object but a pod doesn't control that object;
+    // a DaemonSet or a node exempts its own pods, and no objects that its pods own
     !makes_pods || below.is_none_or(|below| is(below, POD) && !exempts(owner))
 }
 

@@ -1,8 +1,11 @@
-//! The configuration file, which both servers and the command line read.
+//! The configuration file of the keeper and the webhook, which `kubectl tenure` reads as well.
 //!
-//! It is strict: an unknown key or a bad value is refused with its path and line. The one exception is [`Kai`], a file of
-//! KAI-Scheduler, which KAI reads leniently. As the file of a server, that is also refused where KAI reads a value as another
-//! one than is written.
+//! The file is strict: an unknown key or a bad value is refused with its path and line. The one
+//! exception is [`Kai`], a file of KAI-Scheduler, which KAI reads leniently. A server refuses such
+//! a file if KAI would read a value differently than written.
+//!
+//! Both servers call [`Config::parse`] at their start and whenever the file has changed. The
+//! command line calls [`ConfigFile::parse`].
 
 mod check;
 mod file;
@@ -43,57 +46,62 @@ pub use keys::{METHOD, PREEMPT, RECLAIM};
 pub use names::nearest;
 pub use problem::{ConfigError, Problem};
 
-/// The configuration, read and checked.
+/// The configuration, read and checked. The default is the configuration of an empty file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// The points before its end at which a workload gets a notice, where its queue has no value.
+    /// The times before the end of a run at which its workload gets a notice, if no queue sets
+    /// `expiryNotice`.
     pub notice: NoticePoints,
-    /// True if the end of a run that is told is noted on its pods, too.
+    /// True if the keeper notes an announced end of a run on the pods, too.
     pub notice_on_pods: bool,
-    /// True if the pods that a floor protects tell autoscalers to leave them.
+    /// True if the keeper marks the pods that a floor protects, so that autoscalers leave them.
     pub floor_on_pods: bool,
-    /// The time for which a workload that gets a notice runs on when a change of its queue has made it overdue.
+    /// The time for which a workload that gets a notice runs on after a change of its queue has
+    /// made it overdue.
     pub grace_on_change: GraceOnChange,
-    /// The most Jobs of a `CronJob` that stay paused. None: all of them do.
+    /// The most paused Jobs of a `CronJob` that the keeper keeps. None: all of them are kept.
     pub paused_history_limit: Option<usize>,
-    /// The owners that can be paused.
+    /// The owners that can be paused: the built-in kinds, and the rows of the file.
     pub table: OwnerTable,
     /// Defaults of floors, and how they are resolved.
     pub floors: Floors,
-    /// The longest time from the scheduling of its first pod to a workload's start.
+    /// The longest time from the scheduling of a workload's first pod to the workload's start.
     pub longest_formation: LongestFormation,
-    /// The users that may set when a `PodGroup` started, by their exact names, as the API server authenticates them.
+    /// The users that may set the start of a `PodGroup`: their exact names, as the API server
+    /// authenticates them.
     pub trusted: BTreeSet<String>,
-    /// The rules for workloads that don't get ready, where their queue has none. None: they are left alone.
+    /// The rules for workloads that don't get ready, if no queue sets `waitForPodsReady`. None:
+    /// such workloads are left alone.
     pub pods_ready: Option<PodsReady>,
-    /// The users whose deletions of pods are held up.
+    /// The users whose deletions of pods are guarded, and the exemptions.
     pub guarded: Guarded,
-    /// The users who may move a `PodGroup` to another queue.
+    /// The users that may move a `PodGroup` to another queue: their exact names.
     pub tenancy_writers: BTreeSet<String>,
-    /// The queues that count for workloads that name a queue that doesn't exist.
+    /// For each family, the queue that counts for workloads that name a queue that doesn't exist.
+    /// None: no queue counts for them.
     pub default_queues: PerFamily<Option<String>>,
     /// The configuration for Kueue.
     pub kueue: Kueue,
-    /// The configurations of KAI-Scheduler that are compared with the floors.
+    /// The configurations of KAI-Scheduler that the webhook compares with the floors.
     pub kai: KaiSources,
-    /// The longest floors that queues may have.
+    /// The longest floors that queues of a part of the tree may have.
     pub bounds: Bounds,
-    /// The receivers of messages.
+    /// The receivers to which the keeper sends messages.
     pub receivers: Vec<Receiver>,
-    /// The resources whose use is counted. None: no use is counted.
+    /// The resources whose usage the keeper counts. None: no usage is counted.
     pub usage: Option<UsageResources>,
-    /// The paths of the keys that the file sets, without those of items of lists.
+    /// The paths of the keys that the file sets, without the keys of list items.
     pub set: BTreeSet<&'static str>,
-    /// The number of rows that it adds to the table.
+    /// The number of rows of `owners` in the file.
     pub rows: usize,
 }
 
-/// The configuration for Kueue.
+/// The configuration for Kueue. The default is enabled, without queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kueue {
-    /// True if its Workloads are paused in place of the jobs that it runs.
+    /// True if Kueue's Workloads are paused in place of the jobs that Kueue runs.
     pub enabled: bool,
-    /// Queues of Kueue's that stand for queues of Tenure's.
+    /// The queues of Kueue that stand for queues of Tenure.
     pub queues: Queues,
 }
 
@@ -103,24 +111,25 @@ impl Default for Kueue {
     }
 }
 
-/// The configurations of KAI that are compared with Tenure's floors. By default none.
+/// The configurations of KAI-Scheduler that the webhook compares with Tenure's floors. The default
+/// is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KaiSources {
-    /// The file of a scheduler.
+    /// The file of a scheduler. None: no file is compared.
     pub config_map: Option<ConfigMapKey>,
-    /// True if all `SchedulingShard`s are compared.
+    /// True if all `SchedulingShard`s of KAI's operator are compared.
     pub shards: bool,
 }
 
-/// A text in a `ConfigMap`.
+/// The place of a file in a `ConfigMap`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ConfigMapKey {
     /// The namespace of the `ConfigMap`.
     pub namespace: String,
     /// The name of the `ConfigMap`.
     pub name: String,
-    /// The key in its data; by default the one that KAI's operator writes.
+    /// The key in `data`. Default: `config.yaml`, which KAI's operator writes.
     #[serde(default = "operators_key")]
     pub key: String,
 }
@@ -130,15 +139,15 @@ fn operators_key() -> String {
 }
 
 impl Config {
-    /// Reads the file of a server: Tenure's own, or KAI-Scheduler's, of which only the floors are used. An empty file
-    /// means the defaults.
+    /// Reads the file of a server: Tenure's own, or KAI-Scheduler's, of which only the floors are
+    /// used. An empty file means the defaults. An error names each problem with its line.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let root = YamlNode::parse(text)?;
         if kai::is_kai(&root) { Self::of_kai(&root) } else { Self::read(&root) }
     }
 
-    /// Refuses values that KAI reads as another value than the written one, and keys that KAI doesn't know: neither
-    /// is intended.
+    /// Reads KAI's file. Refuses values that KAI reads differently than written, keys that KAI
+    /// doesn't know, and keys of Tenure's own file: none of them is intended.
     fn of_kai(root: &YamlNode) -> Result<Self, ConfigError> {
         let Kai { floors, set, problems, notes: _ } = Kai::read(root);
         let mut checked = Checked { root, set, problems };
@@ -152,6 +161,9 @@ impl Config {
         Ok(Self { floors, set, ..Self::default() })
     }
 
+    /// Reads Tenure's own file in two passes: each key by its row in the table of keys, and then
+    /// the rules that concern several keys. The second pass needs a file without errors in the
+    /// first.
     fn read(root: &YamlNode) -> Result<Self, ConfigError> {
         if root.is_null() {
             return Ok(Self::default());
@@ -167,7 +179,7 @@ impl Config {
         Ok(Self { set: checked.end()?, ..config })
     }
 
-    /// Returns the paths of all keys that a file may have.
+    /// Returns the paths of all keys that a file may have. `[]` stands for the items of a list.
     pub fn keys() -> impl Iterator<Item = &'static str> {
         KEYS.iter().map(|key| key.path)
     }

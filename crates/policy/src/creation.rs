@@ -1,7 +1,12 @@
-//! Answers to the creation of an owner that asks for a longer run than the ceiling of its queue.
+//! Answers to the creation or change of an owner that asks for a longer run than the ceiling of its
+//! queue.
 //!
-//! An answer is a courtesy: the ceiling holds in any case. So an owner is only ever refused for what it asks itself, and
-//! where its queue can't be told, there is no answer.
+//! The webhook calls this module for requests to `POST /owners`: it reads an [`AskingOwner`], finds
+//! the queues of its pods, and calls [`answer`]. The keeper uses the comparisons of a pod with the
+//! templates of its owner, such as [`claims_otherwise`].
+//!
+//! An answer is a courtesy: the ceiling holds in any case. So an owner is only ever refused for
+//! what it asks itself. If its queue isn't known, there is no answer.
 
 mod place;
 mod raw;
@@ -36,41 +41,46 @@ use read::AskedTime;
 pub use read::AskingOwner;
 pub use template::{PodClaim, claims_otherwise, own_claim, priority_classes, unused_label};
 
-/// The most `PodGroup`s, and the most queues of T9k, that are looked up for an answer.
+/// The most `PodGroup`s, and the most queues of T9k, that the webhook looks up for an answer.
 pub const MOST_LOOKUPS: usize = 4;
 
-/// A group that a template names, in the owner's namespace.
+/// The kind and name of a group that a template names. The group is in the owner's namespace.
 pub type NamedGroup = (PodGroupKind, String);
 
-/// The result of looking for a group.
+/// The result of looking up a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupLookup {
-    /// It exists. None: it names no queue.
+    /// The group exists, and names this queue. None: it names no queue.
     Found(Option<String>),
-    /// There is no such group.
+    /// The group doesn't exist.
     Absent,
-    /// The API server didn't say in time.
+    /// The API server gave no answer, or an error.
     Unknown,
 }
 
 impl GroupLookup {
-    /// Reads a group that exists.
+    /// Returns the result for a group that exists. A group of T9k that names no queue is in the
+    /// queue `default`.
     pub fn found(kind: PodGroupKind, group: &PodGroup) -> Self {
         let default = (kind == PodGroupKind::Tensorstack).then(|| keys::TENSORSTACK_DEFAULT_QUEUE.to_owned());
         Self::Found(kind.spec(&group.spec).queue.filter(|queue| !queue.is_empty()).or(default))
     }
 }
 
-/// A queue of either family.
+/// The family and the name of a queue.
 pub type FamilyQueue = (Family, String);
 
 impl AskingOwner {
-    /// The groups whose queues count; not more than are looked up.
+    /// Returns the groups whose queues count: at most [`MOST_LOOKUPS`].
     pub fn groups(&self) -> BTreeSet<NamedGroup> {
         self.places.iter().flat_map(PodPlace::groups).take(MOST_LOOKUPS).collect()
     }
 
-    /// The queues of its pods. A group's queue comes before a label; where a group isn't known, the queue isn't either.
+    /// Returns the queues of the owner's pods. `found` has the groups that were looked up, and
+    /// `kueue` maps queues of Kueue.
+    ///
+    /// The queue of a group comes before a label. If a pod names a group that isn't known, the
+    /// pod's queue in the family of that group isn't known either, and is left out.
     pub fn queues(
         &self,
         namespace: &str,
@@ -98,7 +108,7 @@ impl AskingOwner {
     }
 }
 
-/// The queues that answers go by.
+/// The queues and floors by which owners are answered.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownCeilings<'q> {
     /// The queues of each family.
@@ -107,13 +117,14 @@ pub struct KnownCeilings<'q> {
     pub floors: &'q Floors,
 }
 
-/// The ceiling of a queue, as an answer tells it.
+/// The ceiling of a queue, as an answer states it.
 #[derive(Clone, Debug)]
 struct ToldCeiling<'q> {
-    /// The queue that sets it.
+    /// The queue that sets the ceiling: the named one or an ancestor.
     queue: &'q str,
+    /// The longest run in the named queue: a ceiling or a time slice.
     longest: ExtendedDuration,
-    /// The limits of the queue that was named.
+    /// The limits of the named queue.
     limits: Limits,
 }
 
@@ -123,6 +134,8 @@ impl<'q> KnownCeilings<'q> {
         self.trees[*family].bind(queue).is_some()
     }
 
+    /// Returns the ceiling of a queue. None: no ceiling applies, the queue isn't known, or its
+    /// ancestors form a cycle.
     fn of(&self, (family, queue): &'q FamilyQueue) -> Option<ToldCeiling<'q>> {
         let tree = self.trees[*family];
         let (of, _) = ceiling::effective(tree, queue).ok()??;
@@ -131,8 +144,13 @@ impl<'q> KnownCeilings<'q> {
     }
 }
 
-/// Answers an owner by the queues of its pods. Commands name it as `object`; none if it can't be extended, as a `CronJob`.
-/// `absent`: the queues among them that don't exist.
+/// Answers an owner by the queues of its pods. For each field that asks for more than a ceiling,
+/// the queue's `overCeiling` decides whether that is an error or a warning. Of several queues that
+/// refuse, or else of those that warn, the queue with the shortest ceiling is named.
+///
+/// Commands name the owner as `object`. None: the owner can't be extended, as a `CronJob`. `absent`
+/// has the queues that don't exist, which are warnings. If no queue has a ceiling, there are no
+/// other findings.
 pub fn answer(
     owner: &AskingOwner,
     object: Option<&ObjectReference>,
@@ -166,20 +184,22 @@ pub fn answer(
     findings
 }
 
+/// Returns the error about a time that is longer than the ceiling.
 fn refusal(asked: &AskedTime, ceiling: &ToldCeiling<'_>, object: Option<&ObjectReference>) -> FieldError {
     let (most, ends, more) = (most(asked, ceiling), ends(ceiling), more(asked, ceiling, object));
     let detail = format!("must be at most {most}: {ends}{more}");
     FieldError::invalid(asked.field.as_str(), asked.value.clone(), detail)
 }
 
+/// Returns the warning about a time that is longer than the ceiling.
 fn warning(asked: &AskedTime, ceiling: &ToldCeiling<'_>, object: Option<&ObjectReference>) -> String {
-    // cut as in an error
+    // a long value is cut as in an error
     let FieldError { field, value, .. } = FieldError::invalid(asked.field.as_str(), asked.value.clone(), "");
     let (most, ends, more) = (most(asked, ceiling), ends(ceiling), more(asked, ceiling, object));
     format!("{field}: {value} is too long: {ends}: set at most {most}{more}")
 }
 
-/// The greatest value of the field that isn't too long.
+/// Returns the greatest value of the field that isn't too long, in whole seconds or as a duration.
 fn most(asked: &AskedTime, ceiling: &ToldCeiling<'_>) -> String {
     if asked.in_seconds {
         ceiling.longest.to_signed().as_secs().max(1).to_string()
@@ -188,6 +208,7 @@ fn most(asked: &AskedTime, ceiling: &ToldCeiling<'_>) -> String {
     }
 }
 
+/// Returns the sentence on the end of a run: for good, or as a time slice.
 fn ends(ToldCeiling { queue, longest, limits }: &ToldCeiling<'_>) -> String {
     match limits.nearest.slice_delay() {
         None => format!("Queue {queue} ends a run after {longest}"),
@@ -200,7 +221,8 @@ fn ends(ToldCeiling { queue, longest, limits }: &ToldCeiling<'_>) -> String {
     }
 }
 
-/// The way to more time, where the queues allow some.
+/// Returns the command by which a user gets more time than the ceiling. Empty: the queues allow
+/// none.
 fn more(asked: &AskedTime, ceiling: &ToldCeiling<'_>, object: Option<&ObjectReference>) -> String {
     let allowance = ceiling.limits.extensions;
     if allowance.is_none() {

@@ -1,4 +1,8 @@
-//! Bounds of what administrators of a part of the tree may set: the longest floors of the queues there.
+//! The bounds of the floors that administrators of a part of the tree of queues may set.
+//!
+//! `crate::review` calls this module, for the webhook and for `kubectl tenure validate`. Only
+//! floors that a change makes longer, or brings below a bound, are refused: a queue that exceeds a
+//! bound already may stay, and may be changed in other fields.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -15,41 +19,44 @@ use crate::{
     tree::{Inherited, QueueTree},
 };
 
-/// `delegation.bounds`: the longest floors of a queue and of all queues below it, by its name. None is no bound.
+/// `delegation.bounds`: by the name of a queue, the longest floors of that queue and of all queues
+/// below it. A floor of None has no bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds(pub BTreeMap<String, PartialFloors>);
 
 /// A queue that is created or changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
-    /// `metadata.name`; empty if it is to be generated.
+    /// `metadata.name`. Empty: the name is to be generated.
     pub name: &'a str,
-    /// The queue after the change. Its state in the tree doesn't count.
+    /// The queue after the change. The state of the queue in the tree doesn't count.
     pub new: &'a RunaiQueue,
-    /// The queue as it is stored; none if it is created.
+    /// The queue as it is stored. None: the queue is created.
     pub old: Option<&'a RunaiQueue>,
 }
 
-/// The queues from a queue, itself included, to the root.
+/// The names of a queue and of the queues above it, up to the root.
 struct Path<'t> {
     names: HashSet<&'t str>,
-    /// The reason why there may be more of them.
+    /// The reason why there may be more queues above. None: the path ends at the root.
     gap: Option<Gap<'t>>,
 }
 
 /// The reason why the queues above aren't known.
 #[derive(Clone, Copy)]
 enum Gap<'t> {
-    /// This one is the parent of the last, and doesn't exist, or isn't seen yet.
+    /// The parent of the last queue. This parent doesn't exist, or isn't seen yet.
     Missing(&'t str),
+    /// The ancestors form a cycle.
     Cycle,
 }
 
-/// The least of all bounds that hold.
+/// The least of all bounds that hold, and its queue. The text is the rule of an error.
 struct Limit<'t> {
     value: ExtendedDuration,
-    /// The queue of the bound.
+    /// The queue whose bound this is.
     of: &'t str,
+    /// The gap in the path. None: the bound holds for good.
     gap: Option<Gap<'t>>,
 }
 
@@ -67,8 +74,11 @@ impl fmt::Display for Limit<'_> {
 }
 
 impl Bounds {
-    /// Returns each floor of the queue itself that a change makes longer than a bound allows. A floor that stays or gets
-    /// shorter is allowed; a queue that moves sets its floors. `written` has the text of a floor.
+    /// Returns an error for each floor of the queue itself that a change makes longer than a bound
+    /// allows.
+    ///
+    /// A floor that stays or gets shorter is allowed. A queue that moves sets its floors. `written`
+    /// returns the text of a floor as written.
     pub fn exceeded<'a>(
         &self,
         change: &Change<'_>,
@@ -83,11 +93,14 @@ impl Bounds {
         })
     }
 
-    /// The floors of queues below this one that come below a bound together with it, and are too long there.
+    /// Returns the errors about queues below this one that come below a bound together with it, and
+    /// whose floors are too long there: at most one for each of the two floors.
     pub fn brought(&self, change: &Change<'_>, tree: &QueueTree) -> Vec<FieldError> {
         self.each_limit(change, tree, |field, limit| change.brought(field, limit, tree))
     }
 
+    /// Judges each of the two floors by the least bound that holds for it. A floor without a bound
+    /// isn't judged.
     fn each_limit(
         &self,
         change: &Change<'_>,
@@ -101,7 +114,8 @@ impl Bounds {
         Inherited::ALL.into_iter().filter_map(|field| judge(field, &self.least(&path, field)?)).collect()
     }
 
-    /// Returns the least bound that holds. If the queues above aren't known, each bound may hold.
+    /// Returns the least bound that holds. If the queues above aren't known, each bound may hold,
+    /// and counts. None: no bound holds.
     fn least<'t>(&'t self, path: &Path<'t>, field: Inherited) -> Option<Limit<'t>> {
         let holds = |name: &str| path.gap.is_some() || path.names.contains(name);
         let bounds = self.0.iter().filter(|(name, _)| holds(name));
@@ -112,6 +126,7 @@ impl Bounds {
 }
 
 impl Change<'_> {
+    /// Returns the path of the queue after the change.
     fn path<'t>(&'t self, tree: &'t QueueTree) -> Path<'t> {
         let mut names = HashSet::from([self.name]);
         let mut above = self.new.parent.as_deref();
@@ -127,11 +142,13 @@ impl Change<'_> {
         Path { names, gap: None }
     }
 
+    /// True if the queue is created, or gets another parent.
     fn is_moved(&self) -> bool {
         self.old.is_none_or(|old| old.parent != self.new.parent)
     }
 
-    /// Returns the error for the queue's own floor.
+    /// Returns the error for the queue's own floor. A queue that gives up its floor is judged by
+    /// the floor that it then inherits. None: the change is allowed.
     fn raised(
         &self,
         field: Inherited,
@@ -141,7 +158,7 @@ impl Change<'_> {
     ) -> Option<String> {
         let before = self.old.and_then(|old| field.of(old));
         let Some(floor) = field.of(self.new) else {
-            // the floor that a queue without one inherits
+            // a queue without a floor of its own inherits this floor
             let parent = self.new.parent.as_deref().and_then(|parent| tree.find(parent));
             let inherited = Floor::of_queues(tree, parent, field);
             let Floor { value, from } = inherited.unwrap_or_else(|| floors.longest_default(field));
@@ -156,7 +173,8 @@ impl Change<'_> {
         (floor > limit.value && !stays).then(|| limit.to_string())
     }
 
-    /// Returns the error for a floor that is too long, of a queue that comes below the bound together with this one.
+    /// Returns the error for the longest floor that exceeds the bound, of the queues that come
+    /// below the bound together with this one. None: no floor does, or the queue doesn't move.
     fn brought(&self, field: Inherited, limit: &Limit<'_>, tree: &QueueTree) -> Option<FieldError> {
         if !self.is_moved() {
             return None;

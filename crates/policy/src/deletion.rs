@@ -1,4 +1,6 @@
-//! When a pod is deleted, and when its grace period ends.
+//! The time at which a pod's deletion was requested, and the end of its grace period.
+//!
+//! The index and `kubectl tenure forecast` read the times of terminating pods here.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -6,17 +8,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 /// The times of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeletionTimes {
-    /// The time of the request.
+    /// The time of the request, or of the pod's creation if the request isn't known.
     pub asked: Timestamp,
-    /// The time at which the pod's grace period ends.
+    /// The time at which the grace period ends.
     pub until: Timestamp,
 }
 
 impl DeletionTimes {
-    /// Returns the times of a pod's deletion. None: it isn't being deleted.
+    /// Returns the times of a pod's deletion. None: the pod isn't being deleted.
     ///
-    /// The length of the grace period counts, which its user chooses. The API server's sum of the time and a very long one
-    /// overflows, and shows an end that may be long ago. Such a deletion counts from the creation of the pod.
+    /// Users choose the length of the grace period. For a very long one, the API server's sum of
+    /// the time and the length overflows, and `deletionTimestamp` may be long ago. So if the
+    /// request seems older than the pod, the length counts from the creation of the pod.
     pub fn of(metadata: &ObjectMeta) -> Option<Self> {
         let until = metadata.deletion_timestamp.as_ref()?.0;
         let created = metadata.creation_timestamp.as_ref().map_or(Timestamp::MIN, |time| time.0);

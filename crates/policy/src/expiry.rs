@@ -1,4 +1,9 @@
-//! The end of a pod's run by the ceiling of its queue.
+//! The end of a pod's run by the ceiling of its queue: exemptions, clocks, deadlines, and ceilings
+//! that a workload notes itself.
+//!
+//! The index computes deadlines with this module. The keeper and `kubectl tenure` check exemptions
+//! with it. Owner references and annotations alone exempt no pod, because any tenant may write
+//! them.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{ExtendedDuration, Grammar, projection::Pod};
@@ -7,15 +12,18 @@ use crate::{naming::group_of, start::whole_second};
 
 pub use crate::family::{Family, FamilyRow, PerFamily};
 
-/// The priority of class `system-cluster-critical`, from which on pods are exempt, unless another one is configured.
+/// The value of priority class `system-cluster-critical`. Pods of this priority or a higher one are
+/// exempt, unless another threshold is configured.
 pub const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
-/// The pods that Tenure manages.
+/// The pods that Tenure manages. By default: pods below the system-critical priority, of all
+/// schedulers, outside `kube-system`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// Pods of this priority or a higher one are exempt.
     pub priority_threshold: i32,
-    /// Pods placed by other schedulers are exempt. Empty: all schedulers count.
+    /// The schedulers whose pods count; pods of other schedulers are exempt. Empty: all schedulers
+    /// count.
     pub schedulers: Vec<String>,
     /// Pods of these namespaces are exempt.
     pub exempt_namespaces: Vec<String>,
@@ -37,24 +45,25 @@ impl Default for Scope {
 /// The reason why a pod is never touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exemption {
-    /// Its priority reaches the threshold.
+    /// The pod's priority reaches the threshold.
     Priority,
-    /// A `DaemonSet` controls it.
+    /// A `DaemonSet` controls the pod.
     DaemonSet,
-    /// It mirrors a static pod of a kubelet; deleting the mirror stops nothing.
+    /// The pod mirrors a static pod of a kubelet. A deletion of the mirror stops nothing.
     StaticPod,
-    /// It is in an exempt namespace.
+    /// The pod is in an exempt namespace.
     Namespace,
-    /// It is being deleted already.
+    /// The pod is being deleted already.
     Terminating,
-    /// All its containers have ended.
+    /// All containers of the pod have ended.
     Finished,
-    /// A scheduler places it that doesn't count.
+    /// The pod's scheduler isn't among those that count.
     Scheduler,
 }
 
-/// Returns the reason why a pod is never touched; none if its queue's ceiling applies. Only facts count that no tenant
-/// can write. The exemption of a [claimed] owner holds once that owner was found.
+/// Returns the reason why a pod is never touched. None: its queue's ceiling applies. Owner
+/// references and annotations don't count here, because any tenant may write them: the exemption of
+/// a [claimed] owner holds once that owner was found.
 pub fn exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
     if pod.metadata.deletion_timestamp.is_some() {
         Some(Exemption::Terminating)
@@ -65,7 +74,7 @@ pub fn exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
     }
 }
 
-/// Returns the same, but doesn't exempt pods that have ended or are terminating.
+/// Like [`exemption`], but doesn't exempt pods that have ended or are terminating.
 pub fn standing_exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let scheduler = pod.spec.scheduler_name.as_deref().unwrap_or("default-scheduler");
@@ -80,7 +89,8 @@ pub fn standing_exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
     }
 }
 
-/// Returns the reason why a pod would never be touched if its owner existed: any tenant may write an owner reference.
+/// Returns the exemption that a pod claims by its controller reference. The exemption holds only if
+/// that owner exists, because any tenant may write an owner reference. None: the pod claims none.
 pub fn claimed(pod: &Pod) -> Option<Exemption> {
     let owner = pod.controller()?;
     match (group_of(&owner.api_version), owner.kind.as_str()) {
@@ -93,14 +103,16 @@ pub fn claimed(pod: &Pod) -> Option<Exemption> {
 /// The two clocks that a ceiling can run by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clocks {
-    /// The pod's `creationTimestamp`: the tensorstack family counts pending time.
+    /// The pod's `creationTimestamp`, from which ceilings of the tensorstack family run: they
+    /// include pending time.
     pub created: Timestamp,
-    /// The earlier of the workload's start and the pod's scheduling, for the run.ai family. None while it is pending.
+    /// The earlier of the workload's start and the pod's scheduling, from which ceilings of the
+    /// run.ai family run. None: the pod is pending.
     pub started: Option<Timestamp>,
 }
 
 impl Clocks {
-    /// The beginning of the run that a ceiling of a family counts.
+    /// Returns the time from which a ceiling of a family runs. None: the run hasn't begun.
     pub const fn since(self, family: Family) -> Option<Timestamp> {
         match family {
             Family::Tensorstack => Some(self.created),
@@ -109,7 +121,8 @@ impl Clocks {
     }
 }
 
-/// The time for which a workload that gets a notice runs on when a change of its queue has made it overdue.
+/// The time for which a workload that gets a notice runs on when a change of its queue has made it
+/// overdue. The default is one minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraceOnChange(pub ExtendedDuration);
 
@@ -119,21 +132,24 @@ impl Default for GraceOnChange {
     }
 }
 
-/// A change of queues.
+/// A change of queues that may have moved the ends of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyChange {
-    /// The time at which it was seen.
+    /// The time at which the change was seen.
     pub at: Timestamp,
-    /// The time for which a run goes on that it has made overdue, if the run gets a notice.
+    /// The time for which a run that the change has made overdue goes on, if the run gets a notice.
     pub grace: GraceOnChange,
 }
 
 impl PolicyChange {
-    /// Returns the time before which a run doesn't end that a change has shortened, from `before` to `after`; none if it
-    /// hasn't. A time of none is a run without end. The result is never later than `before`: no matter how often queues
-    /// change, no run ends later than without the changes. Without a notice it is the time of the change, which no end
-    /// that the change has moved can precede. A run that has started `since` the change isn't shortened by it; times of
-    /// starts are in whole seconds.
+    /// Returns the time before which a run doesn't end although the change has moved its end from
+    /// `before` to `after`. `before` and `after` are None for a run without an end. Returns None if
+    /// the run ends at `after`: the change hasn't shortened the run, or `after` is late enough.
+    ///
+    /// With a notice, the result is the time of the change plus the grace; without one, the time of
+    /// the change. The result is never later than `before`: no matter how often queues change, no
+    /// run ends later than without the changes. `since` is the start of the run. A change doesn't
+    /// shorten a run that hasn't started, or that started at or after the change in whole seconds.
     pub fn earliest_end(
         self,
         since: Option<Timestamp>,
@@ -153,26 +169,29 @@ impl PolicyChange {
     }
 }
 
-/// Returns the last instant at which a pod may run, and the family whose ceiling sets it. The stricter of two ceilings
-/// counts. The deadline is exceeded when `now` is later; equality doesn't exceed it.
+/// Returns the last instant at which a pod may run, and the family whose ceiling sets this
+/// deadline. Of two ceilings, the stricter counts. The deadline is exceeded when `now` is later;
+/// equality doesn't exceed it. None: no ceiling ends the run.
 pub fn deadline(clocks: Clocks, ceilings: PerFamily<Option<SignedDuration>>) -> Option<(Timestamp, Family)> {
-    // a deadline beyond the end of time is none
+    // a deadline that no timestamp can hold is none
     let end = |family| Some((clocks.since(family)?.checked_add(ceilings[family]?).ok()?, family));
     Family::ALL.into_iter().filter_map(end).min()
 }
 
-/// A workload's own ceiling, as [`tenure_types::keys::MAX_DURATION_ANNOTATION`] says it.
+/// The reading of a workload's own ceiling, the value of
+/// [`tenure_types::keys::MAX_DURATION_ANNOTATION`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnCeiling {
-    /// The ceiling that counts. None: the text has no effect.
+    /// The ceiling that counts: at least one second. None: the text has no effect.
     pub counts: Option<ExtendedDuration>,
-    /// The rule that the text breaks, with the effect.
+    /// The rule that the text breaks, and the effect of the text. None: the text is right.
     pub error: Option<String>,
 }
 
-/// Reads a workload's own ceiling, in the grammar of a queue's `maxDuration`. Spellings of versions that took more than this
-/// grammar, such as `2h 30m` and `10 days`, still count: a run that was to be short must not become a long one. They are
-/// errors all the same.
+/// Reads a workload's own ceiling, in the grammar of a queue's `maxDuration`.
+///
+/// Spellings of versions that took more than this grammar, such as `2h 30m` and `10 days`, still
+/// count, with an error: a run that was to be short must not become a long one.
 pub fn own_ceiling(text: &str) -> OwnCeiling {
     let read = text.parse::<ExtendedDuration>();
     let former = || Some(ExtendedDuration::of(humantime::parse_duration(text).ok()?.try_into().ok()?));

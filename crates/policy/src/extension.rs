@@ -1,4 +1,8 @@
-//! Extensions: more time than the ceiling for one run of a workload, as far as the queues on the path to the root allow.
+//! Extensions: more time than the ceiling for one run of a workload, as far as the queues on the
+//! path to the root allow.
+//!
+//! The keeper decides about each `Extension` with [`decide`], and writes the events of [`told`].
+//! The index computes the [`GoingRun`] of a request. `kubectl tenure` shows the same messages.
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -11,19 +15,19 @@ use tenure_types::{
 
 use crate::{naming::command, reason::EventReason};
 
-/// The extensions that a run may get. The default is none.
+/// The extensions that a run may get. The default allows none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
-    /// The longest total that is granted without approval.
+    /// The longest total of a run's extensions that is granted without approval.
     pub auto_approve: ExtendedDuration,
-    /// The longest total.
+    /// The longest total of a run's extensions.
     pub max_total: ExtendedDuration,
-    /// The greatest number; none: any number.
+    /// The most extensions of a run. None: any number.
     pub max_count: Option<u32>,
 }
 
 impl Allowance {
-    /// The lesser of each.
+    /// Returns the lesser of each value, for a run below two queues.
     #[must_use]
     pub fn least(self, other: Self) -> Self {
         Self {
@@ -38,7 +42,9 @@ impl Allowance {
         self.max_total.is_zero() || matches!(self.max_count, Some(0))
     }
 
-    /// Returns the time that a run gets beyond its ceiling, by its grants in the order of their requests.
+    /// Returns the time that a run gets beyond its ceiling. `grants` has the times that were
+    /// granted, in the order of their requests: grants beyond the number and the total that are
+    /// allowed don't count.
     pub fn total(self, grants: impl IntoIterator<Item = SignedDuration>) -> SignedDuration {
         let count = self.max_count.map_or(usize::MAX, |count| count.try_into().unwrap_or(usize::MAX));
         let grants = grants.into_iter().take(count);
@@ -47,38 +53,40 @@ impl Allowance {
     }
 }
 
-/// The run of a workload for which time was asked.
+/// The run of a workload for which time was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestedRun {
-    /// It goes on.
+    /// The run goes on.
     Going(GoingRun),
-    /// It goes on in a queue that doesn't exist, of this name.
+    /// The run goes on in a queue of this name, which doesn't exist.
     WithoutQueue(String),
-    /// It has ended. A pod that runs now has started after the request.
+    /// The run has ended. A pod that runs now has started after the request.
     Over,
     /// No pod of the workload is known to run.
     Unknown,
 }
 
-/// A run that goes on, as far as a request depends on it. Of several pods the least counts.
+/// A run that goes on, with the facts on which a request depends. Of several pods, the one that
+/// allows least counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoingRun {
     /// The queue of the workload.
     pub queue: String,
-    /// The queue that allows the shortest total.
+    /// The queue that allows the shortest total. None: no queue of the run.ai family sets a total.
     pub limited_by: Option<String>,
-    /// False if no ceiling ends it.
+    /// False if no ceiling ends the run.
     pub has_ceiling: bool,
-    /// The extensions that it may get.
+    /// The extensions that the run may get.
     pub allowance: Allowance,
-    /// The number of its grants.
+    /// The number of grants that the run has had.
     pub count: u32,
-    /// The total of its grants.
+    /// The total time of these grants.
     pub total: SignedDuration,
 }
 
 impl GoingRun {
-    /// Returns the time that the run may still get. None: no more.
+    /// Returns the time that the run may still get, without approval and in all. None: no more
+    /// time.
     pub fn more(&self) -> Option<MoreTime> {
         let Allowance { auto_approve, max_total, max_count } = self.allowance;
         let left = |most: SignedDuration| most.saturating_sub(self.total).max(SignedDuration::ZERO);
@@ -91,22 +99,23 @@ impl GoingRun {
     }
 }
 
-/// The decision about a request or a grant.
+/// The decision about a pending request or a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It stays as it is.
+    /// The extension stays as it is.
     Keep,
-    /// It waits for a person, and this is to be said.
+    /// The request waits for a person. The message says why.
     Await(String),
     /// The time is granted.
     Grant(SignedDuration),
-    /// The time can't be granted.
+    /// The time can't be granted. The message says why.
     Deny(String),
-    /// The run that it is for has ended.
+    /// The run for which time was requested has ended.
     End,
 }
 
-/// Decides about an extension by the run that it is for.
+/// Decides about an extension by its run. A pending request and a grant end with their run. Until
+/// then, a pending request may be granted, denied or left to a person. Anything else stays.
 pub fn decide(extension: &Extension, run: &RequestedRun) -> Decision {
     match (extension.state(), run) {
         (ExtensionState::Pending | ExtensionState::Granted, RequestedRun::Over) => Decision::End,
@@ -122,6 +131,8 @@ pub fn decide(extension: &Extension, run: &RequestedRun) -> Decision {
     }
 }
 
+/// Decides about a pending request for this time. A request beyond what the queues allow is denied;
+/// one beyond what they allow without approval waits.
 fn decide_request(duration: SignedDuration, run: &GoingRun) -> Decision {
     let GoingRun { queue, limited_by, has_ceiling, allowance, count, total } = run;
     let Allowance { auto_approve, max_total, max_count } = *allowance;
@@ -154,7 +165,8 @@ fn decide_request(duration: SignedDuration, run: &GoingRun) -> Decision {
     Decision::Grant(duration)
 }
 
-/// The message about a run that had ended before it got the time, with the command that helps.
+/// Returns the message about a run that had ended before it got the time, with the command that
+/// starts the next run.
 pub fn run_ended(object: &ObjectReference) -> String {
     format!(
         "The run that it was asked for has ended. If the workload is paused, {} lets it run again, with a full ceiling",
@@ -162,20 +174,22 @@ pub fn run_ended(object: &ObjectReference) -> String {
     )
 }
 
-/// The message about a target that isn't there: it is gone, or another object has its name.
+/// Returns the message about a target that doesn't exist: it was deleted, or another object has its
+/// name.
 pub fn no_such_target(extension: &Extension) -> String {
     let target = &extension.spec.target;
     format!("There is no {} {} with uid {}", target.kind, target.name, target.uid)
 }
 
-/// The message about a target of a kind that Tenure doesn't pause.
+/// Returns the message about a target of a kind that Tenure doesn't pause.
 pub fn not_paused(kind: &str) -> String {
     format!(
         "Tenure doesn't pause a {kind}: ask for the workload that kubectl tenure list shows, which is what the {kind} controls, or a pod"
     )
 }
 
-/// The message of the event about a step of a request. Users write the parts of it: it names the request first.
+/// Returns the reason and the message of the event about an extension's state. Users write parts of
+/// the message, so the name of the extension comes first. None: the extension has no state yet.
 pub fn told(extension: &Extension) -> Option<(EventReason, String)> {
     let name = extension.metadata.name.as_deref().unwrap_or_default();
     let status = extension.status.clone().unwrap_or_default();

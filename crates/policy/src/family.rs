@@ -1,11 +1,15 @@
-//! The families of queues, each an API group: one row each.
+//! The families of queues, each an API group: one row of facts each.
+//!
+//! All programs use this module as a part of `crate::expiry`. Code that differs by family matches
+//! on [`Family`] or reads the row, so a new family needs a variant, a row and a field of
+//! [`PerFamily`].
 
 use std::ops::{Index, IndexMut};
 
 use serde::Deserialize;
 use tenure_types::{keys, podgroup::PodGroupKind};
 
-/// The families of queues. A pod may be in both.
+/// The families of queues. A pod may be in a queue of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
     /// T9k: `scheduler.tensorstack.dev`.
@@ -19,15 +23,15 @@ pub enum Family {
 pub struct FamilyRow {
     /// The API group of its queues.
     pub group: &'static str,
-    /// The versions of its queues, the one that says most first.
+    /// The versions of its queues. The version that can express most comes first.
     pub versions: &'static [&'static str],
-    /// The name in `list`, in metrics and in records of usage.
+    /// The family's name in `kubectl tenure list`, in metrics and in records of usage.
     pub name: &'static str,
     /// The label by which a pod names its queue.
     pub queue_label: &'static str,
     /// The kind of `PodGroup` that names the queue of its pods.
     pub groups: PodGroupKind,
-    /// True if its queues count in one namespace only, that of the T9k system.
+    /// True if its queues count only in one namespace, that of the T9k system.
     pub is_namespaced: bool,
 }
 
@@ -50,7 +54,8 @@ const RUNAI: FamilyRow = FamilyRow {
 };
 
 impl Family {
-    /// All families. The rules of the first that a pod has a queue of count where only one can.
+    /// All families. Where the rules of only one family can count, the first family in which a pod
+    /// has a queue counts.
     pub const ALL: [Self; 2] = [Self::Runai, Self::Tensorstack];
 
     /// Returns the facts about the family.
@@ -61,7 +66,7 @@ impl Family {
         }
     }
 
-    /// Returns the family of an API group.
+    /// Returns the family of an API group. None: it isn't a group of queues.
     pub fn of(group: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|family| family.row().group == group)
     }

@@ -1,30 +1,33 @@
 //! Errors of fields, in the API's own wording.
+//!
+//! Reviews, the configuration file and the command line report errors in this form, so that a user
+//! sees the same text from each. The text of an error is `FIELD: Invalid value: VALUE: DETAIL`.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// The longest text of a value that a message shows.
+/// The most characters of a value that a message shows. Tenants write the values.
 const LONGEST_VALUE: usize = 200;
 
 /// An error of one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    /// Path of the field: `spec.maxDuration`.
+    /// The path of the field: `spec.maxDuration`.
     pub field: String,
-    /// Its value, as JSON; cut if it is long.
+    /// The value of the field as JSON, cut after 200 characters.
     pub value: String,
     /// The values that would be right.
     pub detail: String,
 }
 
 impl FieldError {
-    /// `value` at `field` is not what `detail` says that it must be.
+    /// Creates the error that `value` at `field` isn't what `detail` demands.
     pub fn invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
         Self::invalid_json(field, &value.into().to_string(), detail)
     }
 
-    /// The same of a value that is JSON text already.
+    /// Creates the same error for a value that is JSON text already.
     pub fn invalid_json(field: impl Into<String>, json: &str, detail: impl Into<String>) -> Self {
         let value = match json.char_indices().nth(LONGEST_VALUE) {
             Some((end, _)) => format!("{}…", json.get(..end).unwrap_or_default()),
@@ -33,7 +36,8 @@ impl FieldError {
         Self { field: field.into(), value, detail: detail.into() }
     }
 
-    /// `Invalid value: "10 s": must be …`: the message of a cause, beside which the field is named separately.
+    /// Returns the error without the field, as in the causes of a `Status`, which name the field
+    /// separately: `Invalid value: "10 s": must be …`.
     pub fn message(&self) -> String {
         format!("Invalid value: {}: {}", self.value, self.detail)
     }

@@ -1,4 +1,7 @@
-//! The floor that applies to a workload: which value, and from where.
+//! The floor that applies to a workload: its value, and the queue or default that sets it.
+//!
+//! The scheduler extender and the guard ask this module by way of `crate::preemption`; the command
+//! line and the status of queues ask as well. So all of them find the same floor.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -9,20 +12,22 @@ use crate::tree::{Inherited, QueueId, QueueTree};
 /// The configuration of floors, with the names of the `MinRuntime` plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Floors {
-    /// `defaultPreemptMinRuntime`: where no queue on the way to the root says anything.
+    /// `defaultPreemptMinRuntime`: the floor where no queue on the path to the root sets
+    /// `preemptMinRuntime`.
     pub preempt: ExtendedDuration,
-    /// `defaultReclaimMinRuntime`: likewise.
+    /// `defaultReclaimMinRuntime`: the floor where no queue that is searched sets
+    /// `reclaimMinRuntime`.
     pub reclaim: ExtendedDuration,
     /// `reclaimResolveMethod`
     pub method: ReclaimResolveMethod,
     /// The node label whose value is the name of the node's pool.
     pub node_pool_label_key: String,
-    /// Defaults for victims on the nodes of a pool, which come before those above. A value that a pool leaves out is as for all
-    /// nodes.
+    /// By the name of a node pool, the defaults for victims on its nodes, which come before those
+    /// above. A value that a pool leaves out is the default for all nodes.
     pub node_pools: BTreeMap<String, PartialFloors>,
 }
 
-/// Floors of which each may be left out.
+/// Floors that each may be left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartialFloors {
     /// The floor against preemptors of the same leaf queue.
@@ -31,13 +36,15 @@ pub struct PartialFloors {
     pub reclaim: Option<ExtendedDuration>,
 }
 
-/// The queue at which the search for a victim's `reclaimMinRuntime` begins. It always goes upward from there.
+/// The queue at which the search for a victim's `reclaimMinRuntime` begins. The search always goes
+/// upward from there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReclaimResolveMethod {
-    /// One below the lowest common ancestor of preemptor and victim: a queue's value holds against its siblings.
+    /// The queue one step below the lowest common ancestor of preemptor and victim, towards the
+    /// victim: a queue's value holds against its siblings.
     #[default]
     Lca,
-    /// The victim's leaf, for every preemptor.
+    /// The victim's leaf queue, for every preemptor.
     Queue,
 }
 
@@ -62,7 +69,7 @@ impl fmt::Display for ReclaimResolveMethod {
     }
 }
 
-/// The place that a value comes from.
+/// The place that sets a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source<'t> {
     /// The spec of this queue.
@@ -83,12 +90,12 @@ impl fmt::Display for Source<'_> {
     }
 }
 
-/// A floor. Zero means no protection.
+/// A floor and its source. A value of zero means no protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Floor<'t> {
-    /// The time after its start in which a workload is protected.
+    /// How long after its start a workload is protected.
     pub value: ExtendedDuration,
-    /// The queue, node pool or default that the value comes from.
+    /// The queue, node pool or default that sets the value.
     pub from: Source<'t>,
 }
 
@@ -105,9 +112,10 @@ impl Default for Floors {
 }
 
 impl Floors {
-    /// Returns the floor against a preemptor of the same leaf queue: the nearest `preemptMinRuntime` from the victim's
-    /// leaf upward, else the default. None stands for a queue that doesn't exist. A cycle that got stored has the
-    /// default, too.
+    /// Returns the floor against a preemptor of the same leaf queue: the nearest
+    /// `preemptMinRuntime` from the victim's leaf upward, else the default. A victim of None is in
+    /// a queue that doesn't exist, and has the default. So has a victim whose ancestors form a
+    /// stored cycle. `pool` is the pool of the victim's node.
     pub fn preempt<'t>(
         &'t self,
         tree: &'t QueueTree,
@@ -117,9 +125,11 @@ impl Floors {
         self.upward(tree, victim, Inherited::Preempt, pool)
     }
 
-    /// Returns the floor against a preemptor of another leaf queue: the nearest `reclaimMinRuntime`, from the queue
-    /// that the method gives upward, else the default. A preemptor without a queue counts as one of another tree:
-    /// otherwise no workload would be safe from a preemptor that doesn't name its queue.
+    /// Returns the floor against a preemptor of another leaf queue: the nearest
+    /// `reclaimMinRuntime`, upward from the queue that the method gives, else the default.
+    ///
+    /// A preemptor without a queue counts as one of another tree: otherwise no workload would be
+    /// safe from a preemptor that doesn't name its queue.
     pub fn reclaim<'t>(
         &'t self,
         tree: &'t QueueTree,
@@ -134,7 +144,8 @@ impl Floors {
         self.upward(tree, from, Inherited::Reclaim, pool)
     }
 
-    /// Returns the shortest and the longest floor that [`Self::reclaim`] returns for any preemptor.
+    /// Returns the shortest and the longest floor that [`Self::reclaim`] returns for any preemptor,
+    /// in this order.
     pub fn reclaim_range<'t>(
         &'t self,
         tree: &'t QueueTree,
@@ -153,7 +164,8 @@ impl Floors {
         ends.map(|floor| floor.unwrap_or_else(|| self.default_of(Inherited::Reclaim, pool)))
     }
 
-    /// The longest floor that workloads of a queue may have, against any preemptor and on any node.
+    /// Returns the longest floor that workloads of a queue may have, against any preemptor and on
+    /// any node.
     pub fn longest(&self, tree: &QueueTree, queue: Option<QueueId>) -> ExtendedDuration {
         let pools = self.node_pools.keys().map(|name| Some(name.as_str())).chain([None]);
         let of_each = pools.flat_map(|pool| {
@@ -163,7 +175,8 @@ impl Floors {
         of_each.max().unwrap_or_default()
     }
 
-    /// The longest that workloads have where no queue on the way to the root says any.
+    /// Returns the longest default of a floor, on any node: workloads have it where no queue on the
+    /// path to the root sets the floor.
     pub fn longest_default(&self, field: Inherited) -> Floor<'_> {
         let pools = self.node_pools.keys().map(|name| self.default_of(field, Some(name)));
         pools.fold(self.default_of(field, None), |longest, of_pool| {
@@ -171,6 +184,7 @@ impl Floors {
         })
     }
 
+    /// Returns the nearest floor from a queue upward, else the default for a node pool.
     fn upward<'t>(
         &'t self,
         tree: &'t QueueTree,
@@ -181,6 +195,8 @@ impl Floors {
         Floor::of_queues(tree, from, field).unwrap_or_else(|| self.default_of(field, pool))
     }
 
+    /// Returns the default of a floor for the nodes of a pool. None, or a pool without this value:
+    /// the default for all nodes.
     pub(crate) fn default_of(&self, field: Inherited, pool: Option<&str>) -> Floor<'_> {
         let pool = pool.and_then(|name| self.node_pools.get_key_value(name));
         let of_pool = pool.and_then(|(name, pool)| Some((name, field.pick(pool.preempt, pool.reclaim)?)));
@@ -192,7 +208,8 @@ impl Floors {
 }
 
 impl<'t> Floor<'t> {
-    /// Returns the nearest from a queue upward; none if no queue has one. A cycle that got stored has none, too.
+    /// Returns the nearest floor from a queue upward. None: no queue on the path sets it, or the
+    /// ancestors form a cycle.
     pub(crate) fn of_queues(tree: &'t QueueTree, from: Option<QueueId>, field: Inherited) -> Option<Self> {
         let (name, queue) = tree.get(tree.nearest(from?, field).ok()??)?;
         Some(Self { value: field.of(queue)?, from: Source::Queue(name) })

@@ -1,7 +1,12 @@
-//! Pods that start and stop as one: the pods that count, the minimums, and the start that they show.
+//! Pods that start and stop as one: the pods that count, the minimums, and the start that the pods
+//! show.
 //!
-//! A minimum has the meaning that its own scheduler gives it. In a `PodGroup`, each subgroup takes so many pods; a
-//! parent of subgroups takes so many of these to meet their minimums; and the whole takes so many pods besides.
+//! The index counts the pods of each `PodGroup` with this module, and `crate::preemption` decides
+//! which of them may go. A pod without a group is a workload of one pod.
+//!
+//! A minimum has the meaning that its own scheduler gives it. In a `PodGroup`, each subgroup has a
+//! minimum of pods. A parent of subgroups has a minimum of children that must meet their own
+//! minimums. The whole has a minimum of pods besides.
 
 mod counts;
 mod crews;
@@ -20,7 +25,7 @@ use tree::SubgroupTree;
 /// The subgroup of pods that name none.
 const DEFAULT_SUBGROUP: &str = "default";
 
-/// The progress of a pod.
+/// The progress of a pod, as far as a workload counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The pod isn't scheduled yet.
@@ -31,7 +36,8 @@ pub enum Progress {
     Gone,
 }
 
-/// Returns the progress of a pod. A pod with a node but no `PodScheduled` condition counts as scheduled.
+/// Returns the progress of a pod. A pod with a node but no `PodScheduled` condition counts as
+/// scheduled.
 pub fn progress(pod: &Pod) -> Progress {
     if pod.metadata.deletion_timestamp.is_some() || pod.is_finished() {
         Progress::Gone
@@ -45,61 +51,66 @@ pub fn progress(pod: &Pod) -> Progress {
 /// The minimums of a workload, in all and by subgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The kind of its group; none of a pod by itself.
+    /// The kind of the workload's group. None: the workload is a pod by itself.
     pub kind: Option<PodGroupKind>,
-    /// The minimum of all pods together, besides the minimums of its subgroups.
+    /// The minimum of all pods together. The minimums of subgroups apply besides.
     pub minimum: u32,
-    /// The subgroups, if there are any.
+    /// The subgroups. None: no subgroup has pods.
     tree: Option<Box<SubgroupTree>>,
 }
 
 impl Shape {
-    /// Creates the shape of a `PodGroup`: its subgroups, or all of it if it has none.
+    /// Creates the shape of a `PodGroup`. If `minMember` is unset, the minimum of all pods is 1 in
+    /// a group without subgroups, and 0 in a group with subgroups, whose own minimums apply.
     pub fn of(kind: PodGroupKind, spec: &PodGroupSpec) -> Self {
         let tree = SubgroupTree::new(&spec.sub_groups, spec.min_sub_group).map(Box::new);
         let unset = u32::from(tree.is_none());
         Self { kind: Some(kind), minimum: spec.min_member.unwrap_or(unset), tree }
     }
 
-    /// Returns the shape of a pod by itself.
+    /// Returns the shape of a pod by itself: a minimum of one pod.
     pub const fn alone() -> &'static Self {
         const ALONE: &Shape = &Shape { kind: None, minimum: 1, tree: None };
         ALONE
     }
 
-    /// Returns the number of subgroups that have pods. They are numbered from 0.
+    /// Returns the number of subgroups that have pods. Subgroups are numbered from 0.
     pub fn leaves(&self) -> usize {
         self.tree.as_ref().map_or(0, |tree| tree.leaves())
     }
 
-    /// Returns the fewest pods that meet all of its minimums; `u32::MAX` if no number does.
+    /// Returns the fewest pods that meet all minimums. `u32::MAX`: no number of pods does.
     pub fn least(&self) -> u32 {
         self.minimum.max(self.tree.as_ref().map_or(0, |tree| tree.least()))
     }
 
-    /// Returns the number of a pod's subgroup; [`Self::leaves`] if the pod names no subgroup that has pods.
+    /// Returns the number of a pod's subgroup. [`Self::leaves`]: the pod names no subgroup that has
+    /// pods.
     pub fn subgroup(&self, pod: &Pod) -> usize {
         self.number(self.kind.and_then(|kind| kind.subgroup(pod)))
     }
 
-    /// Returns the number of the subgroup for the name that a pod has.
+    /// Returns the number of the subgroup that a pod names. None: the pod names none, and is in
+    /// subgroup `default`. The result is [`Self::leaves`] if no subgroup with pods has that name.
     pub fn number(&self, named: Option<&str>) -> usize {
         self.tree.as_ref().map_or(0, |tree| tree.find(named.unwrap_or(DEFAULT_SUBGROUP)))
     }
 
-    /// Counts pods by subgroup. A pod of no subgroup counts towards the total alone.
+    /// Creates counts of `total` pods. `of_leaf` returns the pods of a subgroup by its number. A
+    /// pod of no subgroup counts only towards the total.
     pub fn counts(&self, total: u32, of_leaf: impl Fn(usize) -> u32) -> Counts {
         Counts { total, nodes: self.tree.as_ref().map_or_else(Box::default, |tree| tree.counts(of_leaf)) }
     }
 
-    /// Counts the pods that exist. Pods that have ended, or are terminating, don't count.
+    /// Counts the pods of a workload. Pods that have ended, or are terminating, don't count.
     pub fn count<'p>(&self, pods: impl Iterator<Item = &'p Pod>) -> Headcount {
         let live =
             pods.map(|pod| (self.subgroup(pod), progress(pod))).filter(|(_, of)| *of != Progress::Gone);
         self.tally(live.map(|(number, progress)| (number, progress == Progress::Running)))
     }
 
-    /// Counts pods, given the number of each pod's subgroup, and whether the pod runs.
+    /// Counts live pods. `pods` has the number of each pod's subgroup, and true if the pod is
+    /// scheduled.
     pub fn tally(&self, pods: impl Iterator<Item = (usize, bool)>) -> Headcount {
         let none = self.counts(0, |_| 0);
         let (mut live, mut running) = (none.clone(), none);
@@ -120,8 +131,9 @@ impl Shape {
         Crews::new(self, pods)
     }
 
-    /// Returns for each pod whether the minimums take it: of pods that aren't needed together, the last ones are spared.
-    /// Takes the number of the subgroup of each pod. All pods together meet the minimums.
+    /// Returns for each pod whether the minimums need it. If they need only some of several pods,
+    /// the last ones are spared. `pods` has the number of each pod's subgroup. All pods together
+    /// must meet the minimums.
     fn needed(&self, pods: impl DoubleEndedIterator<Item = usize> + Clone) -> Vec<bool> {
         let mut left = self.counts(0, |_| 0);
         pods.clone().for_each(|number| left.add(self, number));
@@ -131,8 +143,9 @@ impl Shape {
         needed
     }
 
-    /// Returns the start that pods show: the moment at which the scheduled pods met the minimums. None if they don't.
-    /// Takes the number of the subgroup and the time of scheduling of each active pod.
+    /// Returns the start that pods show: the time at which the scheduled pods met the minimums.
+    /// None: they don't meet them. `active` has the number of the subgroup and the time of
+    /// scheduling of each active pod.
     pub fn shown_start(&self, active: impl Iterator<Item = (usize, Timestamp)>) -> Option<Timestamp> {
         let mut active: Vec<_> = active.map(|(number, at)| (at, number)).collect();
         active.sort_unstable();
@@ -144,7 +157,8 @@ impl Shape {
         last.map(|(at, _)| at)
     }
 
-    /// Lowers the minimums to those that these pods meet: pods that were not created can't be waited for.
+    /// Returns the shape with its minimums lowered to those that these pods meet: a rule can't wait
+    /// for pods that weren't created.
     #[must_use]
     pub fn attained_by(&self, pods: &Counts) -> Self {
         let tree = self.tree.as_ref().map(|tree| Box::new(tree.attained_by(&pods.nodes)));

@@ -1,12 +1,17 @@
-//! Decides if a pod's deletion or eviction is held up because the pod is within its floor or its toleration.
+//! Decides whether a pod's deletion or eviction is held up because the pod is within its floor or
+//! its toleration.
 //!
-//! A scheduler's deletion of a victim doesn't name the preemptor. It is known from these, best first: the permit that the
-//! scheduler extender left behind; the pods that are nominated to the victim's node. If neither shows it, the victim is
-//! protected as [`UnknownPreemptor`] says for this scheduler. Every replica sees nominations, so no replica needs the
-//! permits of another.
+//! The webhook calls [`judge`] for each such request. The index gathers the [`PodFacts`] and asks
+//! for their verdict.
 //!
-//! Pods of one workload that are deleted at the same moment are judged one by one. The scheduler extender makes sure that
-//! not too many pods of an elastic workload go together.
+//! A scheduler's deletion of a victim doesn't name the preemptor. Two sources show the preemptor,
+//! the better one first: the permit that the scheduler extender left behind, and the pods that are
+//! nominated to the victim's node. If neither shows the preemptor, the victim is protected as
+//! [`UnknownPreemptor`] says for this scheduler. Every replica sees nominations, so no replica
+//! needs the permits of another.
+//!
+//! Pods of one workload that are deleted at the same moment are judged one by one. The scheduler
+//! extender makes sure that not too many pods of an elastic workload go together.
 
 mod hold;
 mod users;
@@ -36,7 +41,7 @@ pub enum Operation {
 pub struct Asked<'a> {
     /// The operation.
     pub operation: Operation,
-    /// The user that asks, as the API server has authenticated it.
+    /// The user that sent the request, as the API server has authenticated it.
     pub user: &'a str,
     /// The groups of the user.
     pub groups: &'a [String],
@@ -44,52 +49,56 @@ pub struct Asked<'a> {
     pub namespace: &'a str,
     /// The name of the pod.
     pub name: &'a str,
-    /// The judgement of a deletion if nothing shows the preemptor.
+    /// The protection from this user's deletions if nothing shows the preemptor.
     pub unknown_preemptor: UnknownPreemptor,
 }
 
-/// The facts about the pod that decide.
+/// The facts about a pod that decide on its deletion or eviction.
 #[derive(Clone, Debug, Default)]
 pub struct PodFacts<'a> {
     /// The reason why the pod may go in spite of any protection, by its own record: see [`spared`].
+    /// None: there is no such reason.
     pub spared: Option<Reason>,
-    /// True if its namespace is being deleted.
+    /// True if the pod's namespace is being deleted.
     pub namespace_goes: bool,
-    /// True while not all objects are known yet.
+    /// True while the cache lacks some objects. The pod may go then.
     pub syncing: bool,
-    /// The pod's state; none if nothing is known of it.
+    /// The pod's state. None: nothing is known of the pod, and it may go.
     pub known: Option<GuardedPod<'a>>,
-    /// The namespace and name of a preemptor that the extender has granted it to.
+    /// The namespace and name of a preemptor to which the extender has granted the pod. None: there
+    /// is no permit.
     pub permit: Option<(String, String)>,
 }
 
-/// A pod that may be protected.
+/// A pod that may be protected, and its possible preemptors.
 #[derive(Clone, Debug)]
 pub struct GuardedPod<'a> {
     /// The rules that decide.
     pub rules: Rules<'a>,
-    /// The pod as a victim. If its queue doesn't exist, it has no place: a spelling mistake holds up nothing.
+    /// The pod as a victim. If its queue doesn't exist, it has no place: a spelling mistake holds
+    /// up nothing.
     pub victim: Victim<'a>,
-    /// Its priority.
+    /// The pod's priority.
     pub priority: i32,
-    /// The name of its `PriorityClass`.
+    /// The name of the pod's `PriorityClass`.
     pub class: Option<&'a str>,
-    /// The pods that wait for its node.
+    /// The pods that are nominated to the pod's node, the most important first.
     pub nominated: Vec<Nominated<'a>>,
 }
 
-/// A pod that its scheduler makes room for on some node.
+/// A pod that its scheduler makes room for on a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Nominated<'a> {
     /// Its namespace.
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
-    /// Its place, priority and preemption policy.
+    /// The pod's place, priority and preemption policy.
     pub preemptor: Preemptor<'a>,
 }
 
-/// The reason of a verdict, in the order in which the reasons are checked.
+/// The reason of a verdict, in the order in which the reasons are checked. Only
+/// [`Self::NominatedWaits`] and [`Self::Protected`] deny.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// The user is a kubelet, which mostly deletes pods that have ended.
@@ -122,15 +131,16 @@ pub enum Reason {
     Unknown,
     /// The pod isn't scheduled yet, and has no run to lose.
     NotScheduled,
-    /// The scheduler extender has granted it to a preemptor.
+    /// The scheduler extender has granted the pod to a preemptor.
     Permit,
-    /// A pod that is nominated to the node may preempt it.
+    /// A pod that is nominated to the node may preempt the pod.
     Nominated,
     /// No pod that is nominated to the node may preempt it. Denied.
     NominatedWaits,
-    /// Nothing protects it.
+    /// Nothing protects the pod.
     Unprotected,
-    /// The protection has no known end: an eviction, or a deletion without a known preemptor, can't wait without limit.
+    /// The protection has no known end. An eviction, or a deletion by a scheduler of the weaker
+    /// rule, can't wait without limit.
     Endless,
     /// The pod is protected. Denied.
     Protected,
@@ -165,14 +175,14 @@ impl Reason {
     }
 }
 
-/// The decision about a request.
+/// The decision about a request. The request is denied if `hold` is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardVerdict {
-    /// Its reason.
+    /// The reason of the decision.
     pub reason: Reason,
-    /// The preemptor that decided it, if one did: its namespace and name.
+    /// The namespace and name of the preemptor that decided the request. None: no preemptor did.
     pub preemptor: Option<(String, String)>,
-    /// The reason why the pod may not go now; none if it may.
+    /// The reason why the pod may not go now. None: the pod may go.
     pub hold: Option<Hold>,
 }
 
@@ -181,22 +191,23 @@ pub struct GuardVerdict {
 pub struct Hold {
     /// The rule that protects the pod.
     pub rule: Rule,
-    /// The end of the protection, if it is known.
+    /// The end of the protection. None: the end isn't known.
     pub until: Option<Timestamp>,
-    /// The number of seconds after which to ask again.
+    /// The seconds after which the caller is to ask again; at least 1.
     pub retry_after: i32,
     /// The message to the caller: the pod, the reason, the end of the protection, and the remedies.
     pub message: String,
 }
 
 impl GuardVerdict {
-    /// The verdict that the pod may go.
+    /// Returns the verdict that the pod may go, without a preemptor.
     pub const fn allowed(reason: Reason) -> Self {
         Self { reason, preemptor: None, hold: None }
     }
 }
 
-/// Returns the reason why a pod may go in spite of any protection, by its own record.
+/// Returns the reason why a pod may go in spite of any protection, by its own record. None: its
+/// protection counts.
 pub fn spared(pod: &Pod) -> Option<Reason> {
     let controlled_by = |kind| pod.controller().is_some_and(|owner| owner.kind == kind);
     if pod.metadata.deletion_timestamp.is_some() {
@@ -212,13 +223,14 @@ pub fn spared(pod: &Pod) -> Option<Reason> {
     }
 }
 
-/// Decides about a request. The pod is looked up only if it matters.
+/// Decides about a request. `look` decides by the pod, and is called only if the request alone
+/// doesn't decide.
 pub fn judge(guarded: &Guarded, asked: &Asked<'_>, look: impl FnOnce() -> GuardVerdict) -> GuardVerdict {
     guarded.passes(asked).map_or_else(look, GuardVerdict::allowed)
 }
 
 impl PodFacts<'_> {
-    /// Decides about a request that must be judged by its pod.
+    /// Decides about a request by its pod.
     pub fn verdict(&self, asked: &Asked<'_>) -> GuardVerdict {
         let gone = self.namespace_goes.then_some(Reason::NamespaceTerminating);
         let syncing = self.syncing.then_some(Reason::Syncing);

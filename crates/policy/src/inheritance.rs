@@ -1,4 +1,9 @@
-//! The values that queues have from the queues above them, worked out once for each queue of a tree.
+//! The values that queues inherit from the queues above them, computed once for each queue of a
+//! tree.
+//!
+//! The admission of queues calls [`Inheritance`], in the webhook and in the plugin's `validate`.
+//! [`Limits`](crate::limits::Limits) takes the values of a single queue from here. Both ways lead
+//! through `Effective::below`: a new field of a queue is resolved there and nowhere else.
 
 use std::{
     cell::RefCell,
@@ -14,68 +19,84 @@ use crate::{
     tree::{Cycle, Inherited, QueueId, QueueTree},
 };
 
-/// A duration, and the queue that has it.
+/// A duration, and the name of the queue that sets it.
 pub(crate) type Of<'t> = (&'t str, ExtendedDuration);
 
-/// The queues of a tree with the values that each of them inherits. It remembers these: to look at every queue of a tree
-/// takes time in proportion to the number of queues, however long the ways to the root are.
+/// The queues of a tree with the values that each of them inherits.
+///
+/// Computed values are kept: a visit of all queues takes time in proportion to their number, no
+/// matter how deep the tree is. The tree can't change meanwhile, since it is borrowed.
 #[derive(Debug)]
 pub struct Inheritance<'t> {
-    /// The queues.
+    /// The queues of the run.ai family.
     pub tree: &'t QueueTree,
-    /// The configuration of floors.
+    /// The configured floors: the defaults, and the resolve method of reclaim.
     pub floors: &'t Floors,
+    /// The values computed so far, by queue.
     known: RefCell<HashMap<QueueId, Effective<'t>>>,
 }
 
-/// The values of a queue and of the queues above it that count for its workloads.
+/// The values that count for the workloads of a queue: its own, combined with those of the queues
+/// above it.
+///
+/// The default stands for the place above a root queue, where no queue has set a value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Effective<'t> {
-    /// The least `maxDuration`; that of the queue nearest to the leaf if several have it.
+    /// The least `maxDuration` on the way to the root, and the queue that sets it: of several with
+    /// the same value, the one nearest to the leaf. None: no ceiling.
     pub ceiling: Option<Of<'t>>,
-    /// The longest run: the ceiling, or the time slice where workloads are requeued, which a floor may stretch.
+    /// The longest run: the ceiling or, where workloads are requeued, the time slice, which a floor
+    /// may lengthen. None: no limit.
     ///
-    /// With `maxDurationAction: Requeue` the queue's own `maxDuration` is a time slice, which lasts at least as long as the
-    /// longest floor of that queue. The slice is never longer than the ceiling or slice of the parent's workloads, which no
-    /// field of a child changes: so a child can shorten it, and never lengthen it.
+    /// With `maxDurationAction: Requeue` the queue's own `maxDuration` is a time slice, which lasts
+    /// at least as long as the longest floor of that queue. The slice is never longer than the
+    /// ceiling or slice of the parent's workloads, which no field of a child changes: so a child
+    /// can shorten the slice, and never lengthen it.
     pub longest_run: Option<ExtendedDuration>,
-    /// The nearest `preemptMinRuntime`.
+    /// The nearest `preemptMinRuntime`. None: the configured default counts.
     pub preempt: Option<Of<'t>>,
-    /// The nearest `reclaimMinRuntime`.
+    /// The nearest `reclaimMinRuntime`. None: the configured default counts.
     pub reclaim: Option<Of<'t>>,
-    /// The longest `reclaimMinRuntime`. Any queue on the way may be the one below the lowest common ancestor.
+    /// The longest `reclaimMinRuntime` on the way to the root: any queue there may be the one below
+    /// the lowest common ancestor.
     longest_reclaim: Option<ExtendedDuration>,
-    /// True if the queue at the top has no `reclaimMinRuntime`: there the default counts. None: there is no queue yet.
+    /// True if the queue at the top has no `reclaimMinRuntime`, so that the default counts there.
+    /// None: no queue was added yet.
     top_has_default: Option<bool>,
-    /// The fields of which the nearest value counts.
+    /// The fields of which the nearest value counts. None in a field: the configuration decides.
     pub nearest: Nearest,
-    /// The least of each value of `extensions`, of all queues that have a say.
+    /// The least of each value of `extensions`, of all queues that set the block or a ceiling.
+    /// None: no queue sets either.
     pub extensions: Option<Allowance>,
-    /// The nearest queue that has a ceiling and allows no extensions.
+    /// The nearest queue that has a ceiling and no `extensions`, and so allows none.
     pub without_extensions: Option<&'t str>,
-    /// True if the queue at the top names a parent that isn't there.
+    /// True if the queue at the top names a parent that doesn't exist.
     pub lacks_parent: bool,
 }
 
-/// Why there are no such values.
+/// The reason why a queue has no values from above: [`crate::admission`] refuses such a queue.
 #[derive(Debug)]
 pub(crate) enum Broken<'t> {
-    /// The parent doesn't exist.
+    /// The parent, which has this name, doesn't exist.
     Missing(&'t str),
-    /// The queue would be its own ancestor; the names on the way back to it.
+    /// The queue would be its own ancestor. The names lead from its parent up to the queue that
+    /// names it as parent; empty for a queue that is its own parent.
     Cycle(Vec<&'t str>),
-    /// A stored cycle above the queue, which isn't part of it.
+    /// The parent, which has this name, is in or below a stored cycle. The queue itself isn't part
+    /// of the cycle.
     CycleAbove(&'t str),
 }
 
 impl<'t> Effective<'t> {
-    /// Resolves the values of a queue in a tree.
+    /// Resolves the values of one queue. Takes time in proportion to its depth. An error: the queue
+    /// is in or below a cycle.
     pub fn of(tree: &'t QueueTree, floors: &Floors, queue: QueueId) -> Result<Self, Cycle> {
         let path = tree.path(queue)?.into_iter().rev().filter_map(|id| tree.get(id));
         Ok(path.fold(Self::default(), |above, (name, queue)| above.below(name, queue, floors)))
     }
 
-    /// The values of a queue whose parent has these.
+    /// Returns the values of a queue whose parent has the values `self`: `name` and `queue` are the
+    /// child's.
     #[must_use]
     pub fn below(self, name: &'t str, queue: &'t RunaiQueue, floors: &Floors) -> Self {
         // a field that is added must be resolved here
@@ -84,7 +105,7 @@ impl<'t> Effective<'t> {
         let allows_none = ceiling.is_some() && extensions.is_none();
         let allowances = queue.allowance().into_iter().chain(self.extensions);
         let mut here = Self {
-            // of two that are equal the first is the least
+            // of two equal values the first is the least: the queue's own
             ceiling: own(ceiling).into_iter().chain(self.ceiling).min_by_key(|(_, ceiling)| *ceiling),
             longest_run: None,
             preempt: own(preempt_floor).or(self.preempt),
@@ -106,7 +127,7 @@ impl<'t> Effective<'t> {
         here
     }
 
-    /// The longest floor against any preemptor and on any node.
+    /// Returns the longest floor of the queue's workloads against any preemptor and on any node.
     fn longest_floor(&self, floors: &Floors) -> ExtendedDuration {
         let default = |field| floors.longest_default(field).value;
         let value = |of: Option<Of<'_>>| of.map(|(_, value)| value);
@@ -121,12 +142,15 @@ impl<'t> Effective<'t> {
 }
 
 impl<'t> Inheritance<'t> {
-    /// Creates it for the queues of a tree and the configured floors.
+    /// Creates the view of a tree with the configured floors. Nothing is computed yet.
     pub fn new(tree: &'t QueueTree, floors: &'t Floors) -> Self {
         Self { tree, floors, known: RefCell::default() }
     }
 
-    /// The values that a queue has from above. The tree may not have the queue itself yet, or an older version of it.
+    /// Returns the values that a queue inherits from above.
+    ///
+    /// The queue is given by name and value: the tree may lack it, or have an older version of it,
+    /// while a change is reviewed. A queue without a parent inherits nothing.
     pub(crate) fn above<'q>(
         &'q self,
         name: &str,
@@ -144,7 +168,8 @@ impl<'t> Inheritance<'t> {
         Ok(self.of(id))
     }
 
-    /// The values of a queue that is in no cycle.
+    /// Returns the values of a queue that is in no cycle and below none. Keeps those of all queues
+    /// on its way to the root.
     fn of(&self, id: QueueId) -> Effective<'t> {
         let mut known = self.known.borrow_mut();
         let (mut unknown, mut next) = (Vec::new(), Some(id));
@@ -162,12 +187,13 @@ impl<'t> Inheritance<'t> {
     }
 }
 
-/// The queues from one of them up to a child of `name`; none if no queue on the way to the root is one.
+/// Returns the names of the queues from `from` up to a child of `name`. None: no queue on that way
+/// to the root is a child of `name`.
 fn way_to<'t>(name: &str, from: QueueId, tree: &'t QueueTree) -> Option<Vec<&'t str>> {
     let depth = |id| tree.depth(id).ok();
     let depths = depth(from).zip(tree.find(name).and_then(depth));
     if depths.is_some_and(|(from, of_name)| from <= of_name) {
-        // a queue has fewer queues above it than each queue below it
+        // a queue has fewer ancestors than each queue below it
         return None;
     }
     let (mut way, mut seen, mut next) = (Vec::new(), HashSet::new(), Some(from));

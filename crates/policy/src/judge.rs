@@ -1,8 +1,10 @@
-//! Judges what is to be done about a pod whose task is due.
+//! Judges what to do about a pod whose task is due. The keeper calls [`judge`] for each group of
+//! due pods.
 //!
-//! The judgement is pure. A fact that it needs and that isn't gathered yet is a [`Question`]: answer it, and judge again. The
-//! [`Act`] that comes out is judged once more right before it is written, by the index and the clock of that moment: only
-//! the same act is done.
+//! The judgement is pure. A fact that is missing is returned as a [`Question`]: gather the fact,
+//! add it to the [`Answers`] of the case, and judge again. The keeper judges the resulting [`Act`]
+//! once more right before the write, by the index and the clock of that moment, and writes only if
+//! the act is [the same](Act::is_same).
 
 mod act;
 mod case;
@@ -26,7 +28,11 @@ pub use act::{Act, BatchCoverage, Notice, NoticeChange, OwnerDeletion, PodDeleti
 pub use case::{Answers, Case, Climbed, Due, Question, RunState, TRIES, Task};
 use target::Target;
 
-/// Judges a case at `now`. An error asks for a fact.
+/// Judges a case at `now`, a time by the API server's clock. An error names the fact that is
+/// missing.
+///
+/// Where the facts leave a doubt, the act writes nothing: [`Act::Leave`], [`Act::PutOff`] or
+/// [`Act::TooEarly`].
 pub fn judge(case: &Case, state: &RunState, now: Timestamp) -> Result<Act, Question> {
     let (due, task) = (&case.due, case.task);
     if matches!(task, Task::Announce | Task::Note) && due.deadline <= now {
@@ -51,7 +57,8 @@ pub fn judge(case: &Case, state: &RunState, now: Timestamp) -> Result<Act, Quest
     }
 }
 
-/// Returns what is done in place of the end of a run that isn't due by what is known now.
+/// Returns the act that stands in place of the end of a run, if the run isn't due by the facts
+/// known now. None: it is due.
 fn not_now(case: &Case, state: &RunState, now: Timestamp) -> Result<Option<Act>, Question> {
     let put_off = |why, coverage| Ok(Some(Act::PutOff(why, coverage)));
     if case.due.deadline >= now {
@@ -73,7 +80,10 @@ fn not_now(case: &Case, state: &RunState, now: Timestamp) -> Result<Option<Act>,
     Ok(is_extended.then_some(Act::Extended))
 }
 
-/// Judges the end of a run by the pause or the deletion of an owner.
+/// Judges the end of a run by the pause or the deletion of `owner`.
+///
+/// The object must be the one that the reference names, by uid, and neither paused, finished nor
+/// being deleted.
 fn end_by_owner(
     case: &Case,
     pod: &Pod,
@@ -98,17 +108,18 @@ fn end_by_owner(
     if let Some(action) = pause::awaited(object, &owner, table, state.since) {
         return Ok(Act::Command(owner, action));
     }
-    // since the pod was read, a user may have paused and resumed its owner: only a pod that is there after its owner
-    // was read belongs to the run that this version of the owner has
+    // since the pod was read, a user may have paused and resumed its owner: only a pod that still
+    // exists after its owner was read belongs to the run that this version of the owner has
     if !case.is_still_there()? {
         return Ok(Act::Leave("the pod is gone or exempt", BatchCoverage::Gone));
     }
-    // a sibling may have been the reason for a pause since this pod was handed out
+    // since this pod was handed out, a sibling may have been the reason for a pause
     if case.task == Task::Evict && state.outlives {
         let why = "its owner was resumed, and the pod belongs to the run that was evicted";
         return Ok(Act::Leave(why, BatchCoverage::All));
     }
-    // the ceiling of its queue stays, so that no change of the owner puts the end off for longer
+    // the ceiling of the queue counts as before, so no change of the owner can put off the end
+    // again and again
     if case.task == Task::Expire && state.end_below.is_none_or(|end| end >= now) {
         let why = "its owner's ceiling has changed since it was judged";
         return Ok(Act::PutOff(why, BatchCoverage::All));
@@ -134,6 +145,8 @@ fn end_by_owner(
     Ok(Act::Pause(owner, Box::new(Pause { plan, ceiling, reversals, unannounced })))
 }
 
+/// Returns the pause of a workload that isn't ready in time. [`Act::Leave`] if its queue no longer
+/// evicts such workloads.
 fn evict(state: &RunState, candidate: &PauseCandidate, owner: OwnerReference, reversals: Reversals) -> Act {
     let Some(backoff) = &state.backoff else {
         return Act::Leave("its queue doesn't wait for pods to be ready any more", BatchCoverage::All);
@@ -142,14 +155,14 @@ fn evict(state: &RunState, candidate: &PauseCandidate, owner: OwnerReference, re
     Act::Pause(owner, Box::new(Pause::new(plan, reversals)))
 }
 
-/// True if a pod is ready and a workload by itself: other workloads need more than one ready pod.
+/// True if a pod is ready and isn't part of a `PodGroup`. A group needs more than one ready pod.
 fn is_ready_by_itself(pod: &Pod) -> bool {
     let is_grouped = PodGroupKind::ALL.into_iter().any(|kind| kind.named_by(pod).is_some());
     !is_grouped && Readiness::of(pod) == Readiness::Ready
 }
 
-/// True if an owner was to get a notice of the end of its run, and got none. A pause that was undone has taken the notice
-/// away.
+/// True if an owner was due a notice of the end of its run, and got none. After a pause that was
+/// undone the answer is false: the pause has removed the notice.
 fn is_unannounced(state: &RunState, object: OwnerObject<'_>) -> bool {
     let is_told = object.announcement().is_some_and(|of| of.given_since(state.since).is_some());
     !state.notice.is_empty() && !is_told && object.last_record().is_none()

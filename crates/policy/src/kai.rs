@@ -1,8 +1,9 @@
 //! Compares KAI-Scheduler's own defaults of floors with Tenure's.
 //!
-//! KAI applies its own defaults when it preempts and reclaims, and Tenure its own when it answers kube-scheduler and
-//! guards pods. In a cluster that has both they should be the same: otherwise a workload's protection depends on the
-//! scheduler that wants its room.
+//! KAI applies its own defaults when it preempts and reclaims, and Tenure its own when it answers
+//! kube-scheduler and guards pods. In a cluster that has both they should be the same: otherwise a
+//! workload's protection depends on the scheduler that wants its room. The webhook watches KAI's
+//! configuration, logs the differences and counts them in a metric.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::{
     tree::Inherited,
 };
 
-/// A setting that is compared.
+/// A default that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Setting {
     /// The default floor against preemption.
@@ -28,10 +29,11 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// All settings.
+    /// All settings, in the order in which differences are reported.
     pub const ALL: [Self; 3] = [Self::Preempt, Self::Reclaim, Self::Method];
 
-    /// Returns its name as an argument of KAI's plugin, and in Tenure's configuration.
+    /// Returns the name of the setting: of the argument of KAI's plugin `minruntime`, and of the
+    /// field in Tenure's configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Preempt => PREEMPT,
@@ -41,16 +43,18 @@ impl Setting {
     }
 }
 
-/// The defaults of one KAI scheduler, for queues without values of their own.
+/// The defaults of one KAI scheduler, for queues that set no floors themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KaiDefaults {
-    /// The floors as KAI takes them, for the pool that it schedules, or for all nodes.
+    /// The floors as KAI applies them: for the node pool that it schedules, or for all nodes.
     floors: Floors,
-    /// The node pool that it schedules; none for all nodes, and for nodes without a pool.
+    /// The node pool that KAI schedules. None: all nodes, or those without a pool.
     pool: Option<String>,
-    /// The paths of [`Setting::ALL`], set or not.
+    /// The paths of the settings in KAI's configuration, in the order of [`Setting::ALL`], whether
+    /// they are set or not.
     paths: [String; 3],
-    /// Values that KAI reads as another value than the written one.
+    /// Probable mistakes in KAI's configuration, one text with a path for each: values that KAI
+    /// ignores or reads differently than they are written, and a plugin that is turned off.
     pub issues: Vec<String>,
 }
 
@@ -59,21 +63,23 @@ pub struct KaiDefaults {
 pub struct KaiDifference {
     /// The setting.
     pub setting: Setting,
-    /// The path in KAI's configuration.
+    /// The path of the setting in KAI's configuration.
     pub field: String,
-    /// The value in KAI.
+    /// The value that KAI applies.
     pub kai: String,
-    /// The path in Tenure's configuration, for this node pool.
+    /// The path of the setting in Tenure's configuration: under `nodePools` where KAI schedules one
+    /// pool.
     pub tenures_field: String,
-    /// The value in Tenure.
+    /// The value that Tenure applies.
     pub tenure: String,
 }
 
 impl KaiDifference {
-    /// Returns the advice to the user.
+    /// Returns the advice to the user: the two changes that would make the values equal, each by
+    /// one field.
     pub fn remedy(&self) -> String {
         let Self { setting: _, field, kai, tenures_field, tenure } = self;
-        // KAI has no days and weeks
+        // KAI's grammar has no days and weeks
         let go = tenure.parse().ok().filter(|_| tenure.parse::<GoDuration>().is_err());
         let tenure = go.map_or_else(|| tenure.clone(), |of: ExtendedDuration| of.to_go().to_string());
         format!(
@@ -83,7 +89,9 @@ impl KaiDifference {
 }
 
 impl KaiDefaults {
-    /// Reads the file of a scheduler, which a `ConfigMap` holds under a key. An error says why KAI's defaults can't be told.
+    /// Reads the configuration file of a scheduler, which a `ConfigMap` holds under `key`. An error
+    /// says why KAI's defaults aren't known: the key is missing, or the text isn't a configuration
+    /// of KAI's.
     pub fn of_config_map(data: &BTreeMap<String, String>, key: &str) -> Result<Self, String> {
         let path = format!("data[{key}]");
         let text = data.get(key).ok_or_else(|| format!("{path}: Required value"))?;
@@ -96,8 +104,9 @@ impl KaiDefaults {
         Ok(Self { floors, pool: None, paths, issues })
     }
 
-    /// Reads the `spec` of a `SchedulingShard`, from which KAI's operator writes the file of a scheduler. A value of
-    /// the wrong type counts as absent: the API server has checked it.
+    /// Reads the `spec` of a `SchedulingShard`, from which KAI's operator writes the file of a
+    /// scheduler. A value of the wrong type counts as absent: the API server has checked it. KAI
+    /// ignores `spec.minRuntime` if the arguments of the plugin are set.
     pub fn of_shard(spec: &Value) -> Self {
         let text = |path: &str| spec.pointer(path).and_then(Value::as_str);
         let pool = text("/partitionLabelValue").filter(|pool| !pool.is_empty()).map(str::to_owned);
@@ -132,7 +141,8 @@ impl KaiDefaults {
         Self { floors, pool, paths, issues }
     }
 
-    /// Returns the settings for which Tenure has another value.
+    /// Returns the settings for which `ours`, Tenure's configuration, has another value for the
+    /// same nodes.
     pub fn differences(&self, ours: &Floors) -> Vec<KaiDifference> {
         let pool = self.pool.as_deref();
         let floor = |floors: &Floors, field| floors.default_of(field, pool).value;
@@ -149,7 +159,7 @@ impl KaiDefaults {
         let rows = Setting::ALL.into_iter().zip(&self.paths).zip(Setting::ALL.map(both));
         let differing = rows.filter_map(|(row, both)| Some((row, both?)));
         let difference = differing.map(|((setting, field), (kai, tenure))| {
-            // the method is the same for all nodes
+            // the method has no value of its own for a pool
             let of_pool = pool.filter(|_| setting != Setting::Method);
             let of_pool = of_pool.map_or_else(String::new, |pool| format!("nodePools[{pool}]."));
             let tenures_field = format!("floors.{of_pool}{}", setting.name());

@@ -1,9 +1,12 @@
 //! Finds the Workload by which Kueue runs a job or a pod.
 //!
-//! Kueue makes a Workload for each job and pod that it manages. As long as the Workload is admitted, Kueue starts a job
-//! again that another program has paused. So Tenure pauses the Workload, as one more owner above the topmost. A tenant may
-//! write Workloads, their labels and their owner references, but not their status: a Workload counts only if its status
-//! says that it is admitted.
+//! Kueue makes a Workload for each job and pod that it manages. As long as the Workload is
+//! admitted, Kueue starts a job again that another program has paused. So Tenure pauses the
+//! Workload, as one more owner above the topmost. A tenant may write Workloads, their labels and
+//! their owner references, but not their status: a Workload counts only if its status says that it
+//! is admitted.
+//!
+//! The keeper and the plugin list Workloads as a [`Lookup`] says, and choose among them here.
 
 mod queues;
 mod workload;
@@ -25,7 +28,7 @@ pub use queues::{KueueQueue, Queues};
 use workload::{ACTIVE, VERSION};
 pub use workload::{GROUP, WORKLOAD, is_workload};
 
-/// A reference to a Workload.
+/// Returns a reference to a Workload, in the API version in which it was read.
 pub fn refer_to(workload: OwnerObject<'_>) -> OwnerReference {
     let text = |path: &str| workload.at(path).as_str().unwrap_or_default();
     let reference = reference(text("metadata.name"), text("metadata.uid"));
@@ -35,6 +38,7 @@ pub fn refer_to(workload: OwnerObject<'_>) -> OwnerReference {
     }
 }
 
+/// Returns a reference to a Workload in the version that is asked for first.
 fn reference(name: &str, uid: &str) -> OwnerReference {
     OwnerReference {
         api_version: VERSION.into(),
@@ -48,14 +52,15 @@ fn reference(name: &str, uid: &str) -> OwnerReference {
 /// The way to find the Workloads of a job or a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup<'o> {
-    /// The value of label [`keys::KUEUE_JOB_UID_LABEL`]: this uid.
+    /// By the value of label [`keys::KUEUE_JOB_UID_LABEL`]: the uid of the job or pod.
     Labelled(&'o str),
-    /// The name of the Workload: that of a group of pods.
+    /// By the name of the Workload, which is the name of a group of pods.
     Named(&'o str),
 }
 
 impl Lookup<'_> {
-    /// A Workload that may be found so. Where it is found by a label, its name isn't known.
+    /// Returns a reference to a Workload that may be found this way. Its uid isn't known, and for
+    /// [`Self::Labelled`] its name isn't either: then only the kind of the reference counts.
     pub fn workload(self) -> OwnerReference {
         match self {
             Self::Labelled(uid) => reference(&format!("of {uid}"), ""),
@@ -64,14 +69,17 @@ impl Lookup<'_> {
     }
 }
 
-/// Returns the way to find the Workloads of a topmost owner; none if its own field must be set.
+/// Returns the way to find the Workloads of a topmost owner. None: the owner is paused by its own
+/// field, because Tenure leaves Kueue's Workloads alone, the owner is a Workload itself, or Kueue
+/// obeys the field.
 pub fn of_owner<'o>(owner: &'o OwnerReference, table: &OwnerTable) -> Option<Lookup<'o>> {
     let is_asked = table.has_workloads() && !is_workload(owner);
     let decides = table.rules(owner).any(|rule| rule.decides_activation);
     (is_asked && !decides).then_some(Lookup::Labelled(&owner.uid))
 }
 
-/// The way to find the Workloads of a pod without an owner that can be paused; none if Kueue doesn't manage it.
+/// Returns the way to find the Workloads of a pod without an owner that can be paused. None: Kueue
+/// doesn't manage the pod, or Tenure leaves Kueue's Workloads alone.
 pub fn of_pod<'p>(pod: &'p Pod, table: &OwnerTable) -> Option<Lookup<'p>> {
     if !table.has_workloads() {
         return None;
@@ -83,12 +91,14 @@ pub fn of_pod<'p>(pod: &'p Pod, table: &OwnerTable) -> Option<Lookup<'p>> {
     })
 }
 
-/// Returns the Workload by which Kueue runs the owner with this uid.
+/// Returns the Workload by which Kueue runs the owner with this uid, or by which Tenure has paused
+/// the owner. None: there is no such Workload.
 pub fn chosen<'w>(workloads: impl IntoIterator<Item = &'w Value>, uid: &str) -> Option<&'w Value> {
     owned(workloads, uid).into_iter().find(|workload| keeps_going(OwnerObject(workload)))
 }
 
-/// Returns the Workloads that an owner really owns, not finished or going: an admitted one first, then the oldest.
+/// Returns the Workloads with an owner reference to this uid that are neither finished nor being
+/// deleted: admitted ones first, and then the older ones.
 pub fn owned<'w>(workloads: impl IntoIterator<Item = &'w Value>, uid: &str) -> Vec<&'w Value> {
     let text = |workload: &'w Value, path: &str| OwnerObject(workload).at(path).as_str().unwrap_or_default();
     let mut owned: Vec<_> =
@@ -100,8 +110,11 @@ pub fn owned<'w>(workloads: impl IntoIterator<Item = &'w Value>, uid: &str) -> V
     owned
 }
 
-/// Returns the uids of the other Workloads that an owner owns beside one, which aren't finished nor deactivated. Kueue runs an elastic
-/// job in slices: with a Workload for the size that it has, and with another one for the size that it waits for.
+/// Returns the uids of the owner's other Workloads besides the one with uid `beside`: those that
+/// are neither finished nor deactivated.
+///
+/// Kueue runs an elastic job in slices: with one Workload for its present size, and another for the
+/// size that it waits for. The keeper deactivates the others with the chosen one.
 pub fn slices<'w>(
     workloads: impl IntoIterator<Item = &'w Value>,
     uid: &str,
@@ -114,11 +127,13 @@ pub fn slices<'w>(
     uids.filter(|of| *of != beside).map(|of| Some(of.to_owned())).collect()
 }
 
-/// True unless Tenure or another user has deactivated a Workload.
+/// True unless Tenure or another user has deactivated the Workload.
 pub fn is_active(workload: OwnerObject<'_>) -> bool {
     workload.at(ACTIVE) != &Value::Bool(false)
 }
 
+/// True if a Workload has an owner reference to this uid, and is neither finished nor being
+/// deleted. No Workload belongs to an empty uid.
 fn is_of(workload: OwnerObject<'_>, uid: &str) -> bool {
     let is_deleting = !workload.at("metadata.deletionTimestamp").is_null();
     let owners = workload.at("metadata.ownerReferences").as_array();
@@ -127,8 +142,9 @@ fn is_of(workload: OwnerObject<'_>, uid: &str) -> bool {
     is_owned && !is_deleting && !workload.has_condition(&["Finished"])
 }
 
-/// True if Kueue runs the job of a Workload, or Tenure has paused it. The status says so, which tenants don't write. A
-/// Workload that another user has deactivated doesn't count.
+/// True if Kueue runs the job of a Workload, or Tenure has paused the job by it. The status says
+/// so, and tenants can't write the status. A Workload that another user has deactivated doesn't
+/// count.
 fn keeps_going(workload: OwnerObject<'_>) -> bool {
     let is_admitted = workload.has_condition(&["Admitted"]);
     if is_active(workload) {
@@ -137,7 +153,7 @@ fn keeps_going(workload: OwnerObject<'_>) -> bool {
     workload.record().is_some() && (is_admitted || workload.has_condition(&["Evicted"]))
 }
 
-/// True if one of these pods owns a Workload.
+/// True if one of these pods, given by name, owns a Workload.
 pub fn is_owned_by_any(workload: OwnerObject<'_>, pods: &[String]) -> bool {
     let is_pod = |owner: &Value| owner["kind"] == "Pod" && owner["apiVersion"] == "v1";
     let is_named = |owner: &Value| pods.iter().any(|pod| owner["name"] == pod.as_str());
@@ -145,13 +161,14 @@ pub fn is_owned_by_any(workload: OwnerObject<'_>, pods: &[String]) -> bool {
     owners.into_iter().flatten().any(|owner| is_pod(owner) && is_named(owner))
 }
 
-/// The controller of an owner, of whose annotations it may bear copies. None of a Workload, whose job is below it.
+/// Returns the controller of an owner, whose annotations may have been copied to the owner. None
+/// for a Workload: its job is below it.
 pub fn above<'m>(owner: &OwnerReference, metadata: &'m ObjectMeta) -> Option<&'m OwnerReference> {
     projection::controller(metadata).filter(|_| !is_workload(owner))
 }
 
-/// Returns the owner above an object that is paused in its place. None: no owner above can be paused, or the object was
-/// paused itself.
+/// Returns the owner above an object that is paused in its place. None: no owner above can be
+/// paused, or the object was paused itself.
 pub fn paused_in_place<'m>(
     object: &OwnerReference,
     metadata: &'m ObjectMeta,
@@ -162,13 +179,15 @@ pub fn paused_in_place<'m>(
     (!pause::is_own(says_whose, || true)).then_some(above)
 }
 
-/// The job or the pod of a Workload, which people know it by. None for a group of pods.
+/// Returns the job or the pod of a Workload: the name by which users know it. None for a group of
+/// pods.
 pub fn known_as(workload: &ObjectMeta) -> Option<&OwnerReference> {
     let of = workload.labels.as_ref()?.get(keys::KUEUE_JOB_UID_LABEL)?;
     workload.owner_references.iter().flatten().find(|owner| owner.uid == *of)
 }
 
-/// Returns the object that users know of a paused owner: the job of a Workload of Kueue, else the owner itself.
+/// Returns the object by which users know a paused owner: the job of a Workload of Kueue, else the
+/// owner itself.
 pub fn known(owner: &OwnerReference, metadata: &ObjectMeta) -> PausedObject {
     let namespace = metadata.namespace.as_deref();
     let of = known_as(metadata).filter(|_| is_workload(owner));

@@ -1,4 +1,9 @@
-//! Every decision that Tenure takes, as pure functions: no IO, no clock, no randomness. `now` is an argument.
+//! Every decision that Tenure takes, as pure functions: no IO, no clock, no randomness. `now` is an
+//! argument.
+//!
+//! The webhook, the keeper, the kubectl plugin and the index call these modules, so that the same
+//! facts lead to the same decision in all of them. The callers read the cluster, gather the facts
+//! and write the results.
 
 pub mod admission;
 pub mod ceiling;

@@ -1,4 +1,7 @@
 //! The limits that apply to the workloads of a queue.
+//!
+//! The index resolves them once per queue and asks them of each pod. The review of new objects and
+//! the plugin's simulation resolve them as well, so all of them see the same ceilings.
 
 use tenure_types::ExtendedDuration;
 
@@ -10,21 +13,23 @@ use crate::{
     tree::{Cycle, QueueId, QueueTree},
 };
 
-/// The limits of the workloads of a queue.
+/// The limits of the workloads of a queue, with all that the queue inherits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// The longest run; none: no limit.
+    /// The longest run, or the longest time slice. None: no limit.
     pub ceiling: Option<ExtendedDuration>,
-    /// The time that a run may get beyond its ceiling.
+    /// The time that a run may get beyond its ceiling. The default allows none.
     pub extensions: Allowance,
-    /// True if the topmost queue on the way names a parent that isn't there: fields that it sets don't count.
+    /// True if the topmost queue on the way names a parent that doesn't exist: fields of the
+    /// missing queue don't count.
     pub lacks_parent: bool,
-    /// The fields of which the nearest value counts. None: the configured one.
+    /// The fields of which the nearest value counts. None in a field: the configured value counts.
     pub nearest: Nearest,
 }
 
 impl Limits {
-    /// Resolves the limits of a leaf queue of the run.ai family.
+    /// Resolves the limits of a leaf queue of the run.ai family. An error: the queue is in or below
+    /// a cycle.
     pub fn of(tree: &QueueTree, floors: &Floors, leaf: QueueId) -> Result<Self, Cycle> {
         let of = Effective::of(tree, floors, leaf)?;
         Ok(Self {

@@ -1,4 +1,9 @@
-//! The marks by which a pod that a floor protects tells autoscalers to leave it and its node alone.
+//! The marks by which a pod that a floor protects tells autoscalers to leave the pod and its node
+//! alone.
+//!
+//! The index reads the marks of pods and finds stale ones; the keeper writes the patch of
+//! [`change`]. Tenure never overwrites a mark of a user's: it only adds missing marks, and removes
+//! those that it has written itself.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +13,28 @@ use tenure_types::keys;
 
 use crate::pause::{OwnerObject, annotate};
 
-/// The annotations that autoscalers read, with the values that protect a pod.
+/// The annotations that autoscalers read, with the values that protect a pod: of Karpenter and of
+/// Cluster Autoscaler.
 pub const MARKS: [(&str, &str); 2] =
     [(keys::KARPENTER_ANNOTATION, "true"), (keys::SAFE_TO_EVICT_ANNOTATION, "false")];
 
 /// The state of a pod's marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marks {
-    /// The pod lacks one that Tenure may write.
+    /// The pod lacks a mark that Tenure may write.
     Lacking,
-    /// Tenure has written one.
+    /// Tenure has written a mark.
     Written,
-    /// Tenure has written one, and a user has said since that the pod may go at any time.
+    /// Tenure has written a mark, and a user has since marked the pod as unguarded: it may go at
+    /// any time.
     Unwanted,
-    /// A user has written all of them, or has said that the pod may go at any time.
+    /// A user has written all marks, or has marked the pod as unguarded.
     Theirs,
 }
 
 impl Marks {
-    /// Reads the state of a pod's marks. A user who forges it has no mark written or loses one of their own pod's.
+    /// Reads the state of a pod's marks. A user who forges the annotations affects the marks of
+    /// that pod alone.
     pub fn of(pod: &ObjectMeta) -> Self {
         let of = |key| pod.annotations.as_ref().and_then(|all| all.get(key));
         let is_unguarded = of(keys::UNGUARDED_ANNOTATION).is_some_and(|value| value == "true");
@@ -38,7 +46,8 @@ impl Marks {
         }
     }
 
-    /// True if marks are to be written on a pod or taken away.
+    /// True if marks are to be written on the pod or removed from it. `is_protected`: the pod is
+    /// within a floor now.
     pub const fn are_stale(self, is_protected: bool) -> bool {
         match self {
             Self::Lacking => is_protected,
@@ -49,8 +58,11 @@ impl Marks {
     }
 }
 
-/// Returns the merge patch that writes a pod's marks, or removes those that still have the value that Tenure wrote. None: the marks
-/// are as they should be.
+/// Returns the merge patch that writes a pod's marks, or removes those that still have the value
+/// that Tenure wrote. None: the marks are as they should be.
+///
+/// `pod` and `metadata` are of the same object. The patch applies to that version of the pod alone,
+/// by uid and resourceVersion.
 pub fn change(pod: OwnerObject<'_>, metadata: &ObjectMeta, is_protected: bool) -> Option<Value> {
     let marks = Marks::of(metadata);
     if !marks.are_stale(is_protected) {

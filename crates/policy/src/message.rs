@@ -1,4 +1,8 @@
-//! Messages about the ends of runs, for receivers outside of the cluster, and which receiver gets which.
+//! Messages about the ends of runs for receivers outside of the cluster, and the choice of their
+//! receivers.
+//!
+//! The keeper asks [`Receiver::wants`] about each event, builds a [`Message`] from the event, and
+//! posts [`Message::body`] to the URL.
 
 mod form;
 mod receiver;
@@ -14,29 +18,31 @@ pub(crate) use receiver::NO_URL;
 
 pub use receiver::{DEFAULT_SOURCE, MessageFormat, Receiver, ReceiverUrl, SecretText, check_url};
 
-/// A message about an object. Tenants write its names and parts of its note.
+/// A message about an object. Tenants write the names in it and parts of its note, so both forms
+/// clean these texts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// The same for the same act, so that a receiver can tell a repetition.
+    /// The identity of the act. A message that is sent again has the same, so that a receiver can
+    /// drop the repetition.
     pub id: String,
-    /// The reason, as that of the event.
+    /// The reason, which is also that of the event.
     pub reason: EventReason,
     /// The object that the message is about.
     pub object: ObjectReference,
-    /// The name of the pod that caused the act, if it is known.
+    /// The name of the pod that caused the act. None: it isn't known.
     pub pod: Option<String>,
-    /// The queue of that pod.
+    /// The queue of that pod. None: it isn't known.
     pub queue: Option<String>,
     /// The text for people.
     pub note: String,
     /// The time of the act.
     pub time: Timestamp,
-    /// The end of the run, if the message announces that.
+    /// The end of the run that the message announces. None: it announces none.
     pub deadline: Option<Timestamp>,
 }
 
 impl Message {
-    /// The namespace of the object; that of a cluster-scoped one is empty.
+    /// Returns the namespace of the object; empty for a cluster-scoped object.
     pub fn namespace(&self) -> &str {
         self.object.namespace.as_deref().unwrap_or_default()
     }

@@ -1,4 +1,5 @@
-//! Names of objects: in references, in sentences, and in commands.
+//! Names of objects: in references, in sentences, and in commands. Events, messages, logs and the
+//! plugin use them, so that an object has the same name everywhere.
 
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use tenure_types::{paused::PausedRecord, projection::Pod};
@@ -26,7 +27,7 @@ pub fn of_pod(pod: &Pod) -> OwnerReference {
     }
 }
 
-/// Returns an owner for people: `Deployment test (apps/v1)`.
+/// Returns a text that names an owner: `Deployment test (apps/v1)`.
 pub fn describe(owner: &OwnerReference) -> String {
     format!("{} {} ({})", owner.kind, owner.name, owner.api_version)
 }
@@ -34,14 +35,17 @@ pub fn describe(owner: &OwnerReference) -> String {
 /// The names by which users know a paused object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PausedObject {
-    /// The object that gets the event: the paused object itself, or the object that a paused Kueue Workload belongs to.
+    /// The object that gets the event: the paused object itself, or the object that a paused Kueue
+    /// Workload belongs to.
     pub object: ObjectReference,
-    /// The name of the Kueue Workload, if one is paused for the object.
+    /// The name of the Kueue Workload that is paused for the object. None: the object is paused
+    /// itself.
     pub workload: Option<String>,
 }
 
 impl PausedObject {
-    /// Returns the field that was set, with the Workload if that has it.
+    /// Returns the path of the field that a pause has set:
+    /// `spec.active of its Workload job-train-1a2b3`.
     pub(crate) fn field(&self, record: &PausedRecord) -> String {
         let of = self.workload.as_ref().map(|name| format!(" of its Workload {name}"));
         format!("{}{}", record.field, of.unwrap_or_default())
@@ -53,7 +57,8 @@ pub fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// Returns a command of the kubectl plugin for an object: `kubectl tenure activate job.batch/train -n team`.
+/// Returns a command of the kubectl plugin for an object:
+/// `kubectl tenure activate job.batch/train -n team`. A cluster-scoped object has no `-n`.
 pub fn command(verb: &str, object: &ObjectReference) -> String {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (api_version, name) = (text(&object.api_version), text(&object.name));

@@ -1,4 +1,8 @@
-//! The notices before the end of a run.
+//! The points in time at which a workload gets notices before the end of its run, and the rule for
+//! which is due.
+//!
+//! Queues and the configuration set them as `expiryNotice`. The index schedules notices by them,
+//! and the judgement asks them whether the last notice covers a point.
 
 use std::{fmt, str::FromStr};
 
@@ -10,12 +14,13 @@ use tenure_types::{
 
 /// The points before the end of a run at which its workload gets a notice. None by default.
 ///
-/// Of a notice, only its time is remembered. It covers all points whose time had come by then: so no point is told twice,
-/// points that have passed together are told as one, and a point that lies ahead again, since the end has moved, is told
-/// again. Times count in whole milliseconds.
+/// Only the time of the last notice is stored; it covers every point whose time had come by then.
+/// So no point is announced twice, and points that have passed together are announced as one. If
+/// the end moves so that a point lies ahead again, that point gets a notice again. Times count in
+/// whole milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoticePoints {
-    /// The times before the end, the longest first; zero where there is no further point.
+    /// The times before the end, the longest first. The places after the last point are zero.
     points: [ExtendedDuration; MOST_POINTS],
 }
 
@@ -29,7 +34,7 @@ impl<D: PointsGrammar> From<Points<D>> for NoticePoints {
     }
 }
 
-/// As v3alpha1 and the configuration have them.
+/// Reads the grammar of v3alpha1 and of the configuration: `1h,10m`, or `0s` for no notice.
 impl FromStr for NoticePoints {
     type Err = DurationError;
 
@@ -39,8 +44,9 @@ impl FromStr for NoticePoints {
 }
 
 impl NoticePoints {
-    /// Returns the points of a run that goes on for a grace since a change of queues has made it overdue: one notice at the
-    /// beginning of the grace covers all points within it. None for a run that gets no notice.
+    /// Returns the points of a run that goes on for a grace because a change of queues has made it
+    /// overdue: one notice at the beginning of the grace covers all points within it. A run that
+    /// gets no notice otherwise gets none here.
     #[must_use]
     pub fn of_grace(self, grace: SignedDuration) -> Self {
         let grace = if self.is_empty() { ExtendedDuration::ZERO } else { ExtendedDuration::of(grace) };
@@ -49,7 +55,7 @@ impl NoticePoints {
         Self { points }
     }
 
-    /// Returns the longest; zero if there is none.
+    /// Returns the longest time before the end; zero if workloads get no notice.
     pub const fn longest(&self) -> ExtendedDuration {
         let [longest, ..] = self.points;
         longest
@@ -65,35 +71,40 @@ impl NoticePoints {
         self.written().map(ExtendedDuration::to_signed)
     }
 
+    /// Returns the points without the unused places, the longest first.
     fn written(&self) -> impl Iterator<Item = ExtendedDuration> {
         self.points.into_iter().take_while(|point| *point > ExtendedDuration::ZERO)
     }
 
-    /// Returns the times of the points before an end, in milliseconds since the epoch, the earliest first.
+    /// Returns the times of the points before an end, in milliseconds since the epoch, the earliest
+    /// first.
     pub fn before(&self, end: Timestamp) -> impl Iterator<Item = i64> {
         let before = move |point| end.checked_sub(point).map_or(i64::MIN, Timestamp::as_millisecond);
         self.iter().map(before)
     }
 
-    /// Returns the time of the first point, past or future, that the last notice doesn't cover; without one, of the first.
+    /// Returns the time of the first point that the last notice, given at `given`, doesn't cover.
+    /// It may be past or future. `given` None: no notice was given, so the first point counts. Both
+    /// are in milliseconds since the epoch.
     pub fn next(&self, end: Timestamp, given: Option<i64>) -> Option<i64> {
         self.before(end).find(|at| given.is_none_or(|given| *at > given))
     }
 
-    /// Returns the time of the last point that has come by `now`; none if none has.
+    /// Returns the time of the last point that has come by `now`. None: no point has come.
     pub fn last(&self, end: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let last = self.before(end).take_while(|at| *at <= now.as_millisecond()).last()?;
         Timestamp::from_millisecond(last).ok()
     }
 
-    /// True if the time of a point has come by `now` that the notice given at `given` doesn't cover. None: no notice was given.
+    /// True if a notice is due: the time of a point has come by `now`, and the notice at `given`
+    /// doesn't cover it. None: no notice was given.
     pub fn owes(&self, end: Timestamp, given: Option<Timestamp>, now: Timestamp) -> bool {
         let given = given.map(Timestamp::as_millisecond);
         self.next(end, given).is_some_and(|at| at <= now.as_millisecond())
     }
 }
 
-/// As the field is written: `1h,10m`, or `0s`.
+/// Writes the points as the field has them: `1h,10m`, or `0s`.
 impl fmt::Display for NoticePoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.longest().fmt(f)?;

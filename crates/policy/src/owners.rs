@@ -1,4 +1,8 @@
-//! The owners that can be paused, and how.
+//! The owners that can be paused, and how: the table of built-in kinds with the rules of the
+//! configuration.
+//!
+//! The keeper, the index, the webhook and the plugin share one [`OwnerTable`] per configuration. A
+//! kind is matched by group and kind, in any version of the group.
 
 mod kinds;
 mod shape;
@@ -14,69 +18,76 @@ use crate::{field::FieldError, kueue, naming::group_of};
 pub use kinds::{EndedWhen, KINDS, Obedience, PausableKinds, PausingValue};
 pub use shape::{KeyPath, OwnerShape, is_cron_job};
 
-/// The way to pause one kind: a field and the value that pauses.
+/// The way to pause one kind: a field, and the value that pauses. Built in, or a rule of the
+/// configuration's `owners`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PauseRule {
-    /// API group; empty for the core group.
+    /// The API group; empty for the core group.
     #[serde(default)]
     pub group: String,
-    /// Kind within the group.
+    /// The kind within the group.
     pub kind: String,
-    /// Path of the field or the annotation, with dots: `spec.replicas`.
+    /// The path of the field or the annotation, with dots: `spec.replicas`.
     #[serde(rename = "path")]
     pub field: String,
-    /// The value that pauses; [`TIME`] for the time of the pause.
+    /// The value that pauses: a boolean, a number or a text. [`TIME`] stands for the time of the
+    /// pause.
     pub value: Value,
-    /// The Command that pauses. None: the pause writes the value. Otherwise a controller does, and the path is one of the status.
+    /// The Command that pauses. None: the pause writes the value. Otherwise a controller writes it,
+    /// and the path is a field of the status.
     pub command: Option<PauseCommand>,
-    /// True if Kueue obeys this field: it doesn't start an object of the kind again, and gives its quota back.
+    /// True if Kueue obeys this field: it doesn't start an object of the kind again, and releases
+    /// its quota.
     #[serde(default)]
     pub decides_activation: bool,
-    /// The action when each pause is undone; none: the queue decides.
+    /// The action when each pause is undone. None: the queue decides.
     pub on_reversal: Option<OnReversal>,
-    /// The action at the ceiling.
+    /// The action on the owner at its ceiling.
     #[serde(default)]
     pub on_expiry: OnExpiry,
 }
 
-/// The actions of a `Command` of Volcano that pause an object, and resume it.
+/// The actions of a `Command` of Volcano that pause and resume an object.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct PauseCommand {
-    /// `AbortJob`.
+    /// The action that pauses: `AbortJob`.
     pub pause: String,
-    /// `ResumeJob`.
+    /// The action that resumes: `ResumeJob`.
     pub resume: String,
 }
 
-/// True for the path of a field that a controller writes, and no pause.
+/// True for the path of a field in the status: a controller writes it, and a pause doesn't.
 pub fn is_shown(path: &str) -> bool {
     path.starts_with("status.")
 }
 
-/// The value that stands for the time of the pause. Any value there then pauses.
+/// The value of a rule that stands for the time of the pause. Any text in the field then pauses.
 pub const TIME: &str = "$(time)";
 
-/// The path of an annotation begins with this. What follows is one key, which may have dots.
+/// The beginning of the path of an annotation. The rest of the path is one key, which may have
+/// dots.
 const ANNOTATIONS: &str = "metadata.annotations.";
 
-/// Returns the keys of a path such as `spec.replicas`.
+/// Returns the keys of a path such as `spec.replicas`. The key of an annotation is one of them,
+/// whole.
 pub fn keys_of(path: &str) -> impl Iterator<Item = &str> {
     path.splitn(if path.starts_with(ANNOTATIONS) { 3 } else { usize::MAX }, '.')
 }
 
-/// The action on an owner at the ceiling of its workload.
+/// The action on an owner at the ceiling of its workload, as `onExpiry` of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum OnExpiry {
     /// The owner is paused.
     #[default]
     Pause,
-    /// The owner is deleted with its pods, and can't be resumed.
+    /// The owner is deleted with its pods. A resume is impossible.
     Delete,
 }
 
 impl PauseRule {
-    /// Checks a rule of the configuration. Errors use the configuration's names of the fields.
+    /// Checks a rule of the configuration. An error names the configuration's field, its value, and
+    /// what would be right.
     pub fn check(&self) -> Result<(), FieldError> {
         let Self { group, kind, field, value, command, decides_activation: _, on_reversal: _, on_expiry } =
             self;
@@ -110,6 +121,8 @@ impl PauseRule {
 }
 
 impl PauseCommand {
+    /// Checks a rule with a Command: its path must be one of the status, and its actions must be
+    /// possible values of one.
     fn check(&self, path: &str) -> Result<(), FieldError> {
         if !is_shown(path) || !path.split('.').all(is_key) {
             let detail =
@@ -133,14 +146,15 @@ fn is_camel_case(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(|c| c.is_ascii_alphanumeric())
 }
 
+/// True for a key of a path: not empty, of ASCII letters, digits, `-` and `_`.
 fn is_key(key: &str) -> bool {
     !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
-/// The prefix of Tenure's own annotations.
+/// The prefix of Tenure's own annotations, which no rule may set.
 const OWN_PREFIX: &str = "tenure.dev";
 
-/// Checks the path of what a pause sets: a field of the spec, or an annotation that isn't Tenure's.
+/// Checks the path that a pause writes: a field of the spec, or an annotation that isn't Tenure's.
 fn check_path(path: &str) -> Result<(), FieldError> {
     let is_name = |name: &str| name.split('.').all(is_key);
     let is_valid = match path.strip_prefix(ANNOTATIONS) {
@@ -154,7 +168,8 @@ fn check_path(path: &str) -> Result<(), FieldError> {
     if is_valid { Ok(()) } else { Err(FieldError::invalid("path", path, detail)) }
 }
 
-/// True for a DNS subdomain, as API groups, the prefixes of label keys and the names of most objects are.
+/// True for a DNS subdomain (RFC 1123) of at most 253 characters: the form of API groups, of the
+/// prefixes of label keys, and of the names of most objects.
 pub fn is_subdomain(text: &str) -> bool {
     let label = |label: &str| {
         let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -163,13 +178,17 @@ pub fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(label)
 }
 
-/// The kinds that Tenure knows how to pause: [`KINDS`] and an admin's. Matched by group and kind, never by kind alone: a
-/// `Job` of `batch.volcano.sh` is another thing. A kind may have several rules: the first one counts whose field the
-/// served schema has.
+/// The kinds that Tenure can pause: [`KINDS`] and those of the configuration. Matched by group and
+/// kind, never by kind alone: a `Job` of `batch.volcano.sh` is another thing than a `Job` of
+/// `batch`.
+///
+/// A kind may have several rules. The keeper tries them in order, and the first whose field the
+/// served schema has counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnerTable(Vec<PauseRule>);
 
-/// Kinds without a switch that stand between pods and kinds of the table: an `MLService` owns the first of these.
+/// Kinds that can't be paused and stand between pods and kinds of the table: an `MLService` owns
+/// the first of these.
 const BETWEEN: [(&str, &str); 3] = [
     ("serving.knative.dev", "Service"),
     ("serving.knative.dev", "Configuration"),
@@ -187,7 +206,7 @@ impl Default for OwnerTable {
                 field: (*field).into(),
                 value: value.json(),
                 command: value.command(),
-                // Kueue holds back the pods of these, and never sets their number
+                // Kueue holds back the pods of these kinds, and never sets their number of replicas
                 decides_activation: *value == PausingValue::Zero,
                 on_reversal: None,
                 on_expiry: OnExpiry::Pause,
@@ -198,7 +217,8 @@ impl Default for OwnerTable {
 }
 
 impl OwnerTable {
-    /// The built-in table with an admin's rules. A kind that has one of these has no others.
+    /// Returns the table with the rules of the configuration. A kind that has such a rule loses its
+    /// built-in rules.
     #[must_use]
     pub fn with(mut self, rules: Vec<PauseRule>) -> Self {
         self.0.retain(|built_in| !rules.iter().any(|rule| rule.is_for(&built_in.group, &built_in.kind)));
@@ -206,49 +226,53 @@ impl OwnerTable {
         self
     }
 
-    /// The table without Kueue's Workloads.
+    /// Returns the table without Kueue's Workloads: then jobs are paused by their own fields.
     #[must_use]
     pub fn without_workloads(mut self) -> Self {
         self.0.retain(|rule| !rule.is_for(kueue::GROUP, kueue::WORKLOAD));
         self
     }
 
-    /// True if Kueue's Workloads are paused.
+    /// True if jobs that Kueue runs are paused by their Workloads.
     pub fn has_workloads(&self) -> bool {
         self.knows_kind(kueue::GROUP, kueue::WORKLOAD)
     }
 
-    /// The rules for an owner, for any version of its API group, in the order in which they are to be tried.
+    /// Returns the rules for an owner, in any version of its API group, in the order in which the
+    /// keeper tries them.
     pub fn rules(&self, owner: &OwnerReference) -> impl Iterator<Item = &PauseRule> {
         self.0.iter().filter(|rule| rule.is_for(group_of(&owner.api_version), &owner.kind))
     }
 
-    /// Returns the rule for an owner that sets a field, as the record of a pause names it.
+    /// Returns the rule for an owner that sets a field, given by the path in the record of a pause.
+    /// None: no rule sets it.
     pub fn rule(&self, owner: &OwnerReference, field: &str) -> Option<&PauseRule> {
         self.rules(owner).find(|rule| rule.field == field)
     }
 
-    /// Returns the action when each pause of an owner is undone, from the first of its rules that sets one.
+    /// Returns the action when each pause of an owner is undone, from the first of its rules that
+    /// sets one. None: the queue decides.
     pub fn on_reversal(&self, owner: &OwnerReference) -> Option<OnReversal> {
         self.rules(owner).find_map(|rule| rule.on_reversal)
     }
 
-    /// True if an owner is deleted at its ceiling: if one of its rules says so.
+    /// True if an owner is deleted at its ceiling, because a rule for it has `onExpiry: Delete`.
     pub fn deletes(&self, owner: &OwnerReference) -> bool {
         self.rules(owner).any(|rule| rule.on_expiry == OnExpiry::Delete)
     }
 
-    /// True if there is a rule for an owner.
+    /// True if an owner can be paused: there is a rule for its kind.
     pub fn knows(&self, owner: &OwnerReference) -> bool {
         self.knows_kind(group_of(&owner.api_version), &owner.kind)
     }
 
-    /// True if there is a rule for a kind.
+    /// True if there is a rule for this group and kind.
     pub fn knows_kind(&self, group: &str, kind: &str) -> bool {
         self.0.iter().any(|rule| rule.is_for(group, kind))
     }
 
-    /// Returns group and kind of each object that may be above a pod, and whether it can be paused itself.
+    /// Returns group and kind of each kind of object that may be above a pod, once each, and true
+    /// if that kind can be paused itself.
     pub fn ancestors(&self) -> impl Iterator<Item = (&str, &str, bool)> {
         let first = |place: usize, rule: &PauseRule| {
             self.0.iter().position(|other| other.is_for(&rule.group, &rule.kind)) == Some(place)
@@ -260,12 +284,12 @@ impl OwnerTable {
 }
 
 impl PauseRule {
-    /// Returns the value that a pause at a time sets.
+    /// Returns the value that a pause at this time writes.
     pub fn value_at(&self, time: Timestamp) -> Value {
         if self.value == TIME { format!("{time:.0}").into() } else { self.value.clone() }
     }
 
-    /// True if a value pauses, set by Tenure or by another writer.
+    /// True if a value of the field pauses the object, no matter who has written it.
     pub fn pauses_with(&self, value: &Value) -> bool {
         *value == self.value || (self.value == TIME && value.is_string())
     }

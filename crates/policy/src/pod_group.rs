@@ -1,8 +1,9 @@
-//! Reviews of `PodGroup`s: only trusted writers may set when one started, or move it to another queue. Other users could
-//! make their workload immune to preemption, or let it escape from its ceiling.
+//! Reviews of `PodGroup`s, which the webhook calls: only trusted writers may set when a group
+//! started, or move it to another queue. Other users could make their workload immune to
+//! preemption, or let it escape from its ceiling.
 //!
-//! A review may see its own answer once more, when another webhook has changed the object in between. So a value that a
-//! review could have written a moment ago counts as such, from any user.
+//! A review may see its own answer once more, when another webhook has changed the object in
+//! between. So a value that a review could have written a moment ago counts as such, from any user.
 
 mod late;
 mod read;
@@ -18,18 +19,18 @@ pub use late::{group_counts, is_shorter};
 use read::RawPodGroup;
 pub use read::Unreadable;
 
-/// The age up to which a review may see its own answer again: the API server waits 30 s for a webhook at most, and
-/// writing the answer in whole seconds cuts off up to one more.
+/// The age up to which a review may see its own answer again: the API server waits 30 s for a
+/// webhook at most, and a stamp in whole seconds may be up to one second older than the answer.
 const COMES_BACK_WITHIN: SignedDuration = SignedDuration::from_secs(31);
 
-/// The result of a review of a stamp.
+/// The result of the review of a stamp, which is the start time in an annotation of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Review {
-    /// The stamp to write.
+    /// The stamp to write. None: the object is to have no stamp.
     pub stamp: Option<String>,
-    /// The change to the stamp.
+    /// The change that this makes to the written stamp.
     pub change: StampChange,
-    /// The warning to the writer.
+    /// The warning to the writer. None: there is nothing to say.
     pub warning: Option<String>,
 }
 
@@ -38,9 +39,9 @@ pub struct Review {
 pub enum StampChange {
     /// No change.
     Admitted,
-    /// A missing stamp was set.
+    /// A missing stamp was added.
     Stamped,
-    /// A stamp further in the future than clocks differ was set to now.
+    /// A stamp further in the future than clocks differ was set to the present time.
     Clamped,
     /// The change of a user who may not make it was undone.
     Reverted,
@@ -49,7 +50,7 @@ pub enum StampChange {
 }
 
 impl StampChange {
-    /// The name of the change, as in metrics.
+    /// Returns the name of the change, a label value of metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Admitted => "admitted",
@@ -64,39 +65,42 @@ impl StampChange {
 /// A write of a `PodGroup`, as far as its stamp is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampWrite<'a> {
-    /// True if the user that writes may set stamps.
+    /// True if the writer may set stamps.
     pub trusted: bool,
-    /// The stamp that is written.
+    /// The stamp in the write. None: the write has none.
     pub stamp: Option<&'a str>,
-    /// The stamp that is stored.
+    /// The stored stamp. None: no stamp is stored, or the object is created.
     pub old: Option<&'a str>,
 }
 
-/// The rights of a writer of `PodGroup`s.
+/// The rights of a writer of `PodGroup`s, by the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
     /// True if the writer may set start times.
     pub start: bool,
-    /// True if the writer may change their queue.
+    /// True if the writer may change the queue of a group.
     pub queue: bool,
 }
 
 /// The review of a whole object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reviewed {
-    /// The review of its stamp.
+    /// The review of the stamp.
     pub start: Review,
-    /// The queue that it keeps, where another was written.
+    /// The queue that the group keeps although the write names another. None: the write is fine.
     pub queue: Option<KeptQueue>,
-    /// True if nothing of the write will be stored, because it is of an older state of the object.
+    /// True if the API server will refuse the write as a conflict, so that no part of it is stored.
     pub conflicts: bool,
 }
 
-/// The queue that a group keeps: it is fixed when the group is created. To have none is fixed as well: its pods are then in
-/// queue `default`, or in that of their label, and to fill it in while they run would move them to another ceiling.
+/// The queue that a group keeps: it is fixed when the group is created.
+///
+/// To have no queue is fixed as well. The pods of such a group are in queue `default` or in the
+/// queue of their label, and a queue that is filled in while they run would move them to another
+/// ceiling.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptQueue {
-    /// `spec.queue` as it is stored; none if there is none.
+    /// `spec.queue` as it is stored. None: there is none.
     pub queue: Option<Value>,
     /// True if the object that is written has a `spec`.
     pub has_spec: bool,
@@ -104,7 +108,7 @@ pub struct KeptQueue {
     pub warning: String,
 }
 
-/// Returns the queue that the group keeps; none if the write doesn't change it.
+/// Returns the queue that the group keeps. None: the write doesn't change it.
 fn kept_queue(object: &RawPodGroup<'_>, old: &RawPodGroup<'_>) -> Option<KeptQueue> {
     let (written, queue) = (object.queue(), old.queue());
     (written != queue).then(|| KeptQueue {
@@ -114,8 +118,11 @@ fn kept_queue(object: &RawPodGroup<'_>, old: &RawPodGroup<'_>) -> Option<KeptQue
     })
 }
 
-/// Reviews an object that is created or changed. An object that is being deleted is reviewed as well:
-/// finalizers can hold it for as long as its pods run, and all that time its stamp and its queue count.
+/// Reviews an object that is created or changed: `old` is None for a creation. An error: an object
+/// can't be read.
+///
+/// An object that is being deleted is reviewed as well: finalizers can hold it for as long as its
+/// pods run, and all that time its stamp and its queue count.
 pub fn review(
     kind: PodGroupKind,
     object: &RawValue,
@@ -127,8 +134,9 @@ pub fn review(
     let old = old.map(RawPodGroup::read).transpose()?;
     let stamps = (object.stamp(), old.as_ref().and_then(RawPodGroup::stamp));
     let write = StampWrite { trusted: trust.start, stamp: stamps.0, old: stamps.1 };
-    // The status in an update isn't stored: it is written by itself. The status in a creation is stored for some kinds,
-    // and is only a claim of the writer: no pod of the group has run yet. A group in deletion needs no stamp.
+    // The status in an update isn't stored: it is written by itself. The status in a creation is
+    // stored for some kinds, and is only a claim of the writer: no pod of the group has run yet. A
+    // group in deletion needs no stamp.
     let shows = old.as_ref().filter(|old| !old.is_going());
     let start = write.review(|| shows.map_or(Shown::Nothing, |of| of.shown(kind)), now);
     let is_fixed = kind.names_queue() && !trust.queue;
@@ -138,21 +146,22 @@ pub fn review(
 }
 
 impl StampWrite<'_> {
-    /// Reviews the stamp, with the start that the status shows.
+    /// Reviews the stamp. `shown` returns the start that the stored status shows; it is called only
+    /// if it is needed.
     pub fn review(&self, shown: impl Fn() -> Shown, now: Timestamp) -> Review {
-        // what can't be read is as good as none
+        // a stamp that can't be read counts as absent
         let old = self.old.filter(|text| start::read(text).is_some());
         let is_kept = self.stamp == self.old || self.stamp == old;
         let may = self.trusted || is_kept || self.is_ours(old, &shown, now);
         let given = if may { self.stamp } else { old };
         let (stamp, change) = match given.map(|text| (text, start::read(text))) {
-            // by the clock of this machine, which may be behind: an earlier stamp would end the run early
+            // the clock of this machine may be behind: an earlier stamp would end the run early
             Some((_, Some(at))) if !start::is_about(at, now) => {
                 (Some(start::write(now)), StampChange::Clamped)
             }
             Some((text, Some(_))) => (Some(text.to_owned()), StampChange::Admitted),
             Some((_, None)) => (stamp(&shown, now), StampChange::Dropped),
-            // who may remove it knows better than the status
+            // a trusted writer that removes the stamp knows better than the status
             None if self.trusted && self.old.is_some() => (None, StampChange::Admitted),
             None => match stamp(&shown, now) {
                 Some(stamp) => (Some(stamp), StampChange::Stamped),
@@ -164,7 +173,8 @@ impl StampWrite<'_> {
         Review { stamp, change, warning }
     }
 
-    /// True if a review could have written this stamp.
+    /// True if an earlier review could have written this stamp less than `COMES_BACK_WITHIN` ago,
+    /// or from the status.
     fn is_ours(&self, old: Option<&str>, shown: impl FnOnce() -> Shown, now: Timestamp) -> bool {
         let Some((text, at)) = self.stamp.and_then(|text| Some((text, start::read(text)?))) else {
             return false;
@@ -183,7 +193,8 @@ impl StampWrite<'_> {
     }
 }
 
-/// The stamp to write where there is none.
+/// Returns the stamp to write where there is none: the start that the status shows, or the present
+/// time. None: the group doesn't run.
 fn stamp(shown: impl FnOnce() -> Shown, now: Timestamp) -> Option<String> {
     match shown() {
         Shown::Nothing => None,

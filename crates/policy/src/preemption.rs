@@ -1,8 +1,12 @@
-//! Decides if a preemptor may have its victims: by floors, minimums of elastic workloads and tolerations together.
+//! Decides if a preemptor may have its victims: by floors, minimums of elastic workloads and
+//! tolerations together.
 //!
-//! The `MinRuntime` design document has filters and scenario validators, each for preempt and for reclaim. Here
-//! [`Rules::alone`] is the filter, [`Rules::verdict`] and [`Rules::rulings`] are the validator, and the places of preemptor and
-//! victim say which of the two kinds it is.
+//! The `MinRuntime` design document has filters and scenario validators, each for preempt and for
+//! reclaim. Here [`Rules::alone`] is the filter, [`Rules::verdict`] and [`Rules::rulings`] are the
+//! validator, and the places of preemptor and victim say which of the two kinds it is.
+//!
+//! The index decides with these rules for the webhook's extender and guard. The plugin's `explain`
+//! and `simulate` call them directly.
 
 use jiff::Timestamp;
 
@@ -23,60 +27,66 @@ pub use going::{Going, Goings, Left, LeftOf};
 pub use place::{Place, PreemptionKind};
 pub use ruling::{Rule, Ruling, Verdict};
 
-/// A set of pods that starts and stops as one.
+/// A set of pods that starts and stops as one: a `PodGroup`, or a single pod.
 #[derive(Clone, Debug)]
 pub struct Workload<'a> {
-    /// Its place in the tree of queues. A pod of it may have another: see [`Victim::place`].
+    /// The place of the workload in the tree of queues. A pod of the workload may have another: see
+    /// [`Victim::place`].
     pub place: Place<'a>,
-    /// The time since which it runs; none if it doesn't.
+    /// The time since which the workload runs. None: it doesn't run, and no floor protects it.
     pub start: Option<Timestamp>,
-    /// The number of pods that it takes, in all and by subgroup.
+    /// The number of pods that the workload needs to run, in all and by subgroup.
     pub shape: &'a Shape,
-    /// The number of its pods.
+    /// The numbers of its pods.
     pub pods: Headcount,
 }
 
 impl<'a> Workload<'a> {
-    /// A pod by itself.
+    /// Creates the workload of a pod without a group.
     pub fn alone(place: Place<'a>, start: Option<Timestamp>) -> Self {
         Self { place, start, shape: Shape::alone(), pods: Headcount::alone() }
     }
 
-    /// True if it may lose pods and run on.
+    /// True if the workload may lose pods and run on.
     pub const fn is_elastic(&self) -> bool {
         self.pods.is_elastic()
     }
 }
 
-/// A pod that is to make room.
+/// A pod that is to make room for a preemptor.
 #[derive(Clone, Copy, Debug)]
 pub struct Victim<'a> {
-    /// The workload. Victims of one workload share the same reference.
+    /// The workload of the pod. Victims of one workload share the same reference: pods that go
+    /// together are counted by it.
     pub workload: &'a Workload<'a>,
-    /// The [part](crate::gang::CountedPods) of an elastic workload that is counted apart when the victim goes. Victims of one part
-    /// share the same reference. None: all pods of the workload are counted.
+    /// The [part](crate::gang::CountedPods) of an elastic workload that is counted apart when the
+    /// victim goes. Victims of one part share the same reference. None: all pods of the workload
+    /// are counted.
     pub part: Option<&'a Workload<'a>>,
-    /// Its own place in the tree of queues, whose floor holds. Pods of one workload may name different queues.
+    /// The place of the pod itself in the tree of queues, which decides on its floor. Pods of one
+    /// workload may name different queues.
     pub place: Place<'a>,
-    /// The number of its subgroup there.
+    /// The number of the pod's subgroup in the workload or part.
     pub subgroup: usize,
-    /// Its progress.
+    /// The progress of the pod: only a running pod counts as a loss to its workload.
     pub progress: Progress,
-    /// The pool of its node.
+    /// The node pool of the pod's node, which may have floors of its own. None: the node is in no
+    /// pool.
     pub pool: Option<&'a str>,
-    /// The state of its `PriorityClass`.
+    /// The state of the pod's `PriorityClass`.
     pub class: ClassState,
-    /// The time at which it was scheduled.
+    /// The time at which the pod was scheduled. None: it wasn't.
     pub scheduled_at: Option<Timestamp>,
 }
 
 impl<'a> Victim<'a> {
-    /// The pods that must stay enough when the victim goes: the workload, and a part of it.
+    /// Returns the sets of pods that must keep their minimum when the victim goes: the workload,
+    /// and its part if it has one.
     pub fn counted(&self) -> impl Iterator<Item = &'a Workload<'a>> + use<'a> {
         [Some(self.workload), self.part].into_iter().flatten()
     }
 
-    /// The pods with which the victim stands: its part, or the whole workload.
+    /// Returns the pods that share the victim's fate: its part, or the whole workload.
     pub fn unit(&self) -> &'a Workload<'a> {
         self.part.unwrap_or(self.workload)
     }
@@ -85,31 +95,32 @@ impl<'a> Victim<'a> {
 /// A pod that wants room.
 #[derive(Clone, Copy, Debug)]
 pub struct Preemptor<'a> {
-    /// Its place in the tree of queues.
+    /// The place of the pod in the tree of queues.
     pub place: Place<'a>,
-    /// Its priority and its preemption policy.
+    /// The priority and the preemption policy of the pod.
     pub claim: toleration::PreemptorClaim,
 }
 
 /// The input of decisions, besides preemptor and victims.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'t> {
-    /// Configured floors.
+    /// The configured floors.
     pub floors: &'t Floors,
-    /// All queues.
+    /// All queues of the run.ai family.
     pub tree: &'t QueueTree,
     /// The time by the API server's clock.
     pub now: Timestamp,
 }
 
-/// Returns the end of a workload's protection; none if it isn't protected now. A start in the future counts as now.
+/// Returns the end of a workload's protection by a floor. None: the workload isn't protected at
+/// `now`. A start in the future counts as `now`.
 pub fn protected_until(start: Option<Timestamp>, floor: &Floor<'_>, now: Timestamp) -> Option<Timestamp> {
     let until = start?.min(now).checked_add(floor.value.to_signed()).unwrap_or(Timestamp::MAX);
     (now < until).then_some(until)
 }
 
 impl<'t> Rules<'t> {
-    /// Judges all of a scenario's victims.
+    /// Decides on a scenario: whether the preemptor may have all of these victims together.
     pub fn verdict(&self, preemptor: &Preemptor<'_>, victims: &[Victim<'_>]) -> Verdict<'t> {
         let rulings: Vec<Ruling<'t>> = self.rulings(preemptor, victims.iter().copied()).collect();
         let reclaims = rulings.iter().any(|ruling| ruling.kind == PreemptionKind::Reclaim);
@@ -120,7 +131,8 @@ impl<'t> Rules<'t> {
         }
     }
 
-    /// Decides about each victim of a scenario, in their order.
+    /// Returns the decision about each victim of a scenario, in their order. Each takes into
+    /// account that the others go as well.
     pub fn rulings<'v>(
         &self,
         preemptor: &Preemptor<'_>,
@@ -131,12 +143,13 @@ impl<'t> Rules<'t> {
         victims.map(move |victim| self.rule(preemptor, &victim, &going))
     }
 
-    /// True if the preemptor may have a victim, where these pods go as well.
+    /// True if the preemptor may have a victim when the pods in `going` go as well.
     pub fn may_take(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &Goings) -> bool {
         self.rule(preemptor, victim, going).rule.is_none()
     }
 
-    /// True if neither its floor nor its class protects a victim, no matter which others go.
+    /// True if neither the floor nor the class of a victim protects it, no matter which other pods
+    /// go.
     pub fn is_free(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>) -> bool {
         let Victim { workload, place, pool, class, scheduled_at, .. } = *victim;
         let floor = self.floor(place.kind(&preemptor.place), preemptor.place.queue, &place, pool);
@@ -144,29 +157,33 @@ impl<'t> Rules<'t> {
             && !toleration::judge(class, scheduled_at, &preemptor.claim, self.now).is_exempt()
     }
 
-    /// The decision about a victim if no other pod of its workload goes.
+    /// Returns the decision about a victim if no other pod of its workload goes.
     pub fn alone(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>) -> Ruling<'t> {
         self.rule(preemptor, victim, &Goings::default())
     }
 
-    /// The same for an unknown preemptor: against the possible preemptor with the weakest claim. Its priority is just above
-    /// the victim's, and its queue is one against which the victim's floor holds for longest.
+    /// Returns the decision about a victim of this priority against the possible preemptor with the
+    /// weakest claim.
+    ///
+    /// The guard asks this, since the preemptor isn't known there. Its priority is just above the
+    /// victim's, and its queue is one against which the victim's floor holds for longest.
     pub fn against_anybody(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {
         let [_, reclaim] = self.floors.reclaim_range(self.tree, victim.place.queue, victim.pool);
         let [within, across] = self.against_unknown(victim, priority, reclaim);
         if across.lasts() > within.lasts() { across } else { within }
     }
 
-    /// The same by the weaker of both floors: against a preemptor in the queue against which the victim's floor holds for
-    /// shortest. The victim's toleration counts as in [`Self::against_anybody`].
+    /// Returns the decision about a victim against a preemptor in the queue against which the
+    /// victim's floor holds for shortest. The priority of the preemptor is that of
+    /// [`Self::against_anybody`].
     pub fn against_weaker_floor(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {
         let [reclaim, _] = self.floors.reclaim_range(self.tree, victim.place.queue, victim.pool);
         let [within, across] = self.against_unknown(victim, priority, reclaim);
         if across.lasts() < within.lasts() { across } else { within }
     }
 
-    /// Returns the rulings against a preemptor of the victim's queue, and against one of another queue with this reclaim floor.
-    /// The preemptor's priority is just above the victim's.
+    /// Returns the rulings against a preemptor of the victim's queue, and against one of another
+    /// queue with this reclaim floor. The preemptor's priority is just above the victim's.
     fn against_unknown(&self, victim: &Victim<'_>, priority: i32, reclaim: Floor<'t>) -> [Ruling<'t>; 2] {
         let claim =
             toleration::PreemptorClaim { priority: priority.saturating_add(1), never_preempts: false };
@@ -205,14 +222,17 @@ impl<'t> Rules<'t> {
             toleration,
             progress: victim.progress,
         };
-        // a system-critical preemptor always gets room, and a pod that ends keeps none
+        // a system-critical preemptor always gets room, and a pod that ends has no protection
         if claim.priority < SYSTEM_CRITICAL_PRIORITY && victim.progress != Progress::Gone {
             (ruling.rule, ruling.until) = ruling.strongest();
         }
         ruling
     }
 
-    /// The floor that applies between two places; none if the victim is in no queue.
+    /// Returns the floor that applies between two places. None: the victim is in no queue.
+    ///
+    /// `preemptor` is the preemptor's queue, which counts only for reclaim. `pool` is the node pool
+    /// of the victim's node.
     pub fn floor(
         &self,
         kind: PreemptionKind,

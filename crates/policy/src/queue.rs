@@ -1,4 +1,8 @@
-//! The meaning of a Queue's spec. Specs are read here and nowhere else, so that webhook and index understand them alike.
+//! The meaning of a Queue's spec. Specs are read here and nowhere else, so that the webhook and the
+//! index understand them alike.
+//!
+//! A stored field that can't be read counts as unset, and its error is returned beside the queue:
+//! admission refuses the object, and the index logs the error.
 
 mod durations;
 mod ready;
@@ -26,41 +30,43 @@ use ready::at_least;
 pub(crate) use ready::wait_for_pods_ready;
 pub use tensorstack::TensorstackQueue;
 
-/// The remedy for a ceiling of zero: that of an ancestor may still count.
+/// The remedy for a ceiling of zero: the ceiling of an ancestor may still count.
 const NO_OWN_LIMIT: &str = "leave it out for no limit of its own";
 
-/// A queue of the run.ai family, as decisions need it, or one of T9k, which is at the top and has only a ceiling and a
-/// notice. A field that can't be read counts as unset.
+/// A queue of the run.ai family, as decisions need it. A queue of T9k is one as well: it is at the
+/// top, and has only a ceiling and a notice. A field that can't be read counts as unset.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunaiQueue {
-    /// None at the top.
+    /// The name of the parent, which may not exist. None: the queue is at the top.
     pub parent: Option<String>,
-    /// `preemptMinRuntime`; zero is a value, none is inheritance.
+    /// `preemptMinRuntime`. Zero is a value. None: inherited.
     pub preempt_floor: Option<ExtendedDuration>,
-    /// `reclaimMinRuntime`; zero is a value, none is inheritance.
+    /// `reclaimMinRuntime`. Zero is a value. None: inherited.
     pub reclaim_floor: Option<ExtendedDuration>,
-    /// `maxDuration`; never zero.
+    /// `maxDuration`, never zero. None: the queue sets no limit.
     pub ceiling: Option<ExtendedDuration>,
-    /// `extensions`; none allows none where the queue has a ceiling.
+    /// `extensions`. None: the queue allows no extensions if it has a ceiling, and has no say
+    /// otherwise.
     pub extensions: Option<Allowance>,
     /// The fields of which the nearest value counts.
     pub nearest: Nearest,
 }
 
-/// The fields of which the nearest value on the way to the root counts, each by itself. None is inheritance.
+/// The fields of which the nearest value on the way to the root counts, each by itself. None:
+/// inherited.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Nearest {
-    /// `expiryNotice`; zero is a value.
+    /// `expiryNotice`. Zero is a value: no notices.
     pub notice: Option<NoticePoints>,
     /// `maxDurationAction`.
     pub action: Option<MaxDurationAction>,
-    /// `requeueDelay`; zero is a value.
+    /// `requeueDelay`. Zero is a value.
     pub requeue_delay: Option<ExtendedDuration>,
     /// `onReversal`.
     pub on_reversal: Option<OnReversal>,
     /// `overCeiling`.
     pub over_ceiling: Option<OverCeiling>,
-    /// `waitForPodsReady`, as a whole.
+    /// `waitForPodsReady`: the block is inherited as a whole.
     pub pods_ready: Option<PodsReady>,
 }
 
@@ -74,18 +80,21 @@ pub enum Inherited {
 }
 
 impl RunaiQueue {
-    /// Returns the extensions that the queue allows: none if it has only a ceiling. None: the queue has no say.
+    /// Returns the extensions that the queue allows. A queue that has only a ceiling allows no
+    /// time. None: the queue has no say.
     pub fn allowance(&self) -> Option<Allowance> {
         self.extensions.or_else(|| self.ceiling.map(|_| Allowance::default()))
     }
 
-    /// Reads a spec, and returns its own errors. Checks that need other queues are in [`crate::admission`].
+    /// Reads a spec, and returns the queue and the errors of its own fields. Checks that need other
+    /// queues are in [`crate::admission`].
     pub fn read(spec: &v3alpha1::QueueSpec) -> (Self, Vec<FieldError>) {
         let mut errors = Vec::new();
         (Self::read_as(QueueVersion::V3alpha1, spec, &mut errors), errors)
     }
 
-    /// Reads a spec of KAI-Scheduler's version, which includes annotations. An error names the annotation.
+    /// Reads a spec of KAI-Scheduler's version, v2, with the annotations that stand for Tenure's
+    /// own fields. The path in an error is that of the annotation.
     pub fn read_v2(
         spec: &runai::v2::QueueSpec,
         annotations: &BTreeMap<String, String>,
@@ -95,7 +104,8 @@ impl RunaiQueue {
         (Self::read_as(QueueVersion::V2, &spec, &mut errors), errors)
     }
 
-    /// Reads the spec of an object of any version; v2 is converted by [`v2::as_v3alpha1`].
+    /// Reads the spec of an object of any version. A spec of v2 is converted by [`v2::as_v3alpha1`]
+    /// before. Errors are added to `errors`.
     pub(crate) fn read_as(
         version: QueueVersion,
         spec: &v3alpha1::QueueSpec,
@@ -165,7 +175,7 @@ impl RunaiQueue {
 }
 
 impl Nearest {
-    /// Completes the values with those of the queues above.
+    /// Returns these values, with those of the queue above in place of missing ones.
     #[must_use]
     pub fn or(self, above: Self) -> Self {
         Self {
@@ -178,7 +188,8 @@ impl Nearest {
         }
     }
 
-    /// Returns the time for which a workload stays paused after its ceiling. None: until a person resumes it.
+    /// Returns the time for which a workload stays paused after its time slice. None: the ceiling
+    /// isn't a time slice, and the workload stays paused until a user resumes it.
     pub fn slice_delay(&self) -> Option<ExtendedDuration> {
         let delay = self.requeue_delay.unwrap_or_default();
         (self.action == Some(MaxDurationAction::Requeue)).then_some(delay)
@@ -189,7 +200,7 @@ impl Inherited {
     /// Both floors.
     pub const ALL: [Self; 2] = [Self::Preempt, Self::Reclaim];
 
-    /// Returns the value of this floor.
+    /// Returns the one of two values that belongs to this floor.
     pub fn pick<T>(self, preempt: T, reclaim: T) -> T {
         match self {
             Self::Preempt => preempt,
@@ -197,23 +208,24 @@ impl Inherited {
         }
     }
 
-    /// The name of the field.
+    /// Returns the name of the field.
     pub fn name(self) -> &'static str {
         self.pick("preemptMinRuntime", "reclaimMinRuntime")
     }
 
-    /// The queue's own.
+    /// Returns the queue's own value. None: the floor is inherited.
     pub fn of(self, queue: &RunaiQueue) -> Option<ExtendedDuration> {
         self.pick(queue.preempt_floor, queue.reclaim_floor)
     }
 
-    /// The queue's own, as it is written.
+    /// Returns the queue's own value as its spec has it.
     pub fn written(self, spec: &v3alpha1::QueueSpec) -> Option<&str> {
         self.pick(&spec.preempt_min_runtime, &spec.reclaim_min_runtime).as_ref().map(Written::as_str)
     }
 }
 
-/// Reads a parent. An empty name means the top, as it does for KAI. A bad name that got stored stays: no queue has it.
+/// Reads a parent. An empty name means the top, as it does for KAI. A bad name that got stored
+/// stays: no queue has it.
 fn parent(name: Option<&str>, errors: &mut Vec<FieldError>) -> Option<String> {
     let name = name.filter(|name| !name.is_empty())?;
     if !is_subdomain(name) {
@@ -223,7 +235,8 @@ fn parent(name: Option<&str>, errors: &mut Vec<FieldError>) -> Option<String> {
     Some(name.into())
 }
 
-/// Reads a block of this name. What is left out, or can't be read, allows nothing; but no count means no limit of it.
+/// Reads a block `extensions` at this path. A time that is left out or can't be read allows none. A
+/// count that is left out is no limit.
 fn extensions(path: &str, of: &QueueExtensions, errors: &mut Vec<FieldError>) -> Allowance {
     let QueueExtensions { auto_approve, max_total, max_count } = of;
     let mut time = |field: &str, written: Option<&Written<ExtendedDuration>>| {
@@ -245,13 +258,13 @@ fn extensions(path: &str, of: &QueueExtensions, errors: &mut Vec<FieldError>) ->
     }
 }
 
-/// The quota or limit of a resource without a limit.
+/// The value that means no limit, in the quota and in the limit of a resource.
 const NO_LIMIT: f64 = -1.0;
 
-/// The longest name of a queue: pods name theirs by a label.
+/// The longest name of a queue, in characters: pods name their queue by a label.
 const LONGEST_NAME: usize = 63;
 
-/// The error of a name that no label can have.
+/// Returns the error of a name that can't be the value of a label. None: the name is short enough.
 pub(crate) fn too_long(name: &str) -> Option<FieldError> {
     let detail = || {
         format!(
@@ -261,6 +274,7 @@ pub(crate) fn too_long(name: &str) -> Option<FieldError> {
     (name.len() > LONGEST_NAME).then(|| FieldError::invalid("metadata.name", name, detail()))
 }
 
+/// Returns the errors of one resource: negative values, other than -1 where that means no limit.
 fn resource(of: &str, &QueueResource { quota, over_quota_weight, limit }: &QueueResource) -> Vec<FieldError> {
     let unless_unlimited = |value: Option<f64>| value.filter(|value| *value != NO_LIMIT);
     let error = |(name, value, detail): (_, Option<f64>, _)| {

@@ -1,4 +1,8 @@
-//! The running workloads that a change of a queue, or its deletion, concerns.
+//! The running workloads that a change of a queue, or its deletion, affects: the texts of warnings
+//! to the user.
+//!
+//! The webhook calls this through [`crate::review`]. The numbers are those of the queues' statuses,
+//! so they may lag behind the cluster: a warning never refuses a change.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -17,17 +21,17 @@ use crate::{
     runs::{AtLeast, Runs},
 };
 
-/// The running workloads of a queue, as its status has them.
+/// The running workloads of a queue, as its status reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Running {
-    /// All of them.
+    /// The number of running workloads.
     pub workloads: u64,
-    /// When they started.
+    /// Their start times.
     pub runs: Runs,
 }
 
 impl Running {
-    /// As `status.workloads` says.
+    /// Reads `status.workloads`. Numbers that can't be read count as 0.
     pub fn read(workloads: &Value) -> Self {
         let running = workloads.get("running").and_then(Value::as_u64);
         Self { workloads: running.unwrap_or_default(), runs: Runs::read(workloads) }
@@ -36,23 +40,27 @@ impl Running {
 
 /// The facts about the cluster when a queue changes.
 pub struct Known<'a, 'q> {
-    /// The queues as they are before the change.
+    /// The queues before the change.
     pub queues: &'a Inheritance<'q>,
-    /// The running workloads of each queue that has some, by its name.
+    /// The running workloads of each queue that has some, by the name of the queue.
     pub running: &'a HashMap<String, Running>,
-    /// The notices that a workload gets where its queue says nothing of them.
+    /// The notices that a workload gets where its queue sets none.
     pub notice: NoticePoints,
-    /// The time for which a workload may run on when a change has made it overdue, if it gets a notice.
+    /// The time for which a workload that gets a notice may run on when a change has made it
+    /// overdue.
     pub grace: GraceOnChange,
     /// The time of the change.
     pub now: Timestamp,
 }
 
-/// As many names as a warning has.
+/// The most names of queues in a warning.
 const SHOWN: usize = 5;
 
 impl Known<'_, '_> {
-    /// The warning of a change that ends runs: those of the queue itself, and of all queues below it. None if it ends none.
+    /// Returns the warning of a change that ends runs in the queue itself or in queues below it.
+    /// None: it ends none.
+    ///
+    /// `field` is the path of the changed field. `old` is None for a queue that is created.
     pub fn ended(
         &self,
         field: &str,
@@ -72,7 +80,7 @@ impl Known<'_, '_> {
         let (mut ended, mut queues) = (AtLeast::default(), BTreeSet::new());
         let mut shortest: Option<ExtendedDuration> = None;
         let mut next = vec![(name, before.unwrap_or_default(), after)];
-        // queues that go round in a circle are in no path to a root
+        // queues in a cycle would be visited without end
         let mut seen = BTreeSet::new();
         while let Some((name, before, after)) = next.pop() {
             if !seen.insert(name) {
@@ -93,6 +101,8 @@ impl Known<'_, '_> {
         Some(self.sentence(field, ended, &queues, shortest, !notice.is_empty()))
     }
 
+    /// Returns the number of workloads of one queue that the change ends: those that have run for
+    /// longer than the new limit.
     fn ended_of(&self, name: &str, before: &Effective<'_>, after: &Effective<'_>) -> AtLeast {
         let Some((after, running)) = after.longest_run.zip(self.running.get(name)) else {
             return AtLeast::default();
@@ -103,6 +113,8 @@ impl Known<'_, '_> {
         running.runs.longer_than(after.to_signed(), self.now)
     }
 
+    /// Returns the text of the warning. `ceiling` is the shortest new limit of the queues in which
+    /// runs end.
     fn sentence(
         &self,
         field: &str,
@@ -125,7 +137,8 @@ impl Known<'_, '_> {
         )
     }
 
-    /// The warnings of a deletion.
+    /// Returns the warnings of the deletion of a queue: about its own workloads, and about the
+    /// queues below it, which come to the top.
     pub fn deleted(&self, name: &str) -> Vec<String> {
         let mut warnings = Vec::new();
         let running = self.running.get(name).map_or(0, |running| running.workloads);
@@ -157,7 +170,7 @@ impl Known<'_, '_> {
             format!("{} are below queue {name:?}, and come to the top{ceiling}", named(&children))
         };
         if workloads > 0 {
-            // a text takes all that is written to it
+            // a write to a String never fails
             let noun = if workloads == 1 { "workload" } else { "workloads" };
             let _ = write!(warning, ": that concerns {workloads} running {noun}");
         }
@@ -166,14 +179,15 @@ impl Known<'_, '_> {
     }
 }
 
-/// True if no run of the queue, nor of a queue below it, ends earlier: a longer ceiling lengthens them, or leaves them.
+/// True if no run of the queue, nor of a queue below it, ends earlier: a longer ceiling lengthens
+/// runs, or leaves them.
 fn shortens_nothing(new: &RunaiQueue, old: &RunaiQueue) -> bool {
     let others = |queue: &RunaiQueue| (queue.nearest.action, queue.preempt_floor, queue.reclaim_floor);
     let is_as_long = new.ceiling.is_none_or(|new| old.ceiling.is_some_and(|old| old <= new));
     new.parent == old.parent && others(new) == others(old) && is_as_long
 }
 
-/// `queue "a"`, or `queues "a", "b" and 7 more`
+/// Returns the names in words: `queue "a"`, or `queues "a", "b" and 7 more`.
 fn named(queues: &BTreeSet<&str>) -> String {
     let shown: Vec<String> = queues.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
     let more = queues.len().saturating_sub(SHOWN);

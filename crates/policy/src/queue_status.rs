@@ -1,4 +1,7 @@
 //! The counts in a queue's status, and how they are written beside the fields of other writers.
+//!
+//! The index counts, and the keeper writes the parts that differ. In v2, which has no field for the
+//! counts, they are an annotation.
 
 use jiff::{SignedDuration, Timestamp, Unit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -16,16 +19,17 @@ use crate::{
     tree::{QueueId, QueueTree},
 };
 
-/// The status of a queue.
+/// The status of a queue, as far as Tenure writes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueReport {
-    /// Names of the queues whose parent it is, in alphabetical order.
+    /// The names of the queues that have this one as parent, in alphabetical order.
     pub children: Vec<String>,
-    /// The numbers of workloads that name it.
+    /// The numbers of workloads that name the queue.
     pub workloads: Workloads,
-    /// The start times of the running ones.
+    /// The start times of the running workloads.
     pub runs: Runs,
-    /// The time at which the first of them reaches its ceiling.
+    /// The time at which the first running workload reaches its ceiling. None: no ceiling applies
+    /// to any.
     pub next_expiry: Option<Timestamp>,
     /// The place in the tree, for the condition `Ready`. None: the condition isn't written.
     pub place: Option<TreePlace>,
@@ -69,25 +73,26 @@ impl TreePlace {
     }
 }
 
-/// Numbers of workloads by state. Each workload has one state; protected workloads also count as running.
+/// Numbers of workloads by state. Each workload has one state; protected workloads also count as
+/// running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Workloads {
     /// Workloads with a pod that is scheduled and hasn't ended.
     pub running: u32,
     /// Running workloads that are within a floor.
     pub protected: u32,
-    /// Workloads that stay paused until a person resumes them.
+    /// Workloads that stay paused until a user resumes them.
     pub paused: u32,
     /// Paused workloads that come back by themselves.
     pub requeueing: u32,
 }
 
-/// The parts of a status that differ from the intended ones.
+/// The parts of a status that differ from the intended status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// The names of the children, which others may write, too.
+    /// True if the names of the children differ. Other writers may write them as well.
     pub children: bool,
-    /// The fields that only Tenure writes.
+    /// True if the fields differ that only Tenure writes.
     pub own: bool,
 }
 
@@ -137,8 +142,11 @@ impl QueueReport {
         Difference { children, own }
     }
 
-    /// Returns the object for server-side apply: for v3alpha1 to the status; for v2, which has no fields for it, to the
-    /// object itself. It applies to the queue with this uid only, and not to another of the same name.
+    /// Returns the object for server-side apply: in v3alpha1 to the status, in v2 to the object
+    /// itself. `children`: the names of the children are written as well. `ready`: the condition.
+    ///
+    /// The object has the uid of the queue, so it can't be applied to another queue of the same
+    /// name.
     pub fn applied(
         &self,
         name: &str,
@@ -166,18 +174,20 @@ impl QueueReport {
         }
     }
 
-    /// Returns the merge patch that removes a next expiry that is no longer due from a v3alpha1 status; none if there
-    /// is nothing to remove. Server-side apply can't remove it once other clients have written the queue in v2: there
-    /// both of Tenure's fields are one annotation, which stays.
+    /// Returns the merge patch that removes a `nextExpiry` that is no longer due from a v3alpha1
+    /// status. None: there is nothing to remove.
+    ///
+    /// Server-side apply can't remove the field once other clients have written the queue in v2:
+    /// there both of Tenure's fields are one annotation, which stays.
     pub fn removal(&self, uid: &str, observed: &ObservedStatus) -> Option<Value> {
         let is_left = self.next_expiry.is_none() && !observed.next_expiry.is_null();
         is_left.then(|| json!({"metadata": {"uid": uid}, "status": {"nextExpiry": null}}))
     }
 
-    /// Returns the fields that only Tenure writes.
+    /// Returns the fields of the status that only Tenure writes.
     fn own(&self) -> Map<String, Value> {
         let Workloads { running, protected, paused, requeueing } = self.workloads;
-        // an empty list is written, too: a list that was left out would stay after a write in v2
+        // an empty list is written as well: a list that was left out would stay after a write in v2
         let workloads = json!({
             "running": running, "protected": protected, "paused": paused, "requeueing": requeueing,
             "runs": self.runs.written(),
@@ -188,21 +198,23 @@ impl QueueReport {
     }
 }
 
-/// The longest time after its start in which a workload of a queue is protected: against workloads of the same queue, or
-/// against workloads of another tree. Floors of queues in between, and those of node pools, don't count.
+/// Returns the longest time after its start in which a workload of a queue is protected: against
+/// workloads of the same queue, or against workloads of another tree. Floors of queues in between,
+/// and those of node pools, don't count.
 pub fn longest_floor(floors: &Floors, tree: &QueueTree, queue: QueueId) -> SignedDuration {
     let preempt = floors.preempt(tree, Some(queue), None).value;
     let reclaim = floors.reclaim(tree, None, Some(queue), None).value;
     preempt.max(reclaim).to_signed()
 }
 
-/// Returns the end of a workload's protection; none if it isn't protected. A start in the future counts as `now`.
+/// Returns the end of a workload's protection. None: it isn't protected at `now`, or the floor is
+/// zero. A start in the future isn't cut to `now`: the floor counts from that start.
 pub fn protected_until(start: Timestamp, floor: SignedDuration, now: Timestamp) -> Option<Timestamp> {
     let end = start.checked_add(floor).unwrap_or(Timestamp::MAX);
     (!floor.is_zero() && now < end).then_some(end)
 }
 
-/// Rounds up to a whole second.
+/// Rounds up to a whole second, so that the written time is never before the real one.
 fn whole_second(at: Timestamp) -> Timestamp {
     let up = jiff::TimestampRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Ceil);
     at.round(up).unwrap_or(at)

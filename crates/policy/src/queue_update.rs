@@ -1,5 +1,8 @@
-//! Keeps fields of v3alpha1 when a client of Queue v2 replaces a queue. In v2 these fields are annotations, which the client
-//! may not know: without this, its write would unset the fields.
+//! Keeps fields of v3alpha1 when a client of Queue v2 replaces a queue. In v2 these fields are
+//! annotations, which the client may not know: without this, its write would unset the fields.
+//!
+//! The webhook's mutation of queues calls [`kept`] for each write in v2, and adds the annotations
+//! to the object.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +17,17 @@ use crate::{
     review::object::{Metadata, Resource, value},
 };
 
-/// The completion of a write through v2.
+/// The completion of a write in v2.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Annotations that the object lacks, or has with another text; an annotation without a text is to be removed.
+    /// The annotations to set or remove: with a text, the object lacks it or has another text; with
+    /// None, it is to be removed.
     pub annotations: BTreeMap<String, Option<String>>,
-    /// The warnings about them.
+    /// The warnings to the user about fields that were kept.
     pub warnings: Vec<String>,
 }
 
-/// A queue of v2, as far as it matters here.
+/// The parts of a queue of v2 that matter here.
 #[derive(Default)]
 struct Queue {
     name: String,
@@ -39,9 +43,11 @@ impl Queue {
     }
 }
 
-/// Returns the annotations that a write of `new` over `old`, both of v2, would lose or set although v2 has no field for
-/// them. Changed values are kept: the client that changes them knows them. An object that can't be read is left to the
-/// API server. Without `old`, the object is created.
+/// Returns the annotations that a write of `new` over `old`, both of v2, would lose or set although
+/// v2 has no field for them. `old` is None for a creation.
+///
+/// Changed values are kept as written: a client that changes them knows them. An object that can't
+/// be read is left to the API server.
 pub fn kept(new: &RawValue, old: Option<&RawValue>) -> Kept {
     let old = old.map_or_else(|| Some(Queue::default()), Queue::read);
     let Some((new, old)) = Queue::read(new).zip(old) else {
@@ -56,7 +62,7 @@ pub fn kept(new: &RawValue, old: Option<&RawValue>) -> Kept {
             kept.warnings.push(warning(field, text, &old.name));
         }
     }
-    // the annotation of a floor has no meaning beside another floor
+    // the annotation of a floor means nothing beside another floor
     for (field, key) in FLOOR_ANNOTATIONS {
         let floor = |of: &Queue| of.spec.get(field).cloned().unwrap_or_default();
         let text = old.annotations.get(key);
@@ -68,7 +74,8 @@ pub fn kept(new: &RawValue, old: Option<&RawValue>) -> Kept {
             keep(key, None);
         }
     }
-    // writers of the object may not write its status, and the status subresource takes no annotations
+    // writers of the object may not write its status, and the status subresource takes no
+    // annotations
     let status = keys::QUEUE_STATUS_ANNOTATION;
     if new.annotations.get(status) != old.annotations.get(status) {
         keep(status, old.annotations.get(status));

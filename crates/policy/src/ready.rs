@@ -1,9 +1,13 @@
 //! The readiness of a workload's pods, and the deadline by which they must be ready.
 //!
-//! A workload has the time of its queue's `waitForPodsReady.timeout` from the moment at which the first of its pods was
-//! scheduled, since it takes room from then on; or was created, if `countFrom` says so. When it was ready and isn't any
-//! more, it has `recoveryTimeout`. Both are read from the conditions of its pods, so that nothing is forgotten when a
-//! keeper ends. They are also remembered for a run, since replaced pods take their conditions with them.
+//! A workload has the time of its queue's `waitForPodsReady.timeout` from the moment at which the
+//! first of its pods was scheduled, since it takes room from then on; or was created, if
+//! `countFrom` says so. When it was ready and isn't any more, it has `recoveryTimeout`. Both are
+//! read from the conditions of its pods, so that nothing is forgotten when a keeper ends. They are
+//! also remembered for a run, since replaced pods take their conditions with them.
+//!
+//! The index calls these rules for each pod and workload, and hands workloads out to the keeper
+//! when a deadline has passed.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{
@@ -23,20 +27,23 @@ use crate::{
 pub enum Readiness {
     /// The pod is ready.
     Ready,
-    /// The pod has not been ready yet.
+    /// The pod hasn't been ready yet.
     NotYet,
-    /// The pod was ready, until this time.
+    /// The pod was ready, and has not been ready since this time.
     Lost(Timestamp),
 }
 
 impl Readiness {
-    /// Reads the readiness that a pod shows, by its conditions or by [evidence](Evidence::was_ready).
+    /// Reads the readiness that a pod shows, by its conditions or by
+    /// [evidence](Evidence::was_ready).
     pub fn of(pod: &Pod) -> Self {
         Self::NotYet.after(pod)
     }
 
-    /// Reads the readiness of a pod that was seen before. One that was ready is never again a pod that has not been: when
-    /// its node reboots, its init containers end another time, after its `Ready` was lost.
+    /// Reads the readiness of a pod that was seen before, `self` being the readiness then.
+    ///
+    /// A pod that was ready is never [`Self::NotYet`] again: when its node reboots, its init
+    /// containers end another time, after its `Ready` was lost.
     #[must_use]
     pub fn after(self, pod: &Pod) -> Self {
         let created = || pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
@@ -51,13 +58,14 @@ impl Readiness {
         }
     }
 
-    /// True if the pod was ready, and doesn't show that any more.
+    /// True if `self` says that the pod was ready, and the pod itself no longer shows it.
     pub fn is_forgotten(self, pod: &Pod) -> bool {
         self != Self::NotYet && Self::of(pod) == Self::NotYet
     }
 
-    /// Reads the readiness that the conditions of a pod show. A kubelet sets the condition `Ready` before its init
-    /// containers have ended, which is when it sets `Initialized`: a `Ready` that has changed later was true in between.
+    /// Reads the readiness that the conditions of a pod show. A kubelet sets the condition `Ready`
+    /// before its init containers have ended, which is when it sets `Initialized`: a `Ready` that
+    /// has changed later was true in between.
     fn shown(pod: &Pod) -> Self {
         let Some(ready) = condition(pod, "Ready") else { return Self::NotYet };
         if ready.status == "True" {
@@ -75,20 +83,22 @@ fn condition<'p>(pod: &'p Pod, type_: &str) -> Option<&'p PodCondition> {
     pod.status.conditions.iter().find(|of| of.type_ == type_)
 }
 
-/// Returns the time at which a condition has changed.
+/// Returns the time at which a condition changed last.
 pub(crate) fn since(of: &PodCondition) -> Option<Timestamp> {
     of.last_transition_time.as_ref().map(|time| time.0)
 }
 
-/// Returns the time from a pod's scheduling until it was ready; none if it isn't ready.
+/// Returns the time from a pod's scheduling until it was ready. None: the pod isn't ready, or its
+/// times contradict each other.
 pub fn took(pod: &Pod) -> Option<SignedDuration> {
     let ready = condition(pod, "Ready").filter(|of| of.status == "True").and_then(since)?;
     let took = ready.duration_since(pod.scheduled_at()?.0);
     (!took.is_negative()).then_some(took)
 }
 
-/// True if the room of a pod is free for others when the pod ends or is deleted. A failed pod may be replaced by its
-/// controller. The room of a preempted or evicted pod is taken, or its node has to become empty.
+/// True if the room of a pod is free for others when the pod ends or is deleted. A failed pod may
+/// be replaced by its controller. The room of a preempted or evicted pod is taken, or its node has
+/// to become empty.
 pub fn leaves_room(pod: &Pod) -> bool {
     let is_disrupted = |of: &PodCondition| of.type_ == "DisruptionTarget" && of.status == "True";
     let may_be_replaced = pod.status.phase.as_deref() == Some("Failed") && pod.controller().is_some();
@@ -98,62 +108,70 @@ pub fn leaves_room(pod: &Pod) -> bool {
 /// A pod of a workload that is neither finished nor terminating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LivePod {
-    /// The number of its subgroup.
+    /// The number of the pod's subgroup.
     pub subgroup: usize,
-    /// The time of its creation.
+    /// The time of the pod's creation.
     pub created: Timestamp,
-    /// The time of its scheduling; none if it isn't scheduled.
+    /// The time of the pod's scheduling. None: it isn't scheduled.
     pub scheduled: Option<Timestamp>,
-    /// Its readiness.
+    /// The readiness of the pod.
     pub readiness: Readiness,
 }
 
-/// A workload that has fewer ready pods than it takes to run.
+/// A workload that has fewer ready pods than it needs to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotReady {
-    /// The creation of the first of its pods, as far as it is known.
+    /// The creation of the first of its pods, as far as that is known.
     pub created: Timestamp,
-    /// The time since which it takes room: the first scheduling or the start of its run. None if it takes none.
+    /// The time since which the workload takes room: the first scheduling, or the start of its run
+    /// if that is earlier. None: it takes none.
     pub started: Option<Timestamp>,
-    /// The time since which it has too few ready pods.
+    /// The time since which the workload has too few ready pods.
     pub since: Timestamp,
-    /// The time since which it had too few ready pods when that was first seen in its run.
+    /// The time since which the workload had too few ready pods when that was first seen in its
+    /// run.
     pub first_since: Timestamp,
-    /// True if it had enough before: as many of its pods have been ready as it takes.
+    /// True if the workload had enough pods before: as many of them have been ready as it needs.
     pub was_ready: bool,
 }
 
-/// The readiness of a run, as far as it was seen.
+/// The readiness of a run, as far as it was seen. The index keeps one per run, and forgets it when
+/// the run ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunMemory {
+    /// True if the run has had enough ready pods.
     was_ready: bool,
-    /// The pods that have left without success, and that no other pod has replaced since.
+    /// The number of pods that have left without success, and that no other pod has replaced since.
     missed: u32,
+    /// The lack of ready pods in the run. None: it has always had enough.
     lacked: Option<Box<Lacked>>,
 }
 
 /// The memory of a run that had too few ready pods. Most runs have always had enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Lacked {
-    /// The time since which there were too few when that was first seen.
+    /// The time since which the run had too few when that was first seen.
     first_since: Timestamp,
-    /// The earliest since it last had enough.
+    /// The earliest time since which the run has had too few, since it last had enough. None: it
+    /// has enough.
     since: Option<Timestamp>,
 }
 
 impl RunMemory {
-    /// Records that a pod has joined the run.
+    /// Records that a pod has joined the run, in place of a missed one if there is any.
     pub fn join(&mut self) {
         self.missed = self.missed.saturating_sub(1);
     }
 
-    /// Records that a pod has left the run: it has succeeded, failed, or was deleted. A pod that has succeeded isn't missed.
+    /// Records that a pod has left the run: it has succeeded, failed, or was deleted. A pod that
+    /// has succeeded isn't missed.
     pub fn leave(&mut self, has_succeeded: bool) {
         self.missed = self.missed.saturating_add(u32::from(!has_succeeded));
     }
 
-    /// Records the readiness of the run: if as many pods are ready as it takes, and if as many are or have been. `lacks_none`: all
-    /// pods that there are are ready, which is enough where no pod is missed.
+    /// Records the readiness of the run. `is_ready`: as many pods are ready as the workload needs.
+    /// `was_ready`: as many are or have been ready. `lacks_none`: all existing pods are ready,
+    /// which is enough if no pod is missed.
     pub fn note(&mut self, is_ready: bool, was_ready: bool, lacks_none: impl FnOnce() -> bool) {
         self.was_ready |= is_ready || was_ready;
         if is_ready {
@@ -167,7 +185,8 @@ impl RunMemory {
         }
     }
 
-    /// Adds the readiness of earlier pods of the run to that of the present ones.
+    /// Returns the lack of ready pods that the present pods show, completed by that of earlier pods
+    /// of the run. Records it.
     pub fn recall(&mut self, shown: NotReady) -> NotReady {
         let first = || Box::new(Lacked { first_since: shown.since, since: None });
         let lacked = self.lacked.get_or_insert_with(first);
@@ -178,7 +197,7 @@ impl RunMemory {
     }
 }
 
-/// The reason why a workload isn't ready.
+/// The reason why a workload isn't ready, a label value of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The workload hasn't been ready in this run.
@@ -198,9 +217,12 @@ impl Cause {
 }
 
 impl NotReady {
-    /// Returns the lack of ready pods; none if enough pods of each subgroup are ready, or if there are no pods. Pods
-    /// beyond a minimum may take any time, and pods that were not created can't be waited for. `start` is that of the
-    /// run, as far as it is known: pods that were replaced took room before the present ones.
+    /// Returns the lack of ready pods. None: enough pods of each subgroup are ready, or there are
+    /// no pods.
+    ///
+    /// Pods beyond a minimum may take any time, and pods that were not created can't be waited for.
+    /// `start` is the start of the run, as far as it is known: pods that were replaced took room
+    /// before the present ones.
     pub fn of(shape: &Shape, pods: &[LivePod], start: Option<Timestamp>) -> Option<Self> {
         let created = pods.iter().map(|pod| pod.created).min()?;
         let first = pods.iter().filter_map(|pod| pod.scheduled).min();
@@ -236,23 +258,25 @@ impl NotReady {
     }
 }
 
-/// The rules for workloads of a queue that don't get ready.
+/// The rules for workloads of a queue that don't get ready: its block `waitForPodsReady`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PodsReady {
     /// False: such workloads may take any time.
     pub is_enabled: bool,
-    /// The time that they may take, and the delays of their returns.
+    /// The time that such workloads may take, and the delays and the number of their returns.
     pub backoff: Backoff,
     /// The event from which that time counts.
     pub count_from: CountFrom,
-    /// The longest time for which a workload that was ready may have too few ready pods; none: no limit.
+    /// The longest time for which a workload that was ready may have too few ready pods. None: no
+    /// limit.
     pub recovery: Option<ExtendedDuration>,
-    /// The time by which returning workloads are ordered.
+    /// The time by which returning workloads of the same priority are ordered.
     pub timestamp: RequeuingTimestamp,
-    /// True if a workload comes back earlier when another has left.
+    /// True if a workload comes back earlier when another workload has left.
     pub on_capacity: bool,
 }
 
+/// Fields that are left out or can't be read have their defaults.
 impl From<&WaitForPodsReady> for PodsReady {
     fn from(wait: &WaitForPodsReady) -> Self {
         let strategy = wait.requeuing_strategy.as_ref();
@@ -268,15 +292,17 @@ impl From<&WaitForPodsReady> for PodsReady {
 }
 
 impl PodsReady {
-    /// Returns the rules of a queue, or else the configured ones; none if they are turned off.
+    /// Returns the rules of a queue or, if it sets none, the configured rules. None: there are
+    /// none, or they are turned off.
     pub fn applying(own: Option<Self>, configured: Option<Self>) -> Option<Self> {
         own.or(configured).filter(|rules| rules.is_enabled)
     }
 
-    /// Returns the time until which a workload may lack pods, and what it waits for; none: no limit.
+    /// Returns the time until which a workload may lack ready pods, and the reason for waiting.
+    /// None: no limit.
     ///
-    /// If a run is first seen with too few pods since a time after its timeout, it was ready before: otherwise it would have
-    /// been paused by then.
+    /// If a run is first seen with too few pods since a time after its timeout, it was ready
+    /// before: otherwise it would have been paused by then.
     pub fn deadline(&self, lacking: NotReady) -> Option<(Timestamp, Cause)> {
         let after = |from: Timestamp, time: ExtendedDuration| {
             from.checked_add(time.to_signed()).unwrap_or(Timestamp::MAX)

@@ -1,36 +1,41 @@
-//! The reasons of events and messages.
+//! The reasons of events and messages, with all that depends on the reason alone.
+//!
+//! The keeper names events by a reason, receivers of messages choose by it, and the documentation
+//! lists all of them. A name is part of the interface: users filter events by it.
 
 use serde::Deserialize;
 
-/// What tells an event from others of its object.
+/// The fact that distinguishes an event from others about the same object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventIdentity {
-    /// The time of the act, and this letter after it.
+    /// The time of the act, followed by this letter.
     Time(&'static str),
-    /// The note: the event is about an annotation.
+    /// The note, since the event is about an annotation.
     Note,
 }
 
 /// The properties of a reason.
 #[derive(Clone, Copy, Debug)]
 pub struct ReasonProperties {
-    /// What tells an event from others of its object.
+    /// The fact that distinguishes an event from others about the same object.
     pub identity: EventIdentity,
-    /// True for an event of type Normal, not Warning.
+    /// True for an event of type `Normal`. False for type `Warning`.
     pub is_normal: bool,
-    /// True for a message that a receiver gets only if it names the reason.
+    /// True for a message that a receiver gets only if its configuration names the reason.
     pub is_on_request: bool,
 }
 
-/// A warning whose name ends with this letter.
+/// Returns the properties of a `Warning` whose identity ends with this letter.
 const fn warning(letter: &'static str) -> ReasonProperties {
     ReasonProperties { identity: EventIdentity::Time(letter), is_normal: false, is_on_request: false }
 }
 
+/// Returns the properties of an event of type `Normal`.
 const fn normal(letter: &'static str) -> ReasonProperties {
     ReasonProperties { is_normal: true, ..warning(letter) }
 }
 
+/// The properties of a `Warning` about an annotation or a label that has no effect.
 const OF_ANNOTATION: ReasonProperties =
     ReasonProperties { identity: EventIdentity::Note, is_on_request: true, ..warning("") };
 
@@ -60,21 +65,21 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// A run will end.
+    /// The run of a workload will end.
     MaxDurationApproaching: warning("a");
     /// A run has ended: in plain words, with the action on the workload and the remedies.
     RunEnded: warning("w");
     /// A ceiling was exceeded. `RunEnded` says the same in words.
     MaxDurationExceeded: ReasonProperties { is_on_request: true, ..warning("") };
-    /// A `CronJob` starts no `Job` because one is paused.
+    /// A `CronJob` starts no further Job because one of its Jobs is paused.
     HeldUpByPausedJob: warning("");
     /// A `CronJob` starts further Jobs while one is paused.
     PausedJobKept: ReasonProperties { is_on_request: true, ..warning("") };
-    /// A paused Job of a `CronJob` was deleted, because too many of its Jobs are.
+    /// A paused Job of a `CronJob` was deleted, because the `CronJob` has too many paused Jobs.
     PausedJobDeleted: warning("");
-    /// Pauses don't last.
+    /// The pauses of an owner were undone by another writer.
     PauseReversed: warning("r");
-    /// More time was asked for.
+    /// A user has requested more time for a run.
     ExtensionRequested: normal("");
     /// A workload gets more time.
     ExtensionGranted: normal("");
@@ -82,11 +87,11 @@ reasons! {
     ExtensionDenied: warning("");
     /// A run has ended with the time that it was granted.
     ExtensionUsed: normal("");
-    /// A run has ended before a decision.
+    /// A run has ended before its request for more time was decided.
     ExtensionExpired: warning("");
     /// Pods weren't ready in time.
     EvictedDueToPodsReadyTimeout: warning("");
-    /// A workload has come back too often.
+    /// A workload has come back as often as it may, and stays paused.
     DeactivatedDueToRequeuingLimitExceeded: warning("");
     /// A workload comes back by itself.
     Requeued: normal("b");
@@ -94,18 +99,18 @@ reasons! {
     Reactivated: normal("b");
     /// A workload should come back, and the API server refuses the write.
     ReturnRefused: warning("f");
-    /// An object's own ceiling is no duration.
+    /// A workload's own ceiling is no duration.
     InvalidMaxDuration: OF_ANNOTATION;
-    /// An object's own ceiling is longer than that of its queue.
+    /// A workload's own ceiling is longer than that of its queue.
     MaxDurationIgnored: OF_ANNOTATION;
     /// The queue that a workload names doesn't exist.
     QueueNotFound: OF_ANNOTATION;
-    /// The pods of an object with the label of a queue have no queue.
+    /// An owner has the label of a queue, and its pods have no queue.
     QueueLabelUnused: OF_ANNOTATION;
 }
 
 impl EventReason {
-    /// Returns the reason of a name.
+    /// Returns the reason of this name. None: there is no such reason.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|reason| reason.name() == name)
     }

@@ -1,4 +1,8 @@
-//! Reviews of objects by their kind, for admission and the command line: so a file is judged as at admission.
+//! Reviews of objects by their kind, for admission and the command line: so a file is judged as at
+//! admission.
+//!
+//! The webhook and the plugin's `validate` read an object once as a [`Subject`], and ask it for
+//! errors and warnings.
 
 pub(crate) mod object;
 
@@ -23,10 +27,11 @@ use crate::{
 
 use object::{PriorityClass, decode, in_v2, reasons, resource};
 
-/// The largest JSON, in bytes, that is read as a tree of values: a tree takes twenty times the memory of its JSON.
+/// The largest JSON, in bytes, that is read as a tree of values: a tree takes twenty times the
+/// memory of its JSON.
 const LARGEST_VALUE: usize = 256 * 1024;
 
-/// Stands for the whole object where a field is named.
+/// The name of the field in an error about the whole object.
 const OBJECT: &str = "object";
 
 /// A kind that can be reviewed.
@@ -34,7 +39,7 @@ const OBJECT: &str = "object";
 pub enum Reviewable {
     /// Queue of `scheduling.run.ai`.
     RunaiQueue,
-    /// The same in KAI-Scheduler's version, v2.
+    /// Queue of `scheduling.run.ai` in KAI-Scheduler's version, v2.
     RunaiQueueV2,
     /// Queue of `scheduler.tensorstack.dev`.
     TensorstackQueue,
@@ -42,14 +47,14 @@ pub enum Reviewable {
     PriorityClass,
 }
 
-/// The facts that are known besides the object itself.
+/// The facts that a review needs besides the object itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The queues of the run.ai family, and the configuration of floors.
     pub queues: &'a Inheritance<'a>,
-    /// The one namespace in which queues of the tensorstack family count.
+    /// The only namespace in which queues of the tensorstack family count.
     pub t9k_system_namespace: &'a str,
-    /// The longest floors that queues may have.
+    /// The longest floors that queues may have, by part of the tree.
     pub bounds: &'a Bounds,
 }
 
@@ -77,7 +82,8 @@ pub enum Subject {
 }
 
 impl Reviewable {
-    /// Returns the kind; none if it can't be reviewed. Where versions differ in meaning, each is a kind of its own.
+    /// Returns the kind. None: objects of this kind aren't reviewed. Where versions differ in
+    /// meaning, each is a kind of its own.
     pub fn of(group: &str, version: &str, kind: &str) -> Option<Self> {
         let known = [Self::RunaiQueue, Self::TensorstackQueue, Self::PriorityClass];
         let known = known.into_iter().find(|known| (known.group(), known.kind()) == (group, kind))?;
@@ -85,7 +91,7 @@ impl Reviewable {
         Some(if is_v2 { Self::RunaiQueueV2 } else { known })
     }
 
-    /// The kind's API group.
+    /// Returns the API group of the kind.
     pub const fn group(self) -> &'static str {
         match self {
             Self::RunaiQueue | Self::RunaiQueueV2 => "scheduling.run.ai",
@@ -94,6 +100,7 @@ impl Reviewable {
         }
     }
 
+    /// Returns the name of the kind, the same for all its versions.
     const fn kind(self) -> &'static str {
         match self {
             Self::RunaiQueue | Self::RunaiQueueV2 | Self::TensorstackQueue => "Queue",
@@ -101,7 +108,8 @@ impl Reviewable {
         }
     }
 
-    /// Reads an object of this kind. Its own name and namespace count where none is given. An error names the field.
+    /// Reads an object of this kind. `name` and `namespace` are those of the request; if they are
+    /// empty, those of the object count. An error names the field.
     pub fn read(self, name: &str, namespace: &str, object: Option<&RawValue>) -> Result<Subject, FieldError> {
         let missing = || FieldError::invalid(OBJECT, Value::Null, "the request has no object");
         let object = object.ok_or_else(missing)?;
@@ -129,10 +137,11 @@ impl Reviewable {
         }
     }
 
-    /// True if a change leaves alone all that is a reason to refuse objects of this kind. False if it can't be told.
+    /// True if a change touches none of the parts for which an object of this kind may be refused.
+    /// False if an object can't be read.
     pub fn is_unchanged(self, new: &RawValue, old: &RawValue) -> bool {
         let keys: &[&str] = match self {
-            // the v2 object that it carries may have written floors otherwise
+            // the v2 object that the annotation holds may have other texts for its floors
             Self::RunaiQueue => &[keys::QUEUE_FROM_V2_ANNOTATION],
             Self::RunaiQueueV2 => &SPEC_ANNOTATIONS.map(|(_, key)| key),
             Self::TensorstackQueue => &[],
@@ -145,7 +154,7 @@ impl Reviewable {
 }
 
 impl Subject {
-    /// The errors of the object.
+    /// Returns the errors and warnings of the object by itself and among the known queues.
     pub fn review(&self, context: &Context<'_>) -> Findings {
         match self {
             Self::RunaiQueue(queue, errors_in_v2) => {
@@ -160,7 +169,8 @@ impl Subject {
         }
     }
 
-    /// Returns the errors that only a creation has. A stored object may stay, and is changed without these.
+    /// Returns the error that only a creation has. A stored object with this error may stay, and
+    /// may be changed.
     pub fn created(&self) -> Option<FieldError> {
         match self {
             Self::RunaiQueue(queue, _) => queue::too_long(&queue.name),
@@ -169,7 +179,8 @@ impl Subject {
         }
     }
 
-    /// Returns the warning of a change that ends runs, with their number as far as it is known. `old` is the object as it is stored.
+    /// Returns the warning of a change that ends runs, with their number as far as it is known.
+    /// None: it ends none. `old` is the stored object, None for a creation.
     pub fn ended(&self, old: Option<&Self>, known: &Known<'_, '_>) -> Option<String> {
         let version = self.runai()?.version;
         let Change { name, new, old } = self.change(old)?;
@@ -183,9 +194,11 @@ impl Subject {
         self.runai().map_or_else(Vec::new, |queue| known.deleted(&queue.name))
     }
 
-    /// Returns the errors of floors that the object, or a change of it, sets beyond the bounds of its part of the tree.
-    /// Apart from [`Self::review`], because an earlier floor beyond the bounds doesn't excuse a later one. `old` is the
-    /// object as it is stored.
+    /// Returns the errors of floors that the object, or a change of it, sets beyond the bounds of
+    /// its part of the tree. `old` is the stored object, None for a creation.
+    ///
+    /// Apart from [`Self::review`], because a stored floor beyond the bounds doesn't excuse a new
+    /// one.
     pub fn beyond_bounds(&self, old: Option<&Self>, context: &Context<'_>) -> Vec<FieldError> {
         let Context { queues: Inheritance { tree, floors, .. }, bounds, .. } = context;
         let written = |field: Inherited| field.written(&self.runai()?.spec);
@@ -193,12 +206,13 @@ impl Subject {
         change.map_or_else(Vec::new, |change| bounds.exceeded(&change, written, tree, floors))
     }
 
-    /// Returns the errors of queues below this one, which are objects of their own.
+    /// Returns the errors of queues below this one, which the change brings beyond their bounds.
     pub fn brought_beyond_bounds(&self, old: Option<&Self>, context: &Context<'_>) -> Vec<FieldError> {
         let change = self.change(old);
         change.map_or_else(Vec::new, |change| context.bounds.brought(&change, context.queues.tree))
     }
 
+    /// Returns the change of a queue of the run.ai family. None for other objects.
     fn change<'s>(&'s self, old: Option<&'s Self>) -> Option<Change<'s>> {
         let RunaiSubject { name, queue: new, .. } = self.runai()?;
         Some(Change { name, new, old: old.and_then(Self::runai).map(|old| &old.queue) })

@@ -1,15 +1,20 @@
-//! The starts of a queue's running workloads, as its status has them, to tell how many of them a shorter ceiling ends.
+//! The starts of a queue's running workloads, as its status has them. They tell how many workloads
+//! a shorter ceiling ends.
+//!
+//! The keeper writes them to the status, and the webhook reads them for its warnings.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::start::whole_second;
 
-/// A status shows no more times than these.
+/// The most times that a status shows.
 const MOST: usize = 10;
 
-/// Numbers of the running workloads that had started before some times, the earliest first. Each number includes those before
-/// it, and the last is that of all. With ten workloads or fewer no start is left out.
+/// Numbers of the running workloads that had started before some times, the earliest first.
+///
+/// Each number includes the workloads before it, and the last is that of all. With ten workloads or
+/// fewer no start is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Runs(Vec<Before>);
 
@@ -21,12 +26,12 @@ struct Before {
     workloads: u32,
 }
 
-/// A number of workloads.
+/// A number of workloads, which may be a lower bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtLeast {
     /// The number.
     pub workloads: u32,
-    /// There may be more.
+    /// True if there may be more.
     pub or_more: bool,
 }
 
@@ -36,7 +41,7 @@ impl Runs {
         starts.sort_unstable();
         let all = starts.len();
         let mut times: Vec<Before> = Vec::new();
-        // of many starts as many as there may be times, each as far from the next
+        // of many starts, evenly spaced ones are shown
         let shown = all.min(MOST);
         for number in 1..=shown {
             let last = number.saturating_mul(all).checked_div(shown).unwrap_or_default();
@@ -52,7 +57,7 @@ impl Runs {
         Self(times)
     }
 
-    /// As a status has them; what can't be read is left out.
+    /// Reads the list `runs` of `status.workloads`. Entries that can't be read are left out.
     pub fn read(workloads: &Value) -> Self {
         let read = |before: &Value| {
             let time = before.get("startedBefore")?.as_str()?.parse().ok()?;
@@ -65,26 +70,27 @@ impl Runs {
         Self(times)
     }
 
-    /// As they are written.
+    /// Returns the list as the status has it.
     pub fn written(&self) -> Value {
         let before = |Before { time, workloads }: &Before| json!({"startedBefore": time.to_string(), "workloads": workloads});
         self.0.iter().map(before).collect()
     }
 
-    /// The workloads that have run for longer than this at `now`.
+    /// Returns the number of workloads that have run for longer than `run` at `now`. It is exact,
+    /// or a lower bound.
     pub fn longer_than(&self, run: SignedDuration, now: Timestamp) -> AtLeast {
         let Ok(latest) = now.checked_sub(run) else { return AtLeast::default() };
         let place = self.0.partition_point(|before| before.time <= latest);
         let workloads = place.checked_sub(1).and_then(|place| self.0.get(place));
         let workloads = workloads.map_or(0, |before| before.workloads);
-        // one more is the next one, which is shown and started later
+        // only one more workload than the sum before: that one is shown, and started later
         let next = self.0.get(place).map(|before| before.workloads);
         AtLeast { workloads, or_more: next.is_some_and(|next| next.saturating_sub(workloads) > 1) }
     }
 }
 
 impl AtLeast {
-    /// The workloads of both.
+    /// Returns the sum of both numbers.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         let Self { workloads, or_more } = self;

@@ -1,18 +1,23 @@
 //! The start of a workload, and the check of its stamp (phase 1 of the min-runtime design).
 //!
-//! A stamp outlives its run, every user who may write a `PodGroup` may have written it, and the keeper that corrects it
-//! may have been away. The status of pods can't be forged: the stamp counts as far as it agrees with them.
+//! A stamp outlives its run, every user who may write a `PodGroup` may have written it, and the
+//! keeper that corrects it may have been away. The status of pods can't be forged: the stamp counts
+//! as far as it agrees with them.
+//!
+//! The index derives starts here, the keeper writes the stamps, and the webhook reviews stamps by
+//! the same bounds.
 
 use jiff::{SignedDuration, Timestamp, Unit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_types::{ExtendedDuration, keys};
 
-/// The most by which a stamp may be later than the start that pods show, or than the present time where they show none:
-/// clocks differ, and each scheduler has its own.
+/// The most by which a stamp may be later than the start that pods show, or than the present time
+/// where they show none: clocks differ, and each scheduler has its own.
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
-/// The longest time from the scheduling of its first pod to a workload's start. Without this bound, a user who sets its
-/// minimum or adds pods to it could move its start again and again.
+/// The longest time from the scheduling of its first pod to a workload's start, by default 30
+/// minutes. Without this bound, a user who sets its minimum or adds pods to it could move its start
+/// again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongestFormation(pub ExtendedDuration);
 
@@ -22,66 +27,73 @@ impl Default for LongestFormation {
     }
 }
 
-/// The known facts about the present run of a `PodGroup`. An active pod is one that is scheduled, and has not ended and
-/// is not terminating.
+/// The known facts about the present run of a `PodGroup`. A pod is active if it is scheduled,
+/// hasn't ended, and isn't terminating.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunFacts {
-    /// The stamped start. None, too, if the stamp can't be read.
+    /// The stamped start. None: there is no stamp, or it can't be read.
     pub stamp: Option<Timestamp>,
-    /// The stamp that the last run left behind, if its end was seen.
+    /// The stamp that the last run left behind. None: its end wasn't seen.
     pub left: Option<Timestamp>,
-    /// The creation of the oldest active pod; none if there is no active pod.
+    /// The creation of the oldest active pod. None: there is no active pod.
     pub oldest: Option<Timestamp>,
-    /// The start that the active pods show; none if there are fewer than the workload takes.
+    /// The start that the active pods show. None: there are fewer than the workload needs.
     pub shown: Option<Timestamp>,
-    /// The scheduling of the first pod of the run; none if that isn't known.
+    /// The scheduling of the first pod of the run. None: it isn't known.
     pub first_scheduled: Option<Timestamp>,
-    /// The longest time from then to the start.
+    /// The longest time from the first scheduling to the start.
     pub formation: LongestFormation,
 }
 
 impl RunFacts {
-    /// Returns the start; none if the workload doesn't run, or lacks its minimums. It may be ahead of a slow clock.
+    /// Returns the start. None: the workload doesn't run, or lacks its minimums. The start may be
+    /// ahead of a slow clock.
     pub fn start(&self) -> Option<Timestamp> {
         let start = self.started()?;
-        // what a group takes to run is its user's word, and so is who joins it
+        // tenants decide on the minimums of a group and on its members
         let latest =
             self.first_scheduled.and_then(|first| first.checked_add(self.formation.0.to_signed()).ok());
         Some(latest.map_or(start, |latest| start.min(latest)))
     }
 
+    /// Returns the start without the bound of [`LongestFormation`].
     fn started(&self) -> Option<Timestamp> {
         match (self.present_stamp(), self.shown) {
-            // growth keeps the stamp, and pods that were replaced show a later start than there was
+            // a workload that grows keeps its stamp, and replaced pods show a later start than the
+            // true one
             (Some(stamp), Some(shown)) if is_about(stamp, shown) => Some(stamp),
             (_, Some(shown)) => Some(shown),
             (stamp, None) => stamp,
         }
     }
 
-    /// Returns the stamp to write: if there is none yet, or it is of an earlier run, or it can't be true. None if there
-    /// is nothing to write, or the clock hasn't reached the start: a stamp of an earlier time would end the run early.
+    /// Returns the stamp to write, if there is none yet, or the present one is of an earlier run or
+    /// can't be true. None: there is nothing to write, or the clock hasn't reached the start. A
+    /// stamp of an earlier time would end the run early.
     pub fn to_stamp(&self, now: Timestamp) -> Option<Timestamp> {
         let start = whole_second(self.start().filter(|start| *start <= now)?);
         (self.stamp.map(whole_second) != Some(start)).then_some(start)
     }
 
-    /// Returns the time to which a start is set back that only a stamp shows, and that is further ahead of the clock than
-    /// clocks differ: the present, but never a time before the first pod was scheduled. A start that pods show is never
-    /// set back: they can't be forged, so the clock is behind.
+    /// Returns the time to which a start is set back that only a stamp shows, and that is further
+    /// ahead of the clock than clocks differ. None: the start stays.
+    ///
+    /// The time is the present, but never before the first pod was scheduled. A start that pods
+    /// show is never set back: they can't be forged, so the clock is behind.
     pub fn set_back(&self, now: Timestamp) -> Option<Timestamp> {
         let is_ahead = self.shown.is_none() && !is_about(self.start()?, now);
         is_ahead.then(|| whole_second(now)).into_iter().chain(self.first_scheduled.filter(|_| is_ahead)).max()
     }
 
-    /// Returns the stamp if it is of the present run: no pod of this run existed when an earlier run was stamped.
+    /// Returns the stamp if it is of the present run. No pod of this run existed when an earlier
+    /// run was stamped.
     fn present_stamp(&self) -> Option<Timestamp> {
         let oldest = whole_second(self.oldest?);
         self.stamp.filter(|stamp| Some(*stamp) != self.left && *stamp >= oldest)
     }
 }
 
-/// True if a stamp is later than this time by no more than clocks differ.
+/// True if a stamp is later than another time by at most `SKEW`, or earlier by any amount.
 pub(crate) fn is_about(stamp: Timestamp, shown: Timestamp) -> bool {
     stamp.duration_since(shown) <= SKEW
 }
@@ -92,23 +104,23 @@ pub(crate) fn whole_second(at: Timestamp) -> Timestamp {
     at.round(cut).unwrap_or(at)
 }
 
-/// Reads the stamp of a `PodGroup`; an error is the text that can't be read.
+/// Reads the stamp of a `PodGroup`. None: it has no stamp. An error is the text that can't be read.
 pub fn stamp(metadata: &ObjectMeta) -> Option<Result<Timestamp, &str>> {
     let text = metadata.annotations.as_ref()?.get(keys::LAST_START_ANNOTATION)?;
     Some(read(text).ok_or(text))
 }
 
-/// Reads a stamp.
+/// Reads a stamp. None: it isn't a time in UTC in the form of RFC 3339.
 pub fn read(text: &str) -> Option<Timestamp> {
     text.parse().ok().filter(|_| is_rfc3339(text))
 }
 
-/// Writes a stamp, as others that do it: in whole seconds, UTC.
+/// Returns a stamp in the form that other programs write: whole seconds, UTC.
 pub fn write(at: Timestamp) -> String {
     whole_second(at).to_string()
 }
 
-/// Others that write stamps read no other form, though there are more.
+/// True for a time in UTC in RFC 3339. Other programs that read stamps accept no other form.
 fn is_rfc3339(text: &str) -> bool {
     let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     let Some(rest) = shape.strip_prefix("0000-00-00T00:00:00") else { return false };

@@ -1,11 +1,14 @@
-//! The toleration of preemption by its victims, from annotations on their `PriorityClass`: the rules of the scheduler
-//! plugin `PreemptionToleration`.
+//! The toleration of preemption by its victims, from annotations on their `PriorityClass`: the
+//! rules of the scheduler plugin `PreemptionToleration`. A ruling about a victim asks [`judge`],
+//! and admission reads the annotations.
 //!
 //! Four decisions differ from that plugin's:
 //! - A system-critical preemptor may always preempt. There, a class can tolerate even those.
-//! - A missing `PriorityClass` exempts the pod. There, it is an error that rules out the whole node.
+//! - A missing `PriorityClass` exempts the pod. There, it is an error that rules out the whole
+//!   node.
 //! - Seconds saturate. There, more than 292 years of them overflow, and protect no pod.
-//! - A pod scheduled in the future counts as scheduled now. There, it is exempt until then even for 0 seconds.
+//! - A pod scheduled in the future counts as scheduled now. There, it is exempt until then even for
+//!   0 seconds.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -19,15 +22,17 @@ use crate::{expiry::SYSTEM_CRITICAL_PRIORITY, field::FieldError};
 /// The toleration of the pods of a `PriorityClass`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Toleration {
-    /// Preemptors of this priority or a higher one are not tolerated: the pod may be preempted. Wider than a
-    /// priority, because its default is one more than the class's value.
+    /// The least priority of preemptors that aren't tolerated. Wider than a priority, because its
+    /// default is one more than the value of the class.
     pub minimum_preemptable_priority: i64,
-    /// The time after its scheduling for which the pod tolerates others, in seconds; negative: without an end.
+    /// The time after its scheduling for which the pod tolerates preemption, in seconds. Negative:
+    /// without an end.
     pub seconds: i64,
 }
 
 impl Toleration {
-    /// Reads the annotations of a class of this value. Each of the plugin's own that can't be read is an error.
+    /// Reads the annotations of a class with this value. An annotation of the plugin that can't be
+    /// read is an error.
     pub fn read(value: i32, annotations: Option<&BTreeMap<String, String>>) -> Result<Self, Vec<FieldError>> {
         let mut errors = Vec::new();
         let minimum: Option<i32> =
@@ -49,7 +54,7 @@ impl Toleration {
             return Judgement::Forever { minimum };
         }
         let Some(scheduled_at) = scheduled_at else { return Judgement::NotScheduled { minimum } };
-        // seconds can't be negative here: the end of time is the only end to saturate at
+        // seconds aren't negative here, so only the end of time can be exceeded
         let duration = SignedDuration::from_secs(seconds);
         let until = scheduled_at.min(now).checked_add(duration).unwrap_or(Timestamp::MAX);
         if now < until {
@@ -68,7 +73,8 @@ pub(crate) fn field(key: &str) -> String {
     format!("metadata.annotations[{key}]")
 }
 
-/// The grammar is that of Go's `strconv.ParseInt` with base 10: a sign and leading zeros are fine, spaces aren't.
+/// Reads a number by the grammar of Go's `strconv.ParseInt` with base 10: a sign and leading zeros
+/// are fine, spaces aren't. None: the annotation is absent or, with an error added, can't be read.
 fn integer<T: FromStr>(
     annotations: Option<&BTreeMap<String, String>>,
     key: &str,
@@ -82,38 +88,40 @@ fn integer<T: FromStr>(
 /// A victim's `PriorityClass`, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassState {
-    /// The pod names none.
+    /// The pod names no class.
     None,
-    /// The pod names one that doesn't exist.
+    /// The pod names a class that doesn't exist.
     Missing,
-    /// Its annotations can't be read: admission would have refused them, but they got stored.
+    /// The class has annotations that can't be read: admission would have refused them, but they
+    /// got stored.
     Unreadable,
     /// The class has this toleration, or the defaults.
     Known(Toleration),
 }
 
 impl ClassState {
-    /// Returns the state of a class that exists.
+    /// Returns the state of a class that exists, by its value and its annotations.
     pub fn of(value: i32, annotations: Option<&BTreeMap<String, String>>) -> Self {
         Toleration::read(value, annotations).map_or(Self::Unreadable, Self::Known)
     }
 }
 
-/// A pod that could make room for itself.
+/// The properties of a pod that wants to preempt, as far as tolerations depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PreemptorClaim {
-    /// `spec.priority`; a pod without one has 0.
+    /// `spec.priority`. A pod without it has 0.
     pub priority: i32,
-    /// Its `spec.preemptionPolicy` is `Never`.
+    /// True if its `spec.preemptionPolicy` is `Never`.
     pub never_preempts: bool,
 }
 
-/// A decision if a victim is exempt from preemption by a preemptor, with its reason. Its text is the reason, for people.
+/// The decision whether a victim is exempt from preemption by a preemptor, with its reason.
+/// `Display` writes the reason, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// Not exempt: no class tolerates preemption by system-critical pods.
     SystemCritical {
-        /// The preemptor's.
+        /// The priority of the preemptor.
         priority: i32,
     },
     /// Not exempt: the victim has no class.
@@ -126,9 +134,9 @@ pub enum Judgement {
     Unreadable,
     /// Not exempt: the preemptor's priority isn't tolerated.
     PriorityReached {
-        /// The least priority that isn't.
+        /// The least priority that isn't tolerated.
         minimum: i64,
-        /// The preemptor's.
+        /// The priority of the preemptor.
         priority: i32,
     },
     /// Exempt without an end.
@@ -136,7 +144,7 @@ pub enum Judgement {
         /// The least priority that isn't tolerated.
         minimum: i64,
     },
-    /// Exempt: its time has not begun.
+    /// Exempt: the time of its toleration hasn't begun.
     NotScheduled {
         /// The least priority that isn't tolerated.
         minimum: i64,
@@ -145,16 +153,16 @@ pub enum Judgement {
     Within {
         /// The least priority that isn't tolerated.
         minimum: i64,
-        /// The length of that time.
+        /// The length of the toleration, in seconds.
         seconds: i64,
         /// The end of the exemption.
         until: Timestamp,
     },
-    /// Not exempt any more.
+    /// No longer exempt.
     Over {
         /// The least priority that isn't tolerated.
         minimum: i64,
-        /// The length of that time.
+        /// The length of the toleration, in seconds.
         seconds: i64,
         /// The end of the exemption.
         at: Timestamp,
@@ -178,11 +186,11 @@ impl Judgement {
         }
     }
 
-    /// Returns the instant at which the victim's exemption ends by itself; none if it isn't exempt now, or if the exemption has
-    /// no end or ends only when another object changes.
+    /// Returns the time at which the victim's exemption ends by itself. None: the victim isn't
+    /// exempt now, or the exemption has no end or ends only when another object changes.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
-            // what ends with time itself doesn't end
+            // an exemption until the last timestamp has no end
             Self::Within { until, .. } if until.as_second() < Timestamp::MAX.as_second() => Some(*until),
             _ => None,
         }
@@ -222,13 +230,14 @@ impl fmt::Display for Judgement {
     }
 }
 
-/// The beginning of the reason, with the least priority that isn't tolerated.
+/// Returns the beginning of the reason, with the least priority that isn't tolerated.
 fn tolerates(minimum: i64) -> String {
     format!("its PriorityClass tolerates preemption by priorities below {minimum}")
 }
 
-/// Decides if a victim tolerates a preemptor. `scheduled_at` is when the victim's `PodScheduled` condition became
-/// true, if it is. The scheduler makes sure that the victim's priority is lower than the preemptor's.
+/// Decides if a victim tolerates a preemptor. `scheduled_at` is when the victim's `PodScheduled`
+/// condition became true. None: it isn't true. The scheduler makes sure that the victim's priority
+/// is lower than the preemptor's.
 pub fn judge(
     class: ClassState,
     scheduled_at: Option<Timestamp>,

@@ -1,4 +1,8 @@
-//! The tree of queues that every inherited value is resolved in.
+//! The tree of queues in which every inherited value is resolved.
+//!
+//! The index keeps one per family from the watches of queues. A queue may name a parent that
+//! doesn't exist, and stored queues may form cycles: the tree holds them, and lookups on the way to
+//! the root return an error for a cycle.
 
 mod ancestry;
 mod memo;
@@ -12,53 +16,65 @@ use crate::queue::RunaiQueue;
 use memo::Memo;
 pub use troubles::{Trouble, troubles, way};
 
-/// The queues of the run.ai family, linked to their parents.
+/// The queues of one family, linked to their parents. Queues of T9k have none.
 ///
-/// A change costs as much as a queue has parents, which is one. Frequent results are remembered beside each queue until
-/// the next change: memory grows with the number of queues, and never with that of pairs of them.
+/// A change costs as much as a queue has parents, which is one. Frequent results are remembered
+/// beside each queue until the next change: memory grows with the number of queues, and never with
+/// that of pairs of them.
 #[derive(Debug)]
 pub struct QueueTree {
+    /// The place of each name: of queues, and of missing parents.
     ids: HashMap<Box<str>, QueueId>,
+    /// The queues and missing parents, by [`QueueId`].
     nodes: Vec<Node>,
     /// The children of each of the nodes, in no order.
     children: Vec<BTreeSet<QueueId>>,
+    /// Places whose queue was deleted, to be used again.
     free: Vec<QueueId>,
-    /// The name of the queue that counts for names that no queue has.
+    /// The name of the queue that counts for names that no queue has. None: no queue counts for
+    /// them.
     default: Option<Box<str>>,
     /// The number of queues that exist.
     len: usize,
+    /// The number of the last change. Memos of other generations don't count.
     generation: u32,
 }
 
-/// A queue in a [`QueueTree`], as long as the tree doesn't change.
+/// A queue in a [`QueueTree`]. Valid until the tree changes: a later queue may get the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueId(u32);
 
 impl QueueId {
-    /// Its index in a list of nodes.
+    /// Returns its index in a list of nodes.
     fn place(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }
 
-/// The queues on the way to the root go round in a circle.
+/// The error of a queue whose way to the root never ends, because queues are each other's
+/// ancestors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the queue's ancestors form a cycle")]
 pub struct Cycle;
 
-/// All that a way to the root asks of a queue is in one line of the processor's cache.
+/// A queue, or a missing parent. All that a way to the root asks of a queue is in one line of the
+/// processor's cache.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Node {
     name: Box<str>,
-    /// None: it doesn't exist, but another queue names it as its parent.
+    /// The queue. None: it doesn't exist, but another queue names it as its parent.
     queue: Option<Box<RunaiQueue>>,
+    /// The place of the parent's name. None: the queue is at the top.
     parent: Option<QueueId>,
     has_preempt: bool,
     has_reclaim: bool,
-    /// Queues on the way to the root, itself included; 0 if there is no root.
+    /// The number of queues on the way to the root, the queue itself included; 0 if the way never
+    /// ends.
     depth: Memo,
+    /// The nearest queue with a `preemptMinRuntime`, or `NO_QUEUE`.
     nearest_preempt: Memo,
+    /// The nearest queue with a `reclaimMinRuntime`, or `NO_QUEUE`.
     nearest_reclaim: Memo,
 }
 
@@ -68,19 +84,19 @@ impl Node {
     }
 }
 
-/// Remembered where there is no such queue.
+/// Remembered where no queue on the way has a floor.
 const NO_QUEUE: u32 = u32::MAX;
 
 impl Default for QueueTree {
     fn default() -> Self {
-        // memos begin with generation 0
+        // memos begin with generation 0, and none of these counts
         let (ids, nodes, children, free, default) = Default::default();
         Self { ids, nodes, children, free, default, len: 0, generation: 1 }
     }
 }
 
 impl QueueTree {
-    /// Takes a queue; says whether that changes anything.
+    /// Adds or replaces a queue. Returns true if that changes anything.
     pub fn put(&mut self, name: &str, queue: RunaiQueue) -> bool {
         let id = self.enter(name);
         let known = self.node(id).and_then(|node| node.queue.as_deref());
@@ -100,7 +116,7 @@ impl QueueTree {
         true
     }
 
-    /// Forgets a queue; says whether it was known.
+    /// Removes a queue. Returns true if it existed.
     pub fn delete(&mut self, name: &str) -> bool {
         let Some(id) = self.find(name) else { return false };
         if let Some(node) = self.node_mut(id) {
@@ -114,7 +130,7 @@ impl QueueTree {
         true
     }
 
-    /// Forgets all queues but these; says whether any was forgotten.
+    /// Removes all queues but these. Returns true if any was removed.
     pub fn retain(&mut self, names: &HashSet<String>) -> bool {
         let gone: Vec<Box<str>> =
             self.queues().filter(|(name, _)| !names.contains(*name)).map(|(name, _)| name.into()).collect();
@@ -124,7 +140,7 @@ impl QueueTree {
         !gone.is_empty()
     }
 
-    /// The number of queues.
+    /// Returns the number of queues that exist.
     pub const fn len(&self) -> usize {
         self.len
     }
@@ -134,55 +150,57 @@ impl QueueTree {
         self.len == 0
     }
 
-    /// A queue, if it exists.
+    /// Returns the queue of a name. None: it doesn't exist.
     pub fn find(&self, name: &str) -> Option<QueueId> {
         let id = *self.ids.get(name)?;
         self.exists(id).then_some(id)
     }
 
-    /// Sets the queue that counts for workloads that name a queue that doesn't exist.
+    /// Sets the default queue, which counts for workloads that name a missing queue. None: there is
+    /// no default queue.
     pub fn set_default(&mut self, name: Option<&str>) {
         self.default = name.map(Into::into);
     }
 
-    /// The queue that counts for a workload that gives this name: the queue of that name, else the default queue.
+    /// Returns the queue that counts for a workload that gives this name: the queue of that name,
+    /// else the default queue. None: neither exists.
     pub fn bind(&self, name: &str) -> Option<QueueId> {
         self.find(name).or_else(|| self.find(self.default.as_deref()?))
     }
 
-    /// A queue by name, if it exists.
+    /// Returns the stored name and the fields of a queue. None: it doesn't exist.
     pub fn queue(&self, name: &str) -> Option<(&str, &RunaiQueue)> {
         self.get(self.find(name)?)
     }
 
-    /// Returns the name of a queue and its fields.
+    /// Returns the name of a queue and its fields. None: it doesn't exist.
     pub fn get(&self, id: QueueId) -> Option<(&str, &RunaiQueue)> {
         let node = self.node(id)?;
         Some((&node.name, node.queue.as_deref()?))
     }
 
-    /// The name of a queue.
+    /// Returns the name of a queue, or of a missing parent.
     pub fn name(&self, id: QueueId) -> &str {
         self.node(id).map_or("", |node| &node.name)
     }
 
-    /// The parent, if there is one and it exists.
+    /// Returns the parent. None: the queue is at the top, or its parent doesn't exist.
     pub fn parent(&self, id: QueueId) -> Option<QueueId> {
         self.node(id)?.parent.filter(|parent| self.exists(*parent))
     }
 
-    /// All queues, in no order.
+    /// Returns all queues with their names, in no order.
     pub fn queues(&self) -> impl Iterator<Item = (&str, &RunaiQueue)> {
         self.nodes.iter().filter_map(|node| Some((&*node.name, node.queue.as_deref()?)))
     }
 
-    /// The queues whose parent a name is, in no order. A queue of that name needn't exist.
+    /// Returns the queues that name this parent, in no order. A queue of that name needn't exist.
     pub fn children(&self, name: &str) -> impl Iterator<Item = (&str, &RunaiQueue)> {
         let children = self.ids.get(name).and_then(|id| self.children.get(id.place()));
         children.into_iter().flatten().filter_map(|id| self.get(*id))
     }
 
-    /// These names, and those of all queues below them.
+    /// Returns these names, and those of all queues below them.
     pub fn with_all_below<'t>(&'t self, names: impl IntoIterator<Item = &'t str>) -> HashSet<&'t str> {
         let (mut all, mut next) = (HashSet::new(), Vec::from_iter(names));
         while let Some(name) = next.pop() {
@@ -211,9 +229,10 @@ impl QueueTree {
         }
     }
 
+    /// Begins a new generation, so that no memo counts any more.
     fn changed(&mut self) {
         self.generation = self.generation.checked_add(1).unwrap_or_else(|| {
-            // what was remembered in the first generations would be believed again
+            // the number starts again from 1: memos of the first generations would count again
             for node in &mut self.nodes {
                 node.forget();
             }
@@ -221,7 +240,7 @@ impl QueueTree {
         });
     }
 
-    /// The place of a name, made if there is none.
+    /// Returns the place of a name. A name without a place gets one.
     fn enter(&mut self, name: &str) -> QueueId {
         if let Some(id) = self.ids.get(name) {
             return *id;
@@ -230,7 +249,7 @@ impl QueueTree {
         let id = self.free.pop().unwrap_or_else(|| {
             self.nodes.push(Node::default());
             self.children.push(BTreeSet::new());
-            // a cluster has fewer than four thousand million queues
+            // a cluster has far fewer queues than a u32 has values
             QueueId(u32::try_from(self.nodes.len()).map_or(NO_QUEUE, |len| len.saturating_sub(1)))
         });
         if let Some(place) = self.node_mut(id) {
@@ -254,6 +273,7 @@ impl QueueTree {
         }
     }
 
+    /// Frees the place of a queue that doesn't exist and that no queue names as its parent.
     fn drop_if_unused(&mut self, id: QueueId) {
         let has_children = self.children.get(id.place()).is_some_and(|children| !children.is_empty());
         let Some(node) = self.node_mut(id).filter(|node| node.queue.is_none() && !has_children) else {

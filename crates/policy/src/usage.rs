@@ -1,4 +1,8 @@
-//! What runs have used: how much, and how each of them ended. Only evidence counts here: what no tenant may write.
+//! The resources that runs have used, and the end of each run. Only evidence counts here: facts
+//! that no tenant may write.
+//!
+//! The index applies these rules to each pod that ends, and the keeper stores the totals. The
+//! plugin's simulation reads pods as [`PodRun`] does.
 
 mod totals;
 
@@ -14,22 +18,23 @@ use crate::{deletion::DeletionTimes, expiry::Family, ready::since};
 
 pub use totals::UsageTotals;
 
-/// The most resources that are counted.
+/// The most resources that the configuration may have counted.
 pub const MOST_RESOURCES: usize = 16;
 
-/// The resource that counts if none is named.
+/// The resource that counts if the configuration names none.
 pub const DEFAULT_RESOURCE: &str = "nvidia.com/gpu";
 
-/// A condition's time, and a deletion's, are cut to the second.
+/// The precision of a condition's time and of a deletion's: they are cut to the second.
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
-/// The time for which a note counts that the keeper is ending a pod. The controller of its owner deletes it meanwhile.
+/// The time for which a note that the keeper is ending a pod counts. The controller of its owner
+/// deletes the pod within it.
 const NOTE_COUNTS: SignedDuration = SignedDuration::from_mins(10);
 
-/// The resources whose use is counted.
+/// The names of the resources whose use is counted.
 pub type UsageResources = BTreeSet<String>;
 
-/// The name of a family in metrics and records.
+/// Returns the name of a family in metrics and records.
 pub const fn family_label(family: Family) -> &'static str {
     family.row().name
 }
@@ -37,20 +42,20 @@ pub const fn family_label(family: Family) -> &'static str {
 /// The facts about the run of a pod that is or was on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodRun {
-    /// The time at which it was bound.
+    /// The time at which the pod was bound.
     pub started: Timestamp,
-    /// Its end by its phase, if that is final.
+    /// The end by the pod's phase. None: the phase isn't final.
     pub finished: Option<UsageEnd>,
-    /// The time at which it stopped, as far as its status tells.
+    /// The time at which the pod stopped. None: its status doesn't tell.
     pub stopped: Option<Timestamp>,
-    /// Its deletion, if that was asked for.
+    /// The deletion of the pod. None: it wasn't requested.
     pub deletion: Option<DeletionTimes>,
-    /// True if a scheduler says that it preempts it.
+    /// True if a scheduler has marked the pod as preempted.
     pub preempted: bool,
 }
 
 impl PodRun {
-    /// Reads a pod whose containers all stopped at `stopped`; none if it isn't bound.
+    /// Reads a pod whose containers all stopped at `stopped`. None: the pod isn't bound.
     pub fn of(pod: &Pod, stopped: Option<Timestamp>) -> Option<Self> {
         let started = pod.scheduled_at()?.0;
         let finished = match pod.status.phase.as_deref() {
@@ -66,24 +71,26 @@ impl PodRun {
     }
 }
 
-/// True for the condition that kube-scheduler sets on a victim, and KAI-Scheduler with `--update-pod-eviction-condition`.
+/// True for the condition that kube-scheduler sets on a victim, and KAI-Scheduler with
+/// `--update-pod-eviction-condition`.
 fn is_preemption(condition: &PodCondition) -> bool {
     condition.type_ == "DisruptionTarget"
         && condition.status == "True"
         && condition.reason.as_deref() == Some("PreemptionByScheduler")
 }
 
-/// The note of the keeper that it was ending a pod.
+/// A note of the keeper that it was ending a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EndNote {
     /// The time of the note.
     pub at: Timestamp,
-    /// How it was ending the pod.
+    /// The end that it was causing.
     pub end: UsageEnd,
 }
 
 impl EndNote {
-    /// True if the note tells of a deletion asked for at a time. A pod that is there for longer was spared.
+    /// True if the note explains a deletion that was requested at a time. A pod that exists for
+    /// longer was spared.
     pub fn counts_at(self, asked: Timestamp) -> bool {
         self.at.saturating_add(NOTE_COUNTS).is_ok_and(|until| asked <= until)
     }
@@ -92,27 +99,28 @@ impl EndNote {
 /// The evidence about a run that isn't on its pod any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndEvidence {
-    /// The note that Tenure was ending it.
+    /// The note that Tenure was ending the run.
     pub act: Option<EndNote>,
-    /// The time at which its ceiling was reached, if Tenure acts on it.
+    /// The time at which its ceiling was reached. None: Tenure doesn't act on it.
     pub deadline: Option<Timestamp>,
-    /// The time by which it had to be ready, if Tenure acts on it and it wasn't.
+    /// The time by which it had to be ready. None: it was, or Tenure doesn't act on it.
     pub ready_until: Option<Timestamp>,
-    /// The latest end of a grace period that was seen. The last deletion of a pod, by its node, takes that back.
+    /// The latest end of a grace period that was seen. The last deletion of a pod, by its node,
+    /// shortens that again.
     pub terminating_until: Option<Timestamp>,
 }
 
-/// The time at which something was seen.
+/// The time at which a change was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenAt {
-    /// The time of the change itself, as near as it is known.
+    /// The time of the change itself, as precisely as it is known.
     pub change: Timestamp,
-    /// The API server's clock now.
+    /// The present time by the API server's clock.
     pub now: Timestamp,
 }
 
 impl SeenAt {
-    /// The time of a change that is seen as it happens.
+    /// Creates the time of a change that is seen as it happens.
     pub const fn live(now: Timestamp) -> Self {
         Self { change: now, now }
     }
@@ -121,13 +129,14 @@ impl SeenAt {
 /// The length and the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndedRun {
-    /// How it ended.
+    /// The end of the run.
     pub end: UsageEnd,
-    /// How long it was on its node.
+    /// The time for which the pod was on its node.
     pub ran: SignedDuration,
 }
 
-/// Judges a run whose pod has finished or is gone. The change may be of the second after the clock's, which has begun.
+/// Judges a run whose pod has finished or is gone. The run never ends before it began, nor after
+/// `seen.now`, rounded up to a second: the API server's times are whole seconds.
 pub fn ended(run: &PodRun, evidence: &EndEvidence, seen: SeenAt) -> EndedRun {
     let at = ended_at(run, evidence, seen);
     let second = Timestamp::from_second(seen.now.as_second()).unwrap_or(seen.now);
@@ -136,6 +145,8 @@ pub fn ended(run: &PodRun, evidence: &EndEvidence, seen: SeenAt) -> EndedRun {
     EndedRun { end: end(run, evidence, at), ran }
 }
 
+/// Returns the end of a run, cut to the second: the time at which its containers stopped or, for a
+/// deleted pod, the end of its grace period, or else the time of the change.
 fn ended_at(run: &PodRun, evidence: &EndEvidence, seen: SeenAt) -> Timestamp {
     let gone = || match run.deletion {
         Some(deletion) => {
@@ -145,10 +156,15 @@ fn ended_at(run: &PodRun, evidence: &EndEvidence, seen: SeenAt) -> Timestamp {
         None => seen.change,
     };
     let at = run.stopped.unwrap_or_else(|| if run.finished.is_some() { seen.change } else { gone() });
-    // the binding is cut to the second as well
+    // the time of the binding is cut to the second as well
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
+/// Returns the kind of an end at a time. A run that was deleted before it finished was ended by the
+/// deletion.
+///
+/// The cause of a deletion is, in this order: a note of the keeper, a preemption, a deadline that
+/// had passed by then, or else another client.
 fn end(run: &PodRun, evidence: &EndEvidence, at: Timestamp) -> UsageEnd {
     let Some(asked) = run.deletion.map(|deletion| deletion.asked).filter(|asked| *asked <= at) else {
         return run.finished.unwrap_or(UsageEnd::Deleted);
@@ -182,7 +198,8 @@ fn preempted(age: SignedDuration) -> UsageEnd {
     }
 }
 
-/// Returns the amounts that a pod requests of these resources, in millionths of a unit.
+/// Returns the amounts that a pod requests of these resources, in millionths of a unit. `requests`
+/// has processors in thousandths, and other resources in whole units. Amounts of zero are left out.
 pub fn millionths<'r>(
     resources: &'r UsageResources,
     requests: &BTreeMap<String, i64>,
@@ -195,7 +212,8 @@ pub fn millionths<'r>(
     })
 }
 
-/// Returns what so many millionths of a unit are for so long: millionths of a unit for a second.
+/// Returns the use of an amount, in millionths of a unit, for a time: in millionths of a unit, for
+/// one second.
 pub fn used(millionths: u128, ran: SignedDuration) -> u128 {
     let milliseconds = u128::try_from(ran.as_millis()).unwrap_or(0);
     millionths.saturating_mul(milliseconds) / 1_000

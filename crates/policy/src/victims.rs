@@ -1,10 +1,11 @@
-//! Chooses the pods of a node that make room for a preemptor: those that its scheduler offers or, where some of these
-//! are protected, others in their place.
+//! Chooses the pods of a node that make room for a preemptor: those that its scheduler offers or,
+//! where some of these are protected, others in their place. The index calls this for each node
+//! about which kube-scheduler asks the extender.
 //!
-//! kube-scheduler prefers the youngest pods as victims, exactly those that floors protect: to drop every node that has
-//! one would block far too much. So the search is for other pods whose requests, taken together, are at least those of
-//! the offered ones. Where the offered pods make enough room, so do these. Other needs than room must not depend on the
-//! exchange.
+//! kube-scheduler prefers the youngest pods as victims, exactly those that floors protect: to drop
+//! every node with a protected pod would block far too much. So the search is for other pods whose
+//! requests, taken together, are at least those of the offered pods. Where the offered pods make
+//! enough room, so do these. Other needs than room must not depend on the exchange.
 
 mod budgets;
 mod exchange;
@@ -32,17 +33,19 @@ use wait::{MayGo, enough_from};
 pub struct Candidate<'a> {
     /// The pod as a victim.
     pub victim: Victim<'a>,
-    /// Its priority.
+    /// The priority of the pod.
     pub priority: i32,
-    /// The requests that it frees when it goes.
+    /// The requests that become free when the pod goes.
     pub requests: &'a Requests,
-    /// Its relations to other pods of its node.
+    /// The relations of the pod to other pods of its node.
     pub neighbor: Neighbor<'a>,
-    /// True if its place is free when it goes, and its scheduler knows that it is there. Others are no substitutes.
+    /// True if the place of the pod is free when it goes, and its scheduler knows the pod. Other
+    /// pods are no substitutes.
     pub frees: bool,
 }
 
 impl Candidate<'_> {
+    /// True if the pod has ended or is terminating.
     fn is_gone(&self) -> bool {
         self.victim.progress == Progress::Gone
     }
@@ -51,37 +54,41 @@ impl Candidate<'_> {
 /// Pods that go in place of the offered ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Others {
-    /// Their places among the pods of the node, the most important first; at least one.
+    /// The places of these pods among the pods of the node, the most important first. At least one.
     pub victims: Vec<usize>,
-    /// The number of them whose eviction violates a disruption budget.
+    /// The number of these pods whose eviction violates a disruption budget.
     pub budget_violations: usize,
 }
 
-/// The reason why a node is dropped.
+/// The reason why a node is dropped from the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protected {
     /// The rule that protects the first protected pod among the offered victims.
     pub rule: Rule,
-    /// The end of the last of their protections, as far as it is known.
+    /// The end of the last protection of an offered victim. None: one of them has no known end.
+    ///
+    /// The index replaces this time by that from which other pods make enough room, if that is
+    /// earlier.
     pub until: Option<Timestamp>,
 }
 
-/// A preemptor at a node.
+/// The search for the victims of a preemptor at a node.
 #[derive(Clone, Copy)]
 pub struct Search<'s, 't> {
     /// The rules that decide.
     pub rules: &'s Rules<'t>,
     /// The pod that wants room.
     pub preemptor: &'s Preemptor<'s>,
-    /// Its needs besides room.
+    /// The needs of the preemptor besides room.
     pub neighbor: Neighbor<'s>,
     /// True if the node has a limit for attached volumes.
     pub limits_volumes: bool,
-    /// The disruption budgets that select the pod of a place. Few pods are asked for: labels take their time.
+    /// Returns the disruption budgets that select the pod at a place. Asked of few pods, since
+    /// comparing labels is slow.
     pub budgets: &'s dyn Fn(usize) -> Vec<Budget>,
 }
 
-/// Returns the reason why these victims can't be had; none if they can.
+/// Returns the reason why these victims can't be had together. None: the preemptor may have them.
 pub fn protected<'v>(
     rules: &Rules<'_>,
     preemptor: &Preemptor<'_>,
@@ -98,21 +105,24 @@ pub fn protected<'v>(
     Some(Protected { rule, until })
 }
 
-/// The importance of a pod. Of the same priority, the younger is less important.
+/// The importance of a pod: its priority. Of pods with the same priority, the younger is less
+/// important.
 type Rank = (i32, Reverse<Option<Timestamp>>);
 
-/// A pod that may be taken.
+/// A pod that may be taken in place of an offered one.
 struct Takeable<'p, 'a> {
-    /// Its place among the pods of the node.
+    /// The place of the pod among the pods of the node.
     place: usize,
     pod: &'p Candidate<'a>,
-    /// The place of the first pod of its rigid workload, whose pods go together. None if it may go alone.
+    /// The place of the first pod of its rigid workload, whose pods go together. None: the pod may
+    /// go alone.
     with: Option<usize>,
-    /// Its own, or that of the most important of its rigid workload.
+    /// The importance of the pod, or that of the most important pod of its rigid workload.
     rank: Rank,
 }
 
-/// The pods of a rigid workload on a node that may be taken.
+/// The pods of a rigid workload on a node that may be taken: the first place, their number, and the
+/// greatest importance.
 struct Rigid {
     first: usize,
     pods: u32,
@@ -120,13 +130,13 @@ struct Rigid {
 }
 
 impl Search<'_, '_> {
-    /// Finds pods that may be preempted in place of the protected ones, and that free as much. `pods` are all pods of
-    /// the node, and `offered` the places of those that the scheduler would evict. Offered pods that are terminating
-    /// stay among the victims, and need no substitute.
+    /// Finds pods that may be preempted in place of the protected ones, and that free as much.
+    /// `pods` are all pods of the node, and `offered` the places of those that the scheduler would
+    /// evict. Offered pods that are terminating stay among the victims, and need no substitute.
     ///
     /// # Errors
     ///
-    /// The error is the time before which there are no such pods; none if no such time is known.
+    /// The error is the time before which there are no such pods. None: no such time is known.
     pub fn others(&self, pods: &[Candidate<'_>], offered: &[usize]) -> Result<Others, Option<Timestamp>> {
         let offered_pods = || offered.iter().filter_map(|place| Some((*place, pods.get(*place)?)));
         let staying = || offered_pods().filter(|(_, pod)| !pod.is_gone()).map(|(_, pod)| pod);
@@ -148,7 +158,8 @@ impl Search<'_, '_> {
         Ok(others)
     }
 
-    /// The fewest and least important pods that free as much.
+    /// Returns the fewest and least important of the pods `taken` that free `needed`. None: all
+    /// together don't free enough, or the preemptor wouldn't fit for another reason.
     fn least(
         &self,
         taken: &[Takeable<'_, '_>],
@@ -163,7 +174,8 @@ impl Search<'_, '_> {
             return None;
         }
         let budgets: Vec<Vec<Budget>> = taken.iter().map(|of| (self.budgets)(of.place)).collect();
-        // spared as the scheduler spares: those first that a budget would rather keep, then the most important
+        // spared in the scheduler's order: first pods whose eviction would violate a budget, then
+        // the most important
         let kept_by_budgets = violating(budgets.iter().map(Vec::as_slice));
         let mut first = 0_usize;
         let units = taken.chunk_by(|one, other| one.with.is_some() && one.with == other.with).map(|unit| {
@@ -191,8 +203,9 @@ impl Search<'_, '_> {
         (!victims.is_empty()).then_some(Others { victims, budget_violations })
     }
 
-    /// Returns all pods that may be taken at once, the least important first, and the pods of a rigid workload side by
-    /// side. These are all its running pods, or the offered ones, as its scheduler has chosen.
+    /// Returns all pods that may be taken at once, the least important first, and the pods of a
+    /// rigid workload side by side. These are all its running pods, or the offered ones, as its
+    /// scheduler has chosen.
     fn takeable<'p, 'a>(
         &self,
         pods: &'p [Candidate<'a>],
@@ -222,10 +235,11 @@ impl Search<'_, '_> {
         });
         sorted.sort_by_key(|of| (of.rank, of.with));
         let mut going = Goings::default();
-        // the workload lacks what goes as a whole
+        // a part that goes as a whole is a loss to its workload
         let whole = sorted.iter().filter(|of| !of.pod.victim.unit().is_elastic());
         whole.for_each(|of| going.add(&of.pod.victim));
-        // members may name different queues: those that no floor protects go first, and leave the others enough
+        // members may name different queues: pods that no floor protects go first, and leave the
+        // others enough
         for are_free in [true, false] {
             sorted.retain(|of| {
                 let victim = &of.pod.victim;

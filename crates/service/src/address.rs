@@ -1,4 +1,5 @@
-//! The address of a port that a program serves.
+//! The address of a port that a program serves: `--listen` of the webhook, and `--admin-listen` of
+//! both servers. Parsing looks up nothing; names are resolved when the port is bound.
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -11,10 +12,12 @@ use anyhow::{Context, ensure};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::lookup_host;
 
-/// The most connections that wait to be accepted: when the authority changes, API servers open one for each call under way.
+/// The most connections that wait to be accepted: when the authority changes, API servers open one
+/// for each call under way.
 const BACKLOG: i32 = 4096;
 
-/// The address to listen on, in Go's format: `host:port`. An empty host stands for all interfaces.
+/// The address to listen on, in Go's format: `host:port`, with an IPv6 address in brackets. An
+/// empty host stands for all interfaces, and port 0 for any free port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
     /// The host, without the brackets of an IPv6 address.
@@ -23,7 +26,11 @@ pub struct ListenAddress {
 }
 
 impl ListenAddress {
-    /// Listens, on a socket that doesn't block. Of a name's addresses it takes one, and prefers IPv4, as Go does.
+    /// Listens, on a socket that doesn't block. A name is resolved to one of its addresses,
+    /// preferably IPv4, as Go does.
+    ///
+    /// # Errors
+    /// If the name has no address, or the port is in use or not permitted.
     pub async fn bind(&self) -> io::Result<TcpListener> {
         let Self { host, port } = self;
         if host.is_empty() {
@@ -45,6 +52,7 @@ impl FromStr for ListenAddress {
     }
 }
 
+/// Parses an address, a name, or nothing. An IPv6 address must have brackets, and loses them.
 fn parse_host(host: &str) -> anyhow::Result<&str> {
     if let Some(address) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         let parsed = address.parse::<Ipv6Addr>();
@@ -56,6 +64,7 @@ fn parse_host(host: &str) -> anyhow::Result<&str> {
     Ok(host)
 }
 
+/// Parses a decimal port from 0 to 65535.
 fn parse_port(port: &str) -> anyhow::Result<u16> {
     // to Rust, a number may have a plus
     let digits = port.chars().all(|c| c.is_ascii_digit()).then_some(port);
@@ -70,10 +79,10 @@ impl Display for ListenAddress {
     }
 }
 
-/// Listens for IPv6 and IPv4 alike; where there is no IPv6, for IPv4.
+/// Listens for IPv6 and IPv4 alike, or for IPv4 alone where IPv6 is missing.
 fn on_all_interfaces<L>(port: u16, listen: impl Fn(SocketAddr) -> io::Result<L>) -> io::Result<L> {
     match listen((Ipv6Addr::UNSPECIFIED, port).into()) {
-        // a port that is refused isn't to be had by half
+        // a port that is in use or forbidden must not be served for IPv4 alone
         Err(error) if !matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied) => {
             listen((Ipv4Addr::UNSPECIFIED, port).into())
         }
@@ -81,13 +90,14 @@ fn on_all_interfaces<L>(port: u16, listen: impl Fn(SocketAddr) -> io::Result<L>)
     }
 }
 
+/// Opens a listening socket at one address.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() && address.ip().is_unspecified() {
-        // the kernel can be set to do otherwise
+        // some kernels are set to listen for IPv6 alone
         socket.set_only_v6(false)?;
     }
-    // else a restart would wait for the connections of the process before it
+    // without this, a restart would wait for the connections of the process before
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;

@@ -1,4 +1,5 @@
-//! The admin port: `/livez`, `/readyz` and `/metrics`, over plain HTTP. `/live` and `/ready` are the same by other names.
+//! The admin port of both servers: `/livez`, `/readyz` and `/metrics`, over plain HTTP without
+//! credentials. `/live` and `/ready` are the same by other names.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -23,16 +24,18 @@ use crate::{
     address::ListenAddress, client, listener::Bounds, process::ProcessMetrics, readiness::ProcessReadiness,
 };
 
-/// The most connections: those of kubelets and of Prometheus are few.
+/// The most connections. Those of kubelets and of Prometheus are few.
 const CONNECTIONS: usize = 1024;
 
-/// The pause after the metrics were written: so many times the time that this took, and at most a second. Any caller of the port may
-/// ask for them, as often as it likes, and they cost a tenth of a processor.
+/// The pause after the metrics were written, as a multiple of the time that this took. Any caller
+/// of the port may ask for metrics at any rate. With the pauses they cost a tenth of a processor,
+/// and more only if writing them takes longer than a ninth of `LONGEST_PAUSE`.
 const PAUSES: u32 = 9;
+/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns a registry with the version of Tenure, and with what the process takes and asks of the API server. The metrics of a
-/// program are a part of it, below a prefix of their own.
+/// Returns a registry with the version of Tenure, the resources of the process, and its requests to
+/// the API server. The metrics of a program are a part of it, below a prefix of their own.
 pub fn registry(version: &'static str) -> Registry {
     let mut registry = Registry::default();
     let help = "The version of Tenure, as the label says";
@@ -54,6 +57,9 @@ pub struct AdminArgs {
 
 impl AdminArgs {
     /// Binds the port, and serves it as long as the returned future is polled.
+    ///
+    /// # Errors
+    /// If the port can't be bound. The message names the flag.
     pub async fn serve(
         self,
         readiness: ProcessReadiness,
@@ -65,13 +71,14 @@ impl AdminArgs {
         info!(address = %listener.local_addr()?, "Serving probes and metrics");
         let mut server = axum_server::from_tcp(listener)?.acceptor(Bounds::new(CONNECTIONS)).http1_only();
         Bounds::of_server(&mut server);
-        // large, and it would be in every future around it
+        // the future is large, and would be in every future around it
         let future = Box::pin(server.serve(router(readiness, registry).into_make_service()));
         Ok(async { Ok(future.await?) })
     }
 }
 
-/// The admin port's routes.
+/// Returns the routes of the admin port. `/livez` always succeeds, and `/readyz` fails with 503 and
+/// the reason.
 pub fn router(readiness: ProcessReadiness, registry: Registry) -> Router {
     Router::new()
         // liveness never depends on the cluster: a restart mends nothing there
@@ -85,12 +92,14 @@ pub fn router(readiness: ProcessReadiness, registry: Registry) -> Router {
         )
 }
 
-/// The metrics as text, written once for all requests that wait for it.
+/// The metrics as text, written once for all requests that wait for them.
 struct MetricsText {
     registry: Registry,
+    /// The text that was last written. Its lock is held while the next is written.
     last: Mutex<Option<WrittenText>>,
 }
 
+/// A text, and the time that it took to write.
 struct WrittenText {
     begun: Instant,
     ended: Instant,
@@ -98,7 +107,7 @@ struct WrittenText {
 }
 
 impl MetricsText {
-    /// Returns a text that was begun after this was called.
+    /// Returns a text that was begun after the call. Waits for the pause after the last one.
     async fn fresh(&self) -> Result<Bytes, fmt::Error> {
         let asked = Instant::now();
         let mut last = self.last.lock().await;

@@ -1,4 +1,6 @@
-//! Calls to the API server with a time limit, and the causes of their failures.
+//! Calls to the API server with a time limit, and the causes of their failures. The keeper's
+//! controllers and the webhook make their calls by [`call`], and decide by the variant of
+//! [`ApiError`].
 
 use std::time::Duration;
 
@@ -16,13 +18,15 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time for which [`persist`] tries.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// The waits between the tries of [`persist`].
 const RETRY: Wait = Wait { first: Duration::from_millis(100), last: Duration::from_secs(5) };
 
 /// The longest wait that the API server may ask for. It asks for 32 seconds at most.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(1);
 
-/// The API server takes no more calls for a while. kube keeps no header of an answer, and this one has a text as its body: a
-/// 429 about an object is a `Status`, which has the time in it.
+/// The API server takes no more calls for a while. kube keeps no headers of an answer, and this
+/// answer has plain text as its body. A 429 about an object is a `Status` instead, with the time in
+/// it.
 #[derive(Clone, Copy, Debug, Error)]
 #[error("too many requests: the API server asks to try again after {retry_after:?}")]
 pub(crate) struct Throttled {
@@ -30,7 +34,8 @@ pub(crate) struct Throttled {
 }
 
 impl Throttled {
-    /// Reads an answer. None: it says something else.
+    /// Reads an answer. None: the answer is no 429 in plain text, or has no `Retry-After` in
+    /// seconds.
     pub(crate) fn of<B>(response: &Response<B>) -> Option<Self> {
         let header = |headers: &HeaderMap, name| Some(headers.get(name)?.to_str().ok()?.to_owned());
         let is_status = header(response.headers(), CONTENT_TYPE).is_some_and(|kind| kind.contains("json"));
@@ -42,7 +47,8 @@ impl Throttled {
     }
 }
 
-/// Returns the time that the API server asks to wait before another try; zero if it asks for none.
+/// Returns the time that the API server asks to wait before another try, a minute at most. Zero: it
+/// asks for none.
 pub(crate) fn retry_after(error: &kube::Error) -> Duration {
     let asked = match error {
         kube::Error::Api(status) if status.code == 429 => {
@@ -60,7 +66,8 @@ pub(crate) fn retry_after(error: &kube::Error) -> Duration {
 /// The cause of a failed call to the API server, by the action that it needs.
 #[derive(Debug, Error)]
 pub enum ApiError {
-    /// The object doesn't exist, or no longer; or its kind doesn't.
+    /// The object doesn't exist or no longer exists, its namespace is being deleted, or its kind
+    /// doesn't exist.
     #[error("not found")]
     NotFound,
     /// This process lacks the right.
@@ -75,16 +82,16 @@ pub enum ApiError {
     /// The served schema has no such field.
     #[error("unknown field: {0}")]
     UnknownField(String),
-    /// The API server, or an admission webhook or policy, refuses it.
+    /// The API server, an admission webhook or a policy refuses the call.
     #[error("refused: {0}")]
     Refused(String),
     /// This process doesn't lead. If it led when a write began, the write may have been done.
     #[error("not the leader")]
     NotLeading,
-    /// Any other failure: worth another try.
+    /// Any other failure, worth another try. The call may have been done.
     #[error("no good answer")]
     Other(#[source] Box<kube::Error>),
-    /// The API server didn't answer in time.
+    /// The API server didn't answer in time. The call may have been done.
     #[error("no answer within {TIMEOUT:?}")]
     Timeout,
 }
@@ -105,6 +112,8 @@ impl From<kube::Error> for ApiError {
 }
 
 impl ApiError {
+    /// Returns the cause that an error status of the API server shows, by its code and, where codes
+    /// are ambiguous, by its message.
     fn of_status(status: Status) -> Self {
         let has = |text| status.message.contains(text);
         match status.code {
@@ -125,7 +134,8 @@ impl ApiError {
         }
     }
 
-    /// True if the API server, an admission webhook or a policy has refused the call: then nothing was done.
+    /// True if the API server, an admission webhook or a policy has refused the call: then nothing
+    /// was done.
     pub const fn is_refusal(&self) -> bool {
         matches!(self, Self::Forbidden(_) | Self::Refused(_))
     }
@@ -140,7 +150,8 @@ impl ApiError {
         }
     }
 
-    /// Returns the time that the API server asks to wait before another try; zero if it asks for none.
+    /// Returns the time that the API server asks to wait before another try. Zero: it asks for
+    /// none.
     fn retry_after(&self) -> Duration {
         if let Self::Other(error) = self { retry_after(error) } else { Duration::ZERO }
     }
@@ -151,12 +162,14 @@ impl ApiError {
     }
 }
 
-/// True if a field made a call fail. Messages don't tell: they begin with the object's name, which may read like a field.
+/// True if a field made a call fail. Messages don't show that: they begin with the object's name,
+/// which may read like a field.
 fn is_about(status: &Status, field: &str) -> bool {
     status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.field == field)
 }
 
-/// Returns the fields that made an apply fail because other managers own them; none if it failed for another reason.
+/// Returns the fields that made an apply fail because other managers own them. None: it failed for
+/// another reason.
 fn owned(status: &Status) -> Option<Vec<String>> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let owned =
@@ -164,8 +177,9 @@ fn owned(status: &Status) -> Option<Vec<String>> {
     Some(owned.collect()).filter(|owned: &Vec<String>| !owned.is_empty())
 }
 
-/// Tries until the API server has decided, for a minute at most: for changes that must not be left half done. A server
-/// that has just started forbids everything for a moment, so a refusal counts as no decision here.
+/// Tries until the API server has decided, for a minute at most: for changes that must not be left
+/// half done. A server that has just started forbids everything for a moment, so
+/// [`ApiError::Forbidden`] counts as no decision here. Returns the last result.
 pub async fn persist<T>(attempt: impl AsyncFn() -> Result<T, ApiError>) -> Result<T, ApiError> {
     let patience = Instant::now() + PATIENCE;
     let mut failures = 0;
@@ -183,7 +197,7 @@ pub async fn persist<T>(attempt: impl AsyncFn() -> Result<T, ApiError>) -> Resul
     }
 }
 
-/// Returns the result of a call, or [`ApiError::Timeout`].
+/// Returns the result of a call, or [`ApiError::Timeout`] after 10 seconds.
 pub async fn call<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
     tokio::time::timeout(TIMEOUT, call).await.map_err(|_| ApiError::Timeout)?.map_err(ApiError::from)
 }

@@ -1,8 +1,12 @@
 //! Clients that show a certificate.
 //!
-//! A handshake accepts any certificate, or none: only the route knows which authority must have signed it, and a refusal
-//! over HTTP can say what to do. So a [`ClientCa`] verifies the chain with each request: an expired certificate, or a
-//! replaced authority, has an effect at once.
+//! A handshake accepts any certificate, or none: only the route knows which authority must have
+//! signed the certificate, and a refusal over HTTP can say what to do. So a [`ClientCa`] verifies
+//! the chain with each request, and an expired certificate or a replaced authority has an effect at
+//! once.
+//!
+//! The webhook loads a [`ClientCa`] for each of its flags that names a file, and asks the one of
+//! the route with each request. Conversions are answered without one.
 
 use std::{
     net::IpAddr,
@@ -28,30 +32,36 @@ use tracing::{error, info};
 
 use crate::validity::CertificateEnds;
 
-/// An extension of requests: the chain that the client has shown, its own certificate first. Only its key was verified.
+/// An extension of requests: the chain that the client has shown, its own certificate first. The
+/// handshake has verified only that the client has the key. None: the client has shown no
+/// certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientChain(pub Option<Arc<[CertificateDer<'static>]>>);
 
-/// An extension of requests: the address of the client. None: one with a certificate of a configured authority, which shares no
-/// bounds with others of its address.
+/// An extension of requests: the address of the client. None: the client has a certificate of a
+/// configured authority, and shares no bounds with others of its address.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Peer(pub Option<IpAddr>);
 
 impl Peer {
-    /// Reads the peer of a request.
+    /// Returns the peer of a request. A request without the extension has a peer without an
+    /// address.
     pub fn of(request: &Extensions) -> Self {
         request.get().copied().unwrap_or_default()
     }
 }
 
-/// The certificate authorities of a file, by which clients are known. Clones share them.
+/// The certificate authorities of a file, by which clients are known. Clones share the authorities,
+/// and a reload reaches all clones.
 #[derive(Clone, Debug)]
 pub struct ClientCa {
+    /// The name of the flag, without dashes.
     flag: &'static str,
     file: PathBuf,
     loaded: Arc<RwLock<Loaded>>,
 }
 
+/// The content of the file, and the verifier made of it.
 #[derive(Debug)]
 struct Loaded {
     pem: Vec<u8>,
@@ -59,20 +69,25 @@ struct Loaded {
 }
 
 impl ClientCa {
-    /// Reads the certificates, in PEM, of a file that a flag names. Fails if none of them can sign others.
+    /// Reads the certificates, in PEM, of a file. `flag` is the name of its flag without dashes,
+    /// for messages and metrics.
+    ///
+    /// # Errors
+    /// If the file can't be read, has no certificate, or has one that can't be a root.
     pub fn load(flag: &'static str, file: PathBuf) -> anyhow::Result<Self> {
         let loaded = std::fs::read(&file).map_err(anyhow::Error::from).and_then(Loaded::of);
         let loaded = loaded.with_context(|| describe(flag, &file))?;
         Ok(Self { flag, file, loaded: Arc::new(RwLock::new(loaded)) })
     }
 
-    /// Verifies, by the extensions of a request, that its client has shown a certificate for clients that one of these
-    /// authorities has signed, and that is valid now. An error says why not.
+    /// Verifies that the client of a request has shown a certificate for clients that one of these
+    /// authorities has signed, and that is valid now. Takes the extensions of the request. An error
+    /// says why not, for people.
     pub fn verify(&self, request: &Extensions) -> Result<(), String> {
         self.verify_chain(request.get().unwrap_or(&ClientChain(None)))
     }
 
-    /// The same by the chain that the client has shown.
+    /// Verifies the chain that a client has shown, like [`verify`](Self::verify).
     pub(crate) fn verify_chain(&self, ClientChain(chain): &ClientChain) -> Result<(), String> {
         let chain = chain.as_deref().unwrap_or_default();
         let (own, intermediates) = chain.split_first().ok_or("the client has shown no certificate")?;
@@ -81,8 +96,9 @@ impl ClientCa {
         result.map(drop).map_err(|error| format!("the client's certificate is not accepted: {error}"))
     }
 
-    /// Reloads the file whenever it has changed; never returns. Polls, because a watch misses changes of mounted volumes.
-    /// While the file is unusable, the authorities stay as they are.
+    /// Reloads the file whenever it has changed, and keeps the metric of ends up to date. Never
+    /// returns. Polls, because a watch misses changes of mounted volumes. While the file is
+    /// unusable, the authorities stay as they are.
     pub(crate) async fn reload(&self, ends: &CertificateEnds, interval: Duration) {
         let mut refused = None;
         loop {
@@ -110,6 +126,7 @@ fn describe(flag: &str, file: &Path) -> String {
 }
 
 impl Loaded {
+    /// Reads all certificates of a PEM text.
     fn of(pem: Vec<u8>) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(&pem) {
@@ -122,7 +139,7 @@ impl Loaded {
     }
 }
 
-/// Accepts any certificate of which the client has the key, or none.
+/// Accepts any certificate of which the client has the key, or none. [`ClientCa`] judges later.
 #[derive(Debug)]
 pub(crate) struct AnyClient(WebPkiSupportedAlgorithms);
 
@@ -137,7 +154,8 @@ impl ClientCertVerifier for AnyClient {
         false
     }
 
-    /// Returns no hints: so a client that has a certificate shows it, and is told if it is the wrong one.
+    /// Returns no hints: so a client that has a certificate shows it, and learns if it is the wrong
+    /// one.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -1,4 +1,9 @@
-//! The client of the API server.
+//! The client of the API server, for the keeper and the webhook.
+//!
+//! Every request of such a client is counted, shows the [`ServerClock`] a Date header, and has its
+//! answer bounded in time. Pages of lists are bounded in bytes. Writes of
+//! [`client_of_leader`](ClientArgs::client_of_leader) need the lead until the connection takes
+//! them. Nothing is retried here.
 
 use std::{
     path::{Path, PathBuf},
@@ -25,13 +30,14 @@ use tower::{BoxError, Layer, Service, layer::layer_fn};
 
 use crate::{call::Throttled, clock::ServerClock, leadership::Leadership, pages::most_bytes, watch};
 
-/// The timeout for each part of an answer: on a connection that died unnoticed, kube would wait without end. A watch
-/// without news ends earlier by itself.
+/// The timeout for each part of an answer: on a connection that died unnoticed, kube would wait
+/// without end. A watch without news ends earlier by itself.
 const READ_TIMEOUT: Duration = Duration::from_secs(watch::TIMEOUT_SECONDS as u64 + 10);
 
-/// The number of requests, by method and code. Of the whole process, as its other metrics are.
+/// The number of requests by method and code. One for the whole process, as its other metrics are.
 type RequestCounts = Family<[(&'static str, String); 2], Counter>;
 
+/// The requests of all clients of this process.
 static REQUESTS: LazyLock<RequestCounts> = LazyLock::new(RequestCounts::default);
 
 /// Returns the metric that counts the requests of all clients.
@@ -39,6 +45,7 @@ pub(crate) fn requests() -> RequestCounts {
     REQUESTS.clone()
 }
 
+/// Counts a request. None: the request got no answer.
 fn count(method: &Method, code: Option<StatusCode>) {
     let code = code.map_or_else(|| "<error>".into(), |code| code.as_str().to_owned());
     REQUESTS.get_or_create(&[("method", method.to_string()), ("code", code)]).inc();
@@ -60,12 +67,18 @@ pub struct ClientArgs {
 }
 
 impl ClientArgs {
-    /// Creates a client that doesn't retry: kube's policy can make a write land minutes late. The clock hears its answers.
+    /// Creates a client that doesn't retry: kube's policy can make a write land minutes late. The
+    /// clock learns from its answers.
+    ///
+    /// # Errors
+    /// If the kubeconfig or the service account is missing or can't be read.
     pub async fn client(self, clock: &ServerClock) -> anyhow::Result<Client> {
         self.client_of_leader(clock, Leadership::always()).await
     }
 
-    /// Creates such a client that writes only while this process leads.
+    /// Creates a client like [`client`](Self::client) that writes only while this process leads. A
+    /// write without the lead fails with
+    /// [`ApiError::NotLeading`](crate::call::ApiError::NotLeading).
     pub async fn client_of_leader(self, clock: &ServerClock, lead: Leadership) -> anyhow::Result<Client> {
         let Self { kubeconfig } = self;
         let mut config = config(kubeconfig.as_deref()).await?;
@@ -77,7 +90,8 @@ impl ClientArgs {
     }
 }
 
-/// A layer by which only the leader writes, the clock hears answers, a 429 keeps its `Retry-After`, and large pages fail.
+/// Returns a layer with which only the leader writes, the clock learns from answers, a 429 keeps
+/// its `Retry-After`, and pages that are too large fail.
 pub(crate) fn api_layer<S>(
     lead: Leadership,
     clock: ServerClock,
@@ -85,7 +99,7 @@ pub(crate) fn api_layer<S>(
     layer_fn(move |service| ApiService { lead: lead.clone(), clock: clock.clone(), service })
 }
 
-/// A client with an [`api_layer`].
+/// A client with an [`api_layer`]. Requests other than GET and HEAD are writes.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiService<S> {
     lead: Leadership,
@@ -127,6 +141,8 @@ where
     }
 }
 
+/// Returns the configuration of a client. None: the kubeconfig or the service account is found by
+/// kube's rules. An empty path means the service account of the pod.
 async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     match kubeconfig {
         None => Config::infer()

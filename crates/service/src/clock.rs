@@ -1,4 +1,9 @@
-//! The API server's clock. Creation times and deadlines are by its clock, and the local one may be minutes off.
+//! The API server's clock. Creation times and deadlines are by its clock, and the local clock may
+//! be minutes off.
+//!
+//! The time comes from the Date headers of answers, each a bound from below and, with the time of
+//! its request, one from above. The keeper [measures](ServerClock::measure) the clock every minute,
+//! and so does a webhook with a scheduler extender or a guard.
 
 use std::{
     collections::VecDeque,
@@ -14,48 +19,59 @@ use tracing::warn;
 
 use crate::{call::call, log::with_causes, readiness::Awaited};
 
-/// The requests of a measurement, and the time between them: together more than the second that Date headers are exact to.
+/// The requests of a measurement. With the time between them they take more than the second that
+/// Date headers are exact to.
 const SAMPLES: u32 = 12;
+/// The time between the requests of a measurement.
 const BETWEEN_SAMPLES: Duration = Duration::from_millis(100);
+/// The wait after a measurement that failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// The wait after a measurement that succeeded.
 const BETWEEN_MEASUREMENTS: Duration = Duration::from_mins(1);
 
 /// The precision of a Date header.
 const EXACT_TO: SignedDuration = SignedDuration::from_secs(1);
 
-/// The answers of this many spans of time count: longer than the time between measurements, to hear each server.
+/// The number of spans of time whose answers count. Together they are longer than the time between
+/// measurements, so that each API server is heard.
 const SPANS: usize = 8;
+/// The length of a span.
 const SPAN: Duration = Duration::from_secs(15);
 
-/// Tells the API server's time, never ahead of it, and about a tenth of a second behind. Clones share it.
+/// The API server's time, never ahead of it, and about a tenth of a second behind. Clones share the
+/// answers.
 ///
-/// Where the clocks of API servers are apart, the slowest one counts that has answered in the last two minutes. This clock
-/// is then up to a second behind it. So a clock that is set back counts from the next answer on, and one that is set
-/// forward after two minutes. A caller that must not be early makes a request first.
+/// Where the clocks of API servers are apart, the slowest of those counts that have answered in the
+/// last two minutes, and this clock is then up to a second behind it. So a clock that is set back
+/// counts from the next answer on, and a clock that is set forward after two minutes. A caller that
+/// must not be early makes a request first.
 #[derive(Clone, Debug)]
 pub struct ServerClock(Arc<Mutex<Answers>>);
 
-/// The bounds of the servers' clocks that answers have shown.
+/// The bounds of the servers' clocks that answers have shown, by the local monotonic clock.
 #[derive(Debug)]
 struct Answers {
-    /// The instant that all bounds are about.
+    /// The instant for which all bounds hold.
     epoch: Instant,
-    /// True once enough has been heard to be close.
+    /// True once a measurement has succeeded: before, the time may be a second behind.
     is_measured: bool,
+    /// The spans of the last two minutes, the oldest first. After a long silence the last one
+    /// stays.
     spans: VecDeque<Span>,
 }
 
-/// The answers of a span of time.
+/// The answers of a span of time, summed up.
 #[derive(Clone, Copy, Debug)]
 struct Span {
+    /// The arrival of its first answer.
     begun: Instant,
-    /// The latest of their lower bounds: if there is one clock, it is the closest.
+    /// The latest of the lower bounds. With a single clock it is the closest.
     latest: Timestamp,
-    /// The answer with the earliest upper bound.
+    /// The bounds of the answer whose upper bound is the earliest.
     earliest: Bounds,
 }
 
-/// The times between which the clock of the server that has answered was at the epoch.
+/// The times between which the clock of the answering server was at the epoch.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     from: Timestamp,
@@ -63,7 +79,7 @@ struct Bounds {
 }
 
 impl Answers {
-    /// Takes in the date of an answer to a request that was sent at `sent`, and that has arrived at `at`.
+    /// Takes in the date of an answer that arrived at `at`, to a request sent at `sent`.
     fn add(&mut self, date: Timestamp, sent: Instant, at: Instant) {
         let before = |time: Timestamp, instant: Instant| {
             time.checked_sub(since(self.epoch, instant)).unwrap_or(Timestamp::MIN)
@@ -80,7 +96,7 @@ impl Answers {
             None => self.spans.push_back(Span { begun: at, latest: bounds.from, earliest: bounds }),
         }
         let counts = SPAN.saturating_mul(u32::try_from(SPANS).unwrap_or(u32::MAX));
-        // after a long silence, what was heard before it is better than nothing
+        // after a long silence, the last answers before it are better than none
         while self.spans.len() > 1
             && self.spans.front().is_some_and(|span| at.saturating_duration_since(span.begun) >= counts)
         {
@@ -88,21 +104,23 @@ impl Answers {
         }
     }
 
-    /// Returns the least time that any of the servers' clocks may show.
+    /// Returns the earliest time that any of the servers' clocks may show. None: there was no
+    /// answer.
     fn time_at(&self, instant: Instant) -> Option<Timestamp> {
         let latest = self.spans.iter().map(|span| span.latest).max()?;
         let earliest = self.spans.iter().map(|span| span.earliest).min_by_key(|bounds| bounds.to)?;
-        // otherwise they can't be of one clock
+        // otherwise the bounds can't be of one clock
         let at_epoch = if latest < earliest.to { latest } else { earliest.from };
         Some(at_epoch.checked_add(since(self.epoch, instant)).unwrap_or(Timestamp::MAX))
     }
 }
 
+/// Returns the time from the epoch to a later instant.
 fn since(epoch: Instant, instant: Instant) -> SignedDuration {
     SignedDuration::try_from(instant.saturating_duration_since(epoch)).unwrap_or(SignedDuration::MAX)
 }
 
-/// Reads the date of an answer.
+/// Reads the Date header of an answer.
 fn date(headers: &HeaderMap) -> anyhow::Result<Timestamp> {
     let date = headers.get(DATE).ok_or_else(|| anyhow::anyhow!("the answer has no Date header"))?;
     Ok(DateTimeParser::new().parse_timestamp(date.as_bytes())?)
@@ -116,7 +134,7 @@ impl Default for ServerClock {
 }
 
 impl ServerClock {
-    /// Creates a clock that shows this time, as if an answer had just said so.
+    /// Creates a measured clock that shows this time, as if an answer had just said so.
     pub fn starting_at(time: Timestamp) -> Self {
         let now = Instant::now();
         let mut answers = Answers { epoch: now, is_measured: true, spans: VecDeque::new() };
@@ -124,27 +142,31 @@ impl ServerClock {
         Self(Arc::new(Mutex::new(answers)))
     }
 
-    /// Returns the API server's time. Before the first measurement it is the beginning of time: nothing is due then.
+    /// Returns the API server's time. Before the first measurement it is [`Timestamp::MIN`]:
+    /// nothing is due then.
     pub fn now(&self) -> Timestamp {
         let answers = self.0.lock();
         let time = answers.time_at(Instant::now()).filter(|_| answers.is_measured);
         time.unwrap_or(Timestamp::MIN)
     }
 
-    /// Returns the time by the answers of API servers, measured or not: up to a second behind. Enough to see that another
-    /// clock is wrong. None: there was no answer yet.
+    /// Returns the time by the answers of API servers, measured or not: up to a second behind.
+    /// Enough to see that another clock is wrong. None: there was no answer yet.
     pub fn heard(&self) -> Option<Timestamp> {
         self.0.lock().time_at(Instant::now())
     }
 
-    /// Takes in the date of an answer to a request of `sent`. The next measurement reports a date that can't be read.
+    /// Takes in the date of an answer to a request sent at `sent`. A date that can't be read is
+    /// left out here, and the next measurement reports it.
     pub(crate) fn hear(&self, sent: Instant, headers: &HeaderMap) {
         if let Ok(date) = date(headers) {
             self.0.lock().add(date, sent, Instant::now());
         }
     }
 
-    /// Measures the clock again and again; never returns.
+    /// Measures the clock every minute, and after a failure every 2 seconds. Never returns.
+    /// `measured` is done after the first measurement. A failure is logged once, until a
+    /// measurement succeeds.
     pub async fn measure(self, client: Client, measured: Awaited) {
         let mut failed = false;
         loop {
@@ -156,7 +178,7 @@ impl ServerClock {
                     tokio::time::sleep(BETWEEN_MEASUREMENTS).await;
                 }
                 Err(error) => {
-                    // the old measurement serves on
+                    // the old measurement stays in use
                     if !std::mem::replace(&mut failed, true) {
                         let error = with_causes(error.as_ref());
                         warn!(error, "Failed to ask for the time of the API server");
@@ -167,7 +189,7 @@ impl ServerClock {
         }
     }
 
-    /// Asks for the time until one of the answers is close to the turn of a second.
+    /// Asks for the time often enough that one of the answers is close to the turn of a second.
     async fn sample(&self, client: &Client) -> anyhow::Result<()> {
         for _ in 0..SAMPLES {
             let sent = Instant::now();

@@ -1,4 +1,6 @@
-//! The configuration file, which may change while a server runs.
+//! The configuration file, which may change while a server runs. Both servers load it at the start,
+//! where a bad file is an error, and follow it from then on, where a bad file keeps the last good
+//! configuration. This module knows nothing of the content: the caller gives the parser.
 
 use std::{
     fmt::Display,
@@ -16,7 +18,8 @@ use prometheus_client::{
 };
 use tracing::{error, info};
 
-/// The time for which a changed file must stay the same before it is read: another program may be writing it.
+/// The time for which a changed file must stay the same before it is read: another program may be
+/// writing it.
 const SETTLED: Duration = Duration::from_millis(200);
 
 /// The path of the configuration, and the interval of its checks.
@@ -32,14 +35,18 @@ pub struct ConfigArgs {
     config_reload_interval: Duration,
 }
 
+/// Parses the interval of the checks, longer than zero.
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if interval.is_zero() { Err("must be longer than zero".into()) } else { Ok(interval) }
 }
 
 impl ConfigArgs {
-    /// Reads the file for the first time, and fails if it is bad, as there is no earlier configuration to keep. Without
-    /// a file the defaults hold at all times. The metrics of later reads become part of the registry.
+    /// Reads the file for the first time, and registers the metrics of its reads. Without a file
+    /// the defaults hold at all times, and there are no metrics.
+    ///
+    /// # Errors
+    /// If the file is bad or can't be read, as there is no earlier configuration to keep.
     pub fn load<T: Default, E: Display>(
         self,
         parse: fn(&str) -> Result<T, E>,
@@ -58,15 +65,16 @@ impl ConfigArgs {
     }
 }
 
+/// Returns the flag with its file, for messages.
 fn describe(path: &Path) -> String {
     format!("--config {}", path.display())
 }
 
-/// The reloads of a configuration file after its first read.
+/// The reloads of a configuration file after its first read. None: there is no file.
 pub struct Reload<T, E>(Option<(File<T, E>, Duration)>);
 
 impl<T, E: Display> Reload<T, E> {
-    /// Passes on each good configuration that differs from the last; never returns.
+    /// Passes on each good configuration that differs from the last. Never returns.
     pub async fn follow(self, mut apply: impl FnMut(T)) {
         let Some((mut file, interval)) = self.0 else {
             return std::future::pending().await;
@@ -80,19 +88,22 @@ impl<T, E: Display> Reload<T, E> {
     }
 }
 
+/// A configuration file, and the content that is in use.
 struct File<T, E> {
     path: PathBuf,
     parse: fn(&str) -> Result<T, E>,
     metrics: Metrics,
     /// The content that was last read and good.
     held: Vec<u8>,
-    /// The bad content that was last reported, or the reason for which the file can't be read.
+    /// The bad content that was last reported, or the reason why the file can't be read. None: the
+    /// file was good when last read.
     refused: Option<Result<Vec<u8>, String>>,
 }
 
 impl<T, E: Display> File<T, E> {
-    /// Returns a good configuration, if there is another than before. It polls instead of watching: a mounted
-    /// `ConfigMap` changes by a swap of symbolic links, after which a watch on the file gets no more events.
+    /// Returns a good configuration that differs from the one in use. None: the file is unchanged,
+    /// bad or gone, or is being written. Polls instead of watching: a mounted `ConfigMap` changes
+    /// by a swap of symbolic links, after which a watch on the file gets no more events.
     async fn look(&mut self) -> Option<T> {
         match self.settled().await {
             Ok(bytes) => self.take(bytes?),
@@ -104,7 +115,7 @@ impl<T, E: Display> File<T, E> {
         }
     }
 
-    /// Returns the content of the file; none while it changes.
+    /// Returns the content of the file. None: it is changing.
     async fn settled(&self) -> std::io::Result<Option<Vec<u8>>> {
         let first = tokio::fs::read(&self.path).await?;
         if first == self.held {
@@ -115,6 +126,7 @@ impl<T, E: Display> File<T, E> {
         Ok((first == second).then_some(second))
     }
 
+    /// Parses a content, and reports it. None: it is in use already, or bad.
     fn take(&mut self, bytes: Vec<u8>) -> Option<T> {
         let file = self.path.display();
         if bytes == self.held {
@@ -141,7 +153,7 @@ impl<T, E: Display> File<T, E> {
         }
     }
 
-    /// Reports each error once.
+    /// Reports an error, unless it is the one that was last reported.
     fn refuse(&mut self, found: Result<Vec<u8>, String>, error: &str) {
         if self.refused.as_ref() == Some(&found) {
             return;
@@ -153,15 +165,20 @@ impl<T, E: Display> File<T, E> {
     }
 }
 
+/// Parses the bytes of a file.
 fn read<T, E: Display>(bytes: &[u8], parse: fn(&str) -> Result<T, E>) -> Result<T, String> {
     let text = str::from_utf8(bytes).map_err(|error| format!("not UTF-8: {error}"))?;
     parse(text).map_err(|error| error.to_string())
 }
 
+/// The metrics of the reads.
 #[derive(Clone, Debug, Default)]
 struct Metrics {
+    /// 1 while the file is good, 0 after a bad change.
     successful: Gauge,
+    /// The time of the last good read, in seconds since the epoch.
     success_time: Gauge<f64, AtomicU64>,
+    /// The number of bad changes.
     failures: Counter,
 }
 
@@ -187,6 +204,7 @@ impl Metrics {
         metrics
     }
 
+    /// Counts a good read.
     fn good(&self) {
         self.successful.set(1);
         self.success_time.set(Timestamp::now().as_duration().as_secs_f64());

@@ -1,9 +1,10 @@
-//! Flags in the format of Go programs.
+//! Flags in the format of Go programs, for the keeper's command line.
 
 use std::ffi::{OsStr, OsString};
 
-/// Gives long flags of a single dash (`-kube-path=file`) a second one, so that command lines for programs in Go work. All
-/// else stays: the program's name, flags of one letter such as `-h`, negative numbers, and arguments after `--`.
+/// Gives long flags of a single dash (`-kube-path=file`) a second one, so that command lines for
+/// programs in Go work. The rest stays: the program's name, flags of one letter such as `-h`,
+/// negative numbers, and arguments after `--`.
 pub fn go_style(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut flags = true;
     let rewrite = |(position, argument): (usize, OsString)| {
@@ -13,6 +14,7 @@ pub fn go_style(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     arguments.enumerate().map(rewrite).collect()
 }
 
+/// True for a dash, a letter, and another character than an equals sign.
 fn is_single_dashed(argument: &OsStr) -> bool {
     match argument.as_encoded_bytes() {
         [b'-', first, second, ..] => first.is_ascii_alphabetic() && *second != b'=',
@@ -20,6 +22,7 @@ fn is_single_dashed(argument: &OsStr) -> bool {
     }
 }
 
+/// Returns an argument with one more dash.
 fn dashed(argument: &OsStr) -> OsString {
     let mut flag = OsString::from("-");
     flag.push(argument);

@@ -1,8 +1,13 @@
-//! The freshness of watches: the moments at which the API server was known to have shown a watch its newest.
+//! The freshness of watches: the moments at which the API server was known to have shown a watch
+//! its newest.
 //!
-//! A watch that is held back looks like one without news. So it is *confirmed* only by an answer to a request of its own:
-//! a list, a bookmark, or its regular end. It has then shown all that the API server had when the request was sent. A
-//! caller that must not act on older state [requires](Freshness::require) a confirmation: each watch asks at once.
+//! A watch that is held back looks like a watch without news. So a watch is *confirmed* only by an
+//! answer to a request of its own: a list, a bookmark, or its regular end. The watch has then shown
+//! all that the API server had when the request was sent. A caller that must not act on older state
+//! [requires](Freshness::require) a confirmation: each watch asks at once.
+//!
+//! The watches of [`watch`](crate::watch) write here. The keeper's gate and the readiness of both
+//! servers read.
 
 use std::{
     collections::BTreeMap,
@@ -23,32 +28,38 @@ use prometheus_client::{
 };
 use tokio::{sync::watch, time::Instant};
 
-/// The freshness of all watches of a process. Clones share it.
+/// The freshness of all watches of a process. Clones share the watches. As a collector: the metric
+/// `watch_staleness_seconds`, by kind.
 #[derive(Clone, Debug, Default)]
 pub struct Freshness(Arc<Shared>);
 
+/// The watches by number, and the signals between watches and callers.
 #[derive(Debug, Default)]
 struct Shared {
     watches: Mutex<BTreeMap<u64, Answers>>,
     next: AtomicU64,
     /// Sent to when a watch is confirmed or ends.
     changed: watch::Sender<()>,
-    /// The instant from which on each watch must be confirmed.
+    /// The instant since which each watch must be confirmed. None: no caller has required a
+    /// confirmation.
     required: watch::Sender<Option<Instant>>,
 }
 
 /// The answers to one watch.
 #[derive(Debug)]
 struct Answers {
+    /// The name of the watched kind, for people and for the metric.
     kind: String,
+    /// True if acts wait for this watch.
     is_required: bool,
-    /// The time of the last answer.
+    /// The time of the last answer, at first the beginning of the watch.
     heard: Instant,
-    /// The watch has shown all that the API server had at this time; none after a failure.
+    /// The watch has shown all that the API server had at this time. None: it hasn't since its last
+    /// failure.
     confirmed: Option<Instant>,
 }
 
-/// The freshness of one watch, which ends when this is dropped.
+/// The freshness of one watch. Its drop ends the watch.
 #[derive(Debug)]
 pub struct WatchFreshness {
     shared: Arc<Shared>,
@@ -56,7 +67,8 @@ pub struct WatchFreshness {
 }
 
 impl Freshness {
-    /// Adds a watch. No act waits for one that isn't required: only its staleness is told.
+    /// Adds a watch without a confirmation. No act waits for a watch that isn't required: the
+    /// metric alone shows its staleness.
     pub fn watch(&self, kind: &str, is_required: bool) -> WatchFreshness {
         let id = self.0.next.fetch_add(1, Relaxed);
         let answers = Answers { kind: kind.into(), is_required, heard: Instant::now(), confirmed: None };
@@ -64,7 +76,9 @@ impl Freshness {
         WatchFreshness { shared: Arc::clone(&self.0), id }
     }
 
-    /// Requires that each watch is confirmed by an answer to a request that was sent after `since`. The others ask again.
+    /// Requires that each watch is confirmed by an answer to a request sent at `since` or later.
+    /// Watches without such a confirmation ask the API server again. An earlier time than the one
+    /// required changes nothing.
     pub fn require(&self, since: Instant) {
         self.0.required.send_if_modified(|required| {
             let is_later = required.is_none_or(|required| required < since);
@@ -75,7 +89,9 @@ impl Freshness {
         });
     }
 
-    /// Returns the first required watch without a confirmation after `since` and its last failure, or staler than `bound`.
+    /// Returns the kind of a required watch without a confirmation, or without one since `since`,
+    /// or without an answer for longer than `bound`. A failure takes the confirmation back. None:
+    /// all required watches are fresh.
     pub fn unconfirmed(&self, since: Option<Instant>, bound: Duration) -> Option<String> {
         let is_confirmed = |answers: &Answers| {
             answers.confirmed.is_some_and(|confirmed| since.is_none_or(|since| since <= confirmed))
@@ -86,7 +102,8 @@ impl Freshness {
         required.find(|answers| !is_confirmed(answers)).map(|answers| answers.kind.clone())
     }
 
-    /// Returns the required watch that has waited longest for an answer, if that is longer than `bound`.
+    /// Returns the required watch that has waited longest for an answer, and that time. None: it
+    /// isn't longer than `bound`.
     pub fn stalest(&self, bound: Duration) -> Option<(String, Duration)> {
         let watches = self.0.watches.lock();
         let required = watches.values().filter(|answers| answers.is_required);
@@ -96,7 +113,7 @@ impl Freshness {
         (age > bound).then(|| (kind.clone(), age))
     }
 
-    /// Returns when a watch was confirmed or has ended since the call.
+    /// Returns when a watch was confirmed or has ended since the call, not since the first poll.
     pub fn changed(&self) -> impl Future<Output = ()> + use<> {
         let mut changes = self.0.changed.subscribe();
         async move {
@@ -107,16 +124,18 @@ impl Freshness {
 }
 
 impl WatchFreshness {
+    /// Changes the answers of this watch.
     fn update(&self, update: impl FnOnce(&mut Answers)) {
         self.shared.watches.lock().get_mut(&self.id).map(update);
     }
 
-    /// The API server has answered this watch.
+    /// Notes that the API server has answered this watch.
     pub fn heard(&self) {
         self.update(|answers| answers.heard = Instant::now());
     }
 
-    /// The watch has shown all that the API server had when a request was sent at `sent`.
+    /// Notes that the watch has shown all that the API server had when a request was sent at
+    /// `sent`.
     pub fn confirm(&self, sent: Instant) {
         self.update(|answers| {
             answers.heard = Instant::now();
@@ -125,23 +144,25 @@ impl WatchFreshness {
         self.shared.changed.send_replace(());
     }
 
-    /// The watch has failed: it shows nothing new until it is confirmed again.
+    /// Notes that the watch has failed: it isn't confirmed until it has shown all again.
     pub fn doubt(&self) {
         self.update(|answers| answers.confirmed = None);
     }
 
-    /// True if a confirmation is required.
+    /// True if this watch must be confirmed: it has failed or is new, or a later confirmation is
+    /// required.
     pub fn is_doubted(&self) -> bool {
         self.is_doubted_by(*self.shared.required.borrow())
     }
 
+    /// True if the watch has no confirmation as of the required time.
     fn is_doubted_by(&self, required: Option<Instant>) -> bool {
         let watches = self.shared.watches.lock();
         let confirmed = watches.get(&self.id).and_then(|answers| answers.confirmed);
         confirmed.is_none() || confirmed < required
     }
 
-    /// Returns when a confirmation is required.
+    /// Returns when a confirmation is required that this watch doesn't have.
     pub async fn doubted(&self) {
         let mut required = self.shared.required.subscribe();
         // an error would mean that the sender is gone, but here it is

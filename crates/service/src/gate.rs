@@ -1,4 +1,8 @@
-//! Holds back acts while what the keeper knows may be out of date.
+//! Holds back acts while what the keeper knows may be out of date. The loop of a controller
+//! ([`Run`](crate::work::Run)) begins no call while its gate is closed.
+//!
+//! An open gate says that the watches have caught up, not that a single object is still as it was
+//! shown.
 
 use std::time::Duration;
 
@@ -8,23 +12,23 @@ use tracing::warn;
 /// The time between two requirements: the lead may be lost and taken again in the meantime.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// A wait of so many seconds is told.
+/// The number of waits of `ASK_AGAIN` without a change after which a warning is logged, once.
 const TOLD_AFTER: u32 = 10;
 
-/// Is open while each watch that a decision depends on has answered since this keeper leads and reaches the API server,
-/// and none is too stale. Clones share it.
+/// Is open while each watch that a decision depends on has answered since this keeper leads and
+/// reaches the API server, and no such watch is too stale. Clones share the watches and the lead.
 #[derive(Clone, Debug)]
 pub struct FreshnessGate {
-    /// The watches.
+    /// The watches of the process. Those that aren't required never close the gate.
     pub freshness: Freshness,
-    /// The lead.
+    /// The lead. Without an election, any confirmation since the last failure will do.
     pub lead: Leadership,
     /// The longest time without an answer.
     pub max_staleness: Duration,
 }
 
 impl FreshnessGate {
-    /// Creates a gate of the watches of a process.
+    /// Creates the gate of a process.
     pub fn new(readiness: &ProcessReadiness, lead: &Leadership, max_staleness: Duration) -> Self {
         Self { freshness: readiness.freshness.clone(), lead: lead.clone(), max_staleness }
     }
@@ -34,12 +38,13 @@ impl FreshnessGate {
         self.closed_by().is_none()
     }
 
-    /// The watch that closes it.
+    /// Returns the kind of a watch that closes the gate. None: the gate is open.
     fn closed_by(&self) -> Option<String> {
         self.freshness.unconfirmed(self.lead.unbroken_since(), self.max_staleness)
     }
 
-    /// Returns when it is open; until then, the watches ask the API server.
+    /// Returns when the gate is open. Until then, each watch without a confirmation since the lead
+    /// began is required to ask the API server again.
     pub async fn opened(&self) {
         let mut rounds = 0u32;
         loop {

@@ -1,4 +1,6 @@
-//! Follows `PodGroup`s of all kinds. Those of the two families of queues are always awaited, others if the cluster has them.
+//! Follows `PodGroup`s of all kinds. Those of the two families of queues are always awaited, and
+//! others are followed if the cluster has them. Called by the keeper, and by a webhook with a
+//! scheduler extender or a guard, each with stores of its own.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +15,12 @@ use crate::{
     watch::{Store, follow, follow_while_served},
 };
 
-/// The kinds that are always awaited.
+/// The kinds that are followed from the start. A kind that the API server lacks counts as a kind
+/// without objects.
 const FAMILIES: [PodGroupKind; 2] = [PodGroupKind::Runai, PodGroupKind::Tensorstack];
 
-/// Follows `PodGroup`s, with a store for each kind; never returns. Ready when all first groups are known.
+/// Follows `PodGroup`s, with a store for each kind. Never returns. `looked` is done once the other
+/// kinds have been asked for. The process is ready when all first groups are known.
 pub async fn follow_groups<S>(
     client: Client,
     store: impl Fn(PodGroupKind) -> S + Send + Sync + 'static,
@@ -36,15 +40,18 @@ pub async fn follow_groups<S>(
     tokio::join!(join_all(families), follow_served(client, groups, readiness, looked));
 }
 
+/// The kinds that aren't of the two families.
 struct Groups<F> {
     client: Client,
     store: F,
 }
 
+/// Returns the name of a kind as `kubectl` takes it: plural and group.
 fn name(resource: &ApiResource) -> String {
     format!("{}.{}", resource.plural, resource.group)
 }
 
+/// Returns the kinds that are followed if the cluster has them.
 fn others() -> impl Iterator<Item = PodGroupKind> {
     PodGroupKind::ALL.into_iter().filter(|kind| !FAMILIES.contains(kind))
 }

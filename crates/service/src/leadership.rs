@@ -1,15 +1,22 @@
-//! Elects a leader among several processes by a Lease of `coordination.k8s.io/v1`, compatible with client-go.
+//! Elects a leader among several processes by a Lease of `coordination.k8s.io/v1`, compatible with
+//! client-go. The keeper elects the replica that acts, by the flags of [`LeaderArgs`]. The webhook
+//! elects the replica that renews certificates, by [`elect`].
 //!
-//! Tenure has its own election because the crates for kube 5 compare the `renewTime` that another machine wrote with the
-//! local clock, so that clocks apart by more than the lease make two leaders.
+//! Tenure has its own election because the crates for kube 5 compare the `renewTime` that another
+//! machine wrote with the local clock. There, clocks apart by more than the lease make two leaders.
 //!
 //! These hold for any behaviour of clocks and networks:
-//! - A leader stops leading when the renew deadline has passed since it *sent* its last successful renewal.
-//! - No candidate takes a lease before its own duration has passed since its last change was *seen*, which is later.
-//! - Each write carries the `resourceVersion` that it is based on, so of two only one succeeds.
-//! - A [client of the leader](crate::client::ClientArgs::client_of_leader) sends no write without the lead.
+//! - A leader stops leading when the renew deadline has passed since it *sent* its last successful
+//!   renewal.
+//! - No candidate takes a lease before the duration of the lease has passed since its last change
+//!   was *seen*, which is later.
+//! - Each write carries the `resourceVersion` that it is based on, so only one of two concurrent
+//!   writes succeeds.
+//! - A [client of the leader](crate::client::ClientArgs::client_of_leader) sends no write without
+//!   the lead.
 //!
-//! No lease can rule out that a write that was sent while leading arrives later: writes need preconditions as well.
+//! No lease can rule out that a write that was sent while leading arrives later: writes need
+//! preconditions as well.
 
 mod election;
 mod term;
@@ -31,7 +38,7 @@ pub use election::Election;
 pub use term::Leadership;
 pub use view::{ElectionStep, LeaseView};
 
-/// The longest lease that is allowed: a longer one is surely a mistake, and instants have an end.
+/// The longest lease that is allowed. A longer one is surely a mistake, and instants have an end.
 const LONGEST_LEASE: Duration = Duration::from_hours(24);
 
 /// The settings of the election.
@@ -64,12 +71,17 @@ pub struct LeaderArgs {
 }
 
 impl LeaderArgs {
-    /// Returns the namespace of the Lease; none if that is the client's own.
+    /// Returns the namespace of the Lease. None: it is the client's own.
     pub fn namespace(&self) -> Option<String> {
         Some(self.resource_namespace.clone()).filter(|namespace| !namespace.is_empty())
     }
 
-    /// Creates the handle that tells whether this process leads, and the election that has to run for it.
+    /// Creates the handle that says whether this process leads, and the election that must run for
+    /// that. Without `--leader-elect` the process always leads.
+    ///
+    /// # Errors
+    /// If the times don't fit together: the lease must be longer than the renew deadline, and that
+    /// longer than the retry period. The message names the flags.
     pub fn election(self, client: Client) -> anyhow::Result<(Leadership, Election)> {
         let Self { elect, timing, resource_name, resource_namespace, identity } = self;
         timing.check()?;
@@ -82,7 +94,8 @@ impl LeaderArgs {
     }
 }
 
-/// Creates the handle and the election for a Lease that no flags are about, with the times of client-go.
+/// Creates the handle and the election for a Lease without flags, with the times of client-go and a
+/// random identity.
 pub fn elect(client: Client, namespace: &str, lease: String) -> (Leadership, Election) {
     Election::new(client, (namespace, lease), random_identity(), Timing::OF_CLIENT_GO)
 }
@@ -107,12 +120,14 @@ struct Timing {
 }
 
 impl Timing {
+    /// The defaults of client-go.
     const OF_CLIENT_GO: Self = Self {
         lease_duration: Duration::from_secs(15),
         renew_deadline: Duration::from_secs(10),
         retry_period: Duration::from_secs(2),
     };
 
+    /// Refuses times with which there could be two leaders, or none.
     fn check(self) -> anyhow::Result<()> {
         let Self { lease_duration, renew_deadline, retry_period } = self;
         let [lease, renew, retry, longest] =
@@ -134,17 +149,20 @@ impl Timing {
     }
 }
 
+/// Returns the value of a flag, or a default for an empty one.
 fn or(given: String, default: impl FnOnce() -> String) -> String {
     if given.is_empty() { default() } else { given }
 }
 
-/// Returns a random identity: a host may run several processes, at once or one after the other.
+/// Returns the name of the host with a random number: a host may run several processes, at once or
+/// one after the other.
 fn random_identity() -> String {
     let system = rustix::system::uname();
     format!("{}_{:016x}", system.nodename().to_string_lossy(), random())
 }
 
-/// Returns a number that differs between replicas and spreads their retries: each hasher has a random seed.
+/// Returns a number that differs between replicas and spreads their retries. Each hasher has a
+/// random seed.
 fn random() -> u64 {
     RandomState::new().hash_one(())
 }

@@ -1,6 +1,10 @@
-//! The parts that Tenure's servers share as processes: argument groups, logs, a configuration and a certificate that
-//! may change while they run, an API client, the admin port, a shutdown that drains, watches that don't stall, the API
-//! server's clock, clients that show a certificate, and the election of a leader.
+//! The parts that the keeper and the webhook share as processes: argument groups, logs, a
+//! configuration and a certificate that may change while they run, an API client, the admin port, a
+//! shutdown that drains, watches that don't stall, the API server's clock, clients that show a
+//! certificate, and the election of a leader.
+//!
+//! Only the crates `tenure-keeper` and `tenure-webhook` depend on this one. The kubectl plugin,
+//! which runs for a moment, has a client of its own.
 
 mod address;
 pub mod admin;
@@ -28,7 +32,8 @@ pub mod validity;
 pub mod watch;
 pub mod work;
 
-/// Makes ring the process's provider of cryptography, without which kube and axum-server panic: the first line of `main`.
+/// Makes ring the process's provider of cryptography, without which kube and axum-server panic. The
+/// first line of `main`. Later calls change nothing.
 pub fn install_crypto_provider() {
     // an error means that one is installed already
     let _ = rustls::crypto::ring::default_provider().install_default();

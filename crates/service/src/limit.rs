@@ -1,13 +1,14 @@
-//! The rate limit of calls to the API server.
+//! A rate limit: of the keeper's and the webhook's calls to the API server, and of the lines of log
+//! that callers cause.
 
 use std::num::NonZeroU32;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
-/// A token bucket for writes.
+/// A token bucket.
 pub type WriteLimit = DefaultDirectRateLimiter;
 
-/// Creates a limit with this average rate a second, and this burst.
+/// Creates a full bucket with this average rate per second, and this burst.
 pub fn write_limit(per_second: NonZeroU32, burst: NonZeroU32) -> WriteLimit {
     RateLimiter::direct(Quota::per_second(per_second).allow_burst(burst))
 }

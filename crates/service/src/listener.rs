@@ -1,5 +1,7 @@
-//! The listener of every port. Connections have bounds: in number, of all peers and of each; in the bytes that they are held
-//! for; and in time. One beyond them is closed at once, so that it costs nothing, and is in the way of no other.
+//! The listener of every port of a server: [`Bounds`] of the HTTPS port and of the admin port.
+//! Connections are bounded in number, in total and per peer; in the bytes that they are held for;
+//! and in time. A connection beyond the bounds is closed at once, so that it costs nothing and
+//! delays no other.
 
 mod linger;
 mod places;
@@ -16,32 +18,37 @@ use tracing::warn;
 use linger::Lingering;
 use places::{Place, Places};
 
-/// The timeout for a client's next byte, in any state of the connection, and for the headers of a request. API servers keep
-/// idle connections for 90 s, and a server that closes one first makes a request fail.
+/// The timeout for a client's next byte, in any state of the connection, and for the headers of a
+/// request. API servers keep idle connections for 90 s, and a server that closes a connection
+/// before the client makes a request fail.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(130);
 
-/// The timeout for a client to read any byte of an answer, whose memory and turn a dead client must not hold for longer.
+/// The timeout for a client to read any byte of an answer: a dead client must not hold the memory
+/// and the turn of the answer for longer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The time after which a client of HTTP/2 that sends nothing whole is asked for an answer, and the timeout for that. In the midst of
-/// a frame, or of headers in several frames, no answer can be sent. So headers have a time here as well, however they trickle.
+/// The time after which a client of HTTP/2 that sends no whole frame is pinged. In the midst of a
+/// frame, or of headers in several frames, no answer to a ping can be sent. So headers are bounded
+/// in time here as well, however slowly they trickle.
 const PING_AFTER: Duration = Duration::from_secs(30);
+/// The timeout for the answer to a ping.
 const PONG_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The share of a port's connections that one peer may have.
+/// The divisor by which a port's connections give those that one peer may keep, rounded up.
 const PEERS: usize = 16;
 
 /// The most bytes of the headers of a request. Those of an API server have some 500.
 const HEADER_BYTES: u32 = 16 * 1024;
 
-/// The most bytes of bodies that are held unread, of a stream of HTTP/2 and of its connection.
+/// The most bytes of bodies that are held unread for a stream of HTTP/2.
 const UNREAD_OF_STREAM: u32 = 64 * 1024;
+/// The most bytes of bodies that are held unread for all streams of a connection.
 const UNREAD: u32 = 256 * 1024;
 
 /// The most requests at a time on a connection of HTTP/2.
 const STREAMS: u32 = 200;
 
-/// A connection that has a place.
+/// A connection that has a place, and gives the place up when it is dropped.
 pub type Connection = Lingering<Pin<Box<TimeoutStream<TcpStream>>>>;
 
 /// The bounds of one port. Clones share its places.
@@ -49,14 +56,15 @@ pub type Connection = Lingering<Pin<Box<TimeoutStream<TcpStream>>>>;
 pub struct Bounds(Places);
 
 impl Bounds {
-    /// Returns the bounds of a port for so many connections; fewer if the process may not have as many files open.
+    /// Returns the bounds of a port for this number of connections, or for a quarter of the files
+    /// that the process may have open, if that is less. Raises the limit of open files first.
     pub fn new(connections: usize) -> Self {
         let files = raise_open_files().and_then(|files| usize::try_from(files / 4).ok());
         let most = files.map_or(connections, |files| files.min(connections));
         Self(Places::new(most, most.div_ceil(PEERS)))
     }
 
-    /// Bounds what a connection takes.
+    /// Sets what a connection of a server may take, in headers, bodies, streams and time.
     pub fn of_server<A: axum_server::Address, C>(server: &mut Server<A, C>) {
         let http = server.http_builder();
         http.http1()
@@ -73,11 +81,12 @@ impl Bounds {
             .max_concurrent_streams(STREAMS);
     }
 
-    /// Takes a connection whose client is to be known later, and may be one of `times` as many as its peer may keep. Without
-    /// `TCP_NODELAY` the first answer often waits 40 ms for an acknowledgement.
+    /// Takes a connection whose client is known later. Until then, the peer may have `times` as
+    /// many connections as it may keep. Without `TCP_NODELAY` the first answer often waits 40 ms
+    /// for an acknowledgement.
     ///
     /// # Errors
-    /// If there is no place for it.
+    /// If the port has no place for the connection.
     pub fn take(&self, stream: TcpStream, times: usize) -> io::Result<(Connection, Arc<Place>)> {
         let place = self.0.take(stream.peer_addr()?.ip(), times).ok_or_else(no_place)?;
         stream.set_nodelay(true)?;
@@ -88,12 +97,12 @@ impl Bounds {
     }
 }
 
-/// The reason for which a connection is closed.
+/// Returns the error that closes a connection beyond the bounds.
 pub fn no_place() -> io::Error {
     io::Error::new(io::ErrorKind::QuotaExceeded, "too many connections")
 }
 
-/// Accepts connections in the clear.
+/// Accepts connections in the clear, for the admin port.
 impl<S> Accept<TcpStream, S> for Bounds {
     type Stream = Connection;
     type Service = S;
@@ -104,8 +113,9 @@ impl<S> Accept<TcpStream, S> for Bounds {
     }
 }
 
-/// Raises the number of files that may be open as far as this process may, and returns it. Container runtimes leave it at 1,024,
-/// and each connection is a file. None: there is no limit.
+/// Raises the number of files that may be open to the most that this process may set, and returns
+/// it. Container runtimes leave the number at 1,024, and each connection is a file. None: there is
+/// no limit.
 fn raise_open_files() -> Option<u64> {
     let bound = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: bound.maximum, ..bound }) {

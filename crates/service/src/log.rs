@@ -1,4 +1,6 @@
-//! Logs.
+//! The log of a server: its flags, its filter, and errors as text. `run` of the keeper, of the
+//! webhook and of its `uninstall` calls [`LogArgs::init`] first; all lines go to standard error,
+//! one per event.
 
 mod logfmt;
 
@@ -47,7 +49,7 @@ enum LogFormat {
 }
 
 impl LogArgs {
-    /// Sends logs to standard error from now on.
+    /// Sends logs to standard error from now on. Fails if the process has a subscriber already.
     pub fn init(self) -> anyhow::Result<()> {
         let Self { log_level, log_format } = self;
         let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
@@ -62,17 +64,21 @@ impl LogArgs {
     }
 }
 
-/// The lines of log that callers of a port may cause in a second, and at once.
+/// The lines of log that callers of a port may cause in a second on average, over all ports of the
+/// process.
 const LINES: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
+/// The lines that callers may cause at once.
 const LINES_AT_ONCE: NonZeroU32 = NonZeroU32::MIN.saturating_add(199);
 
-/// True if one more line about a call may be written: any caller could fill the log otherwise. All are counted by metrics.
+/// True if one more line about a call may be written, else any caller could fill the log. Each call
+/// counts the line as written. Metrics count all calls.
 pub fn of_callers() -> bool {
     static LIMIT: LazyLock<WriteLimit> = LazyLock::new(|| write_limit(LINES, LINES_AT_ONCE));
     LIMIT.check().is_ok()
 }
 
-/// Returns the levels by crate. kube logs each failed try, while Tenure logs the result: kube is shown at level debug only.
+/// Returns the levels by crate. kube logs each failed try, while Tenure logs the result, so lines
+/// of kube appear at level debug only.
 fn filter(level: LogLevel) -> Targets {
     let (least, kube) = match level {
         LogLevel::Debug => (LevelFilter::DEBUG, LevelFilter::DEBUG),
@@ -83,7 +89,9 @@ fn filter(level: LogLevel) -> Targets {
     Targets::new().with_default(least).with_targets([("kube_client", kube), ("kube_runtime", kube)])
 }
 
-/// Returns an error with its causes, each said once: many errors include their cause, and many don't.
+/// Returns an error with its causes, from the outermost to the innermost, separated by colons. A
+/// cause whose text is already there is left out: many errors include their cause, and many don't.
+/// An answer of the API server ends the text with its message and code.
 pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = Some(error);
@@ -92,7 +100,8 @@ pub fn with_causes(error: &(dyn Error + 'static)) -> String {
         if !text.contains(&said) {
             text = format!("{text}: {said}");
         }
-        // kube's text of an answer of the API server has all its fields; an error in a box is a cause of another type
+        // kube's text of an answer of the API server has all its fields; an error in a box is a
+        // cause of another type
         let kube = cause.downcast_ref().or_else(|| cause.downcast_ref::<Box<kube::Error>>().map(Box::as_ref));
         if let Some(kube::Error::Api(status)) = kube {
             return text.replace(&said, &format!("{} ({})", status.message, status.code));

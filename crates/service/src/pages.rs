@@ -1,21 +1,25 @@
-//! The pages of lists, which kube's client reads as a whole: many large objects must not take all memory.
+//! The pages of lists, which kube's client reads as a whole: many large objects must not take all
+//! memory. Watches that can't stream their first list use [`PageSize`], and so do other lists of
+//! the keeper. `client` cuts answers that are too large.
 
 use http::{Method, Request};
 use http_body_util::LengthLimitError;
 use kube::client::Body;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// The most objects of a page. Few have more than 20 KiB.
+/// The most objects of a page. Few objects have more than 20 KiB.
 const LARGEST: u32 = 500;
 
-/// The most bytes of a page of several objects. The client takes about two and a half times as much memory for it. A single
-/// object has 1.5 MiB at most in etcd, and up to six times as many as JSON.
+/// The most bytes of a page of several objects. The client takes about two and a half times as much
+/// memory for the page. A single object has 1.5 MiB at most in etcd, and up to six times as many as
+/// JSON.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
-/// The turn of a list whose pages have been too large: a process reads one such page at a time, of all lists.
+/// The turn of a list whose pages have been too large. Such lists of a process read one page at a
+/// time, together.
 static LARGE: Semaphore = Semaphore::const_new(1);
 
-/// The size of the pages of a list: large at first, and smaller once one had too many bytes.
+/// The size of the pages of a list: large at first, and smaller once a page had too many bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct PageSize(u32);
 
@@ -26,12 +30,13 @@ impl Default for PageSize {
 }
 
 impl PageSize {
-    /// Returns the number of objects.
+    /// Returns the number of objects of a page, at least 1.
     pub const fn objects(self) -> u32 {
         self.0
     }
 
-    /// Makes pages smaller after a list has failed with this error, and returns true, if one had too many bytes.
+    /// Makes pages smaller if a list has failed because a page had too many bytes. True if so: the
+    /// caller lists again.
     pub fn shrink_after(&mut self, error: &kube::Error) -> bool {
         let is_too_large = matches!(error, kube::Error::Service(cause) if cause.is::<LengthLimitError>());
         if is_too_large {
@@ -40,14 +45,16 @@ impl PageSize {
         is_too_large
     }
 
-    /// Waits for the turn of a page. None: its size is no reason to wait.
+    /// Waits for the turn of a page, which ends when the permit is dropped. None: the pages are of
+    /// the largest size, and need no turn.
     pub async fn turn(self) -> Option<SemaphorePermit<'static>> {
         // an error would mean that the semaphore was closed, which never happens
         if self.0 < LARGEST { LARGE.acquire().await.ok() } else { None }
     }
 }
 
-/// Returns the most bytes that the answer to a request may have. Only lists of several objects are limited.
+/// Returns the most bytes that the answer to a request may have. Only lists of several objects are
+/// limited.
 pub(crate) fn most_bytes(request: &Request<Body>) -> usize {
     let mut parameters = request.uri().query().unwrap_or_default().split('&');
     let limit = parameters.find_map(|parameter| parameter.strip_prefix("limit=")?.parse::<u32>().ok());

@@ -1,4 +1,6 @@
 //! The metrics of the process itself, by the names that Prometheus' client libraries give them.
+//! Registered by [`registry`](crate::admin::registry) for each server. Other systems than Linux
+//! have no `/proc`, and show none of them.
 
 use std::{fmt, fs};
 
@@ -12,7 +14,7 @@ use prometheus_client::{
 /// The clock ticks of a second in `/proc`, on all processors that Linux runs on today.
 const TICKS: f64 = 100.0;
 
-/// Reads `/proc` at each scrape. What can't be read is left out.
+/// Reads `/proc` at each scrape. Values that can't be read are left out.
 #[derive(Debug)]
 pub struct ProcessMetrics;
 
@@ -42,37 +44,43 @@ impl Collector for ProcessMetrics {
     }
 }
 
-/// Fields of `/proc/self/stat`, counted from that after the name.
+/// The time in user mode, in ticks: a field of `/proc/self/stat`, counted from the field after the
+/// name.
 const UTIME: usize = 11;
+/// The time in kernel mode, in ticks.
 const STIME: usize = 12;
+/// The start of the process, in ticks since the machine started.
 const STARTTIME: usize = 19;
 
-/// A field of `/proc/self/stat`. The name of the program, in parentheses, may have spaces.
+/// Returns a field of `/proc/self/stat`. The name of the program, in parentheses, may have spaces.
 fn stat_field(stat: &str, field: usize) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(field)?.parse().ok()
 }
 
-/// The Unix time at which the machine started.
+/// Returns the Unix time at which the machine started, in seconds.
 fn boot_time() -> Option<f64> {
     number_after(&fs::read_to_string("/proc/stat").ok()?, "btime ")
 }
 
+/// Returns the resident memory, in bytes.
 fn resident_memory() -> Option<f64> {
     Some(number_after(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")? * 1024.0)
 }
 
+/// Returns the number of open file descriptors.
 fn open_files() -> Option<f64> {
     let open = fs::read_dir("/proc/self/fd").ok()?.count();
     // the directory itself is open while it is read
     u32::try_from(open.saturating_sub(1)).ok().map(f64::from)
 }
 
+/// Returns the soft limit of open file descriptors. None: there is no limit, or no `/proc`.
 fn most_files() -> Option<f64> {
     number_after(&fs::read_to_string("/proc/self/limits").ok()?, "Max open files")
 }
 
-/// The number after the name that begins a line.
+/// Returns the number after the name that begins a line.
 fn number_after(text: &str, name: &str) -> Option<f64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()?.parse().ok()

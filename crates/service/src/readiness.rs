@@ -1,4 +1,6 @@
-//! The readiness of a process, and the conditions that it waits for.
+//! The readiness of a process, and the conditions that it waits for. `run` of each server makes one
+//! [`ProcessReadiness`], each watch and measurement adds a condition, and `/readyz` of the [admin
+//! port](crate::admin) shows the reason of an unready process.
 
 use std::{
     collections::BTreeSet,
@@ -13,31 +15,38 @@ use tokio::sync::watch;
 
 use crate::freshness::{Freshness, WatchFreshness};
 
-/// What a process waits for. It is also unready while a required watch is too stale, and once it [drains](Self::drain).
+/// The conditions that a process waits for. A process is also unready while a required watch is too
+/// stale, and once it [drains](Self::drain). Clones share the conditions.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessReadiness {
+    /// The conditions that aren't met, by their name.
     awaited: Arc<watch::Sender<BTreeSet<String>>>,
+    /// True once the process is about to end.
     draining: Arc<AtomicBool>,
     /// The freshness of the watches of the process.
     pub freshness: Freshness,
-    /// None: a process with stale watches is ready all the same.
+    /// The longest time without an answer to a required watch. None: a process with stale watches
+    /// is ready all the same.
     max_staleness: Option<Duration>,
 }
 
-/// A condition that a process waits for.
+/// A condition that a process waits for. Conditions of the same name are one.
 #[derive(Clone, Debug)]
 pub struct Awaited {
+    /// The name of the condition: for watches the kind, as people read it.
     pub(crate) what: String,
     readiness: ProcessReadiness,
 }
 
 impl ProcessReadiness {
-    /// Creates the readiness of a process that is unready while a required watch is staler than this.
+    /// Creates the readiness of a process that is unready while a required watch has had no answer
+    /// for longer than this.
     pub fn with_max_staleness(max_staleness: Duration) -> Self {
         Self { max_staleness: Some(max_staleness), ..Self::default() }
     }
 
-    /// Returns a handle for conditions that don't delay readiness.
+    /// Returns a handle for conditions that don't delay readiness. Its watches count in the
+    /// freshness of the process.
     #[must_use]
     pub fn without_waiting(&self) -> Self {
         Self { awaited: Arc::default(), ..self.clone() }
@@ -52,7 +61,7 @@ impl ProcessReadiness {
         Awaited { what, readiness: self.clone() }
     }
 
-    /// Returns once no condition is left.
+    /// Returns once no condition is left. Neither staleness nor draining matters here.
     pub async fn ready(&self) {
         // an error would mean that the sender is gone, but here it is
         let _ = self.awaited.subscribe().wait_for(BTreeSet::is_empty).await;
@@ -68,7 +77,7 @@ impl ProcessReadiness {
         self.draining.load(Relaxed)
     }
 
-    /// Returns the reason why the process is unready; none if it is ready.
+    /// Returns the reason why the process is unready, for people. None: it is ready.
     pub fn reason(&self) -> Option<String> {
         if self.is_draining() {
             return Some("shutting down".into());
@@ -80,7 +89,7 @@ impl ProcessReadiness {
         })
     }
 
-    /// Returns the conditions that are left, separated by commas; none if there are none.
+    /// Returns the conditions that are left, separated by commas. None: no condition is left.
     pub fn awaited(&self) -> Option<String> {
         let awaited = self.awaited.borrow();
         (!awaited.is_empty()).then(|| awaited.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
@@ -88,7 +97,7 @@ impl ProcessReadiness {
 }
 
 impl Awaited {
-    /// Adds the watch that the condition is about.
+    /// Adds a watch of the condition's name to the freshness of the process.
     pub fn watch(&self, is_required: bool) -> WatchFreshness {
         self.readiness.freshness.watch(&self.what, is_required)
     }
@@ -98,7 +107,7 @@ impl Awaited {
         self.set(true);
     }
 
-    /// Marks the condition as met, or as not met any more.
+    /// Marks the condition as met, or as no longer met.
     pub fn set(&self, met: bool) {
         self.readiness.awaited.send_if_modified(|awaited| {
             if met { awaited.remove(&self.what) } else { awaited.insert(self.what.clone()) }

@@ -1,4 +1,9 @@
-//! Follows kinds that a cluster may have or not: most clusters have few of them, and some are added later.
+//! Follows kinds that a cluster may lack: most clusters have few of them, and some are added later.
+//! The keeper follows the kinds of owners like this, and both servers those of `PodGroup`s of other
+//! systems.
+//!
+//! A set of kinds implements [`Kinds`], and [`follow_served`] asks every 30 seconds which of them
+//! the API server has. A kind is followed at most once at a time.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -27,29 +32,30 @@ use crate::{
 
 /// The interval of the checks, and so the longest time for which a new kind stays unseen.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(30);
+/// The wait after a check that failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
-/// API groups by name.
+/// The API groups that the API server has, by name.
 pub type Served = HashMap<String, ApiGroup>;
 
-/// Kinds that are followed as long as the cluster has them.
+/// A set of kinds that are followed as long as the cluster has them.
 pub trait Kinds {
-    /// The key of a kind.
+    /// Identifies a kind of this set.
     type Key: Copy + Debug + Eq + Hash;
 
-    /// The name of these kinds, for people.
+    /// The name of these kinds, for log lines.
     const WHAT: &str;
 
-    /// The consequence when they can't be listed, for people.
+    /// The consequence while they can't be listed, for log lines.
     const MEANWHILE: &str;
 
-    /// The number of failed checks after which work begins without the kinds that they would have shown.
+    /// The number of failed checks in a row after which readiness no longer waits for these kinds.
     const PATIENCE: u32;
 
-    /// Returns the API groups of these kinds.
+    /// Returns the names of the API groups of these kinds.
     fn groups(&self) -> BTreeSet<String>;
 
-    /// Returns the kinds that the cluster has, in the version to be followed.
+    /// Returns the kinds that the cluster has, each in the version to follow.
     fn served(&self, served: &Served) -> Vec<(Self::Key, ApiResource)>;
 
     /// True if a kind is still to be followed. By default each is.
@@ -57,12 +63,12 @@ pub trait Kinds {
         true
     }
 
-    /// Returns when the set of kinds has changed. By default it never does.
+    /// Returns when the set of kinds has changed. By default never.
     fn changed(&mut self) -> impl Future<Output = ()> {
         std::future::pending()
     }
 
-    /// Follows a kind until it is gone, or until the `end`; returns its key.
+    /// Follows a kind until the API server lacks it, or until the `end`. Returns its key.
     fn follow(
         &self,
         key: Self::Key,
@@ -72,7 +78,9 @@ pub trait Kinds {
     ) -> BoxFuture<'static, Self::Key>;
 }
 
-/// Follows all kinds that the cluster has; never returns. Ready when the objects of its first kinds are known.
+/// Follows all kinds that the cluster has. Never returns. `looked` is done after the first check
+/// that succeeded, or after [`Kinds::PATIENCE`] failures. Kinds found until then delay readiness
+/// until their objects are known; kinds found later don't.
 pub async fn follow_served<K: Kinds>(
     client: Client,
     mut kinds: K,
@@ -121,7 +129,8 @@ pub async fn follow_served<K: Kinds>(
     }
 }
 
-/// Returns the API groups that the API server has, and the error if it didn't answer for all of them.
+/// Returns, after a wait, the wanted API groups that the API server has, and the error if it didn't
+/// answer for all of them.
 async fn look(client: &Client, groups: BTreeSet<String>, after: Duration) -> (Served, Option<String>) {
     tokio::time::sleep(after).await;
     let (mut served, mut failed) = (HashMap::new(), None);

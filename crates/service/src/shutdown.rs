@@ -1,4 +1,5 @@
-//! Ending on a signal.
+//! The end of a server on a signal. `run` of the keeper and of the webhook catches the signals
+//! early, so that a signal during the start is noticed as well.
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -13,13 +14,14 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches the signals from now on.
+    /// Catches the signals from now on. A signal before [`run`](Self::run) counts as the first.
     pub fn catch() -> anyhow::Result<Self> {
         let catch = |kind| signal(kind).context("failed to catch signals");
         Ok(Self { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())? })
     }
 
-    /// Runs `work`. The first signal cancels its token, after which it ends by itself; the second gives up, with an error.
+    /// Runs `work`. The first signal cancels the token of the work, which then ends by itself. The
+    /// second signal drops the work, and returns an error.
     pub async fn run<T>(
         mut self,
         work: impl AsyncFnOnce(CancellationToken) -> anyhow::Result<T>,
@@ -38,6 +40,7 @@ impl Signals {
         }
     }
 
+    /// Returns the name of the next signal.
     async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",

@@ -1,4 +1,8 @@
-//! Serving HTTPS, with a certificate that may change and a shutdown that drains.
+//! Serving HTTPS, with a certificate that may change and a shutdown that drains. Called by the
+//! webhook's `run` alone: the keeper serves no HTTPS.
+//!
+//! Each request gets two extensions: the chain that the client has shown, for [`ClientCa::verify`],
+//! and its [`Peer`].
 
 mod certificate;
 
@@ -38,14 +42,16 @@ pub use certificate::MadeCertificate;
 /// The timeout for the handshake of a client.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The most connections. An API server opens one for each call under way when the authority changes.
+/// The most connections. An API server opens a connection for each call under way when the
+/// authority changes.
 const CONNECTIONS: usize = 4096;
 
-/// The connections of a peer during their handshakes, as a multiple of those that it may keep: clients with a certificate of a
-/// configured authority don't count among these.
+/// The connections of a peer during their handshakes, as a multiple of those that it may keep.
+/// Clients with a certificate of a configured authority count among them only until the handshake
+/// is done.
 const HANDSHAKES: usize = 2;
 
-/// The shortest time between two checks of what may change.
+/// The shortest time between two checks of files.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The time for requests in flight, once no new ones are accepted.
@@ -76,7 +82,8 @@ pub struct TlsArgs {
     drain_delay: Duration,
 }
 
-/// Parses the time between two checks. With none between them the process would do nothing else.
+/// Parses the time between two checks. Without any time between them the process would do nothing
+/// else.
 fn interval(text: &str) -> anyhow::Result<Duration> {
     let (interval, shortest) = (humantime::parse_duration(text)?, for_people(SHORTEST_INTERVAL));
     ensure!(interval >= SHORTEST_INTERVAL, "must be at least {shortest}");
@@ -84,9 +91,16 @@ fn interval(text: &str) -> anyhow::Result<Duration> {
 }
 
 impl TlsArgs {
-    /// Serves until `shutdown`, then drains. With authorities, it asks clients for a certificate, for [`ClientCa::verify`].
-    /// It shows the certificate that is made, or else that of the files, and listens once there is one. The process is
-    /// unready while that isn't valid.
+    /// Serves until `shutdown`, then drains. With `authorities` the server asks clients for a
+    /// certificate, for [`ClientCa::verify`]. It shows the certificate that is made, or else that
+    /// of the files, and listens once there is a usable one. The process is unready while that
+    /// certificate isn't valid.
+    ///
+    /// To drain, the process becomes unready, serves on for the drain delay, accepts no more
+    /// connections, and gives requests in flight a grace period.
+    ///
+    /// # Errors
+    /// If the files are no usable pair at the start, or the address can't be bound.
     pub async fn serve(
         self,
         router: Router,
@@ -137,7 +151,8 @@ impl TlsArgs {
     }
 }
 
-/// Tells clients not to use connections again before a shutdown: a request is lost if its connection is closed meanwhile.
+/// Asks clients not to use connections again before a shutdown: a request is lost if its connection
+/// is closed meanwhile.
 fn draining(router: Router, readiness: ProcessReadiness) -> Router {
     router.layer(middleware::map_response(move |mut response: Response| {
         // hyper leaves the header out of HTTP/2, which says the same in its own way
@@ -148,7 +163,8 @@ fn draining(router: Router, readiness: ProcessReadiness) -> Router {
     }))
 }
 
-/// Accepts connections over TLS, and gives their requests the certificate chain that the client has shown.
+/// Accepts connections over TLS, and gives their requests the certificate chain that the client has
+/// shown.
 #[derive(Clone, Debug)]
 struct Identify {
     bounds: Bounds,

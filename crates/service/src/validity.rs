@@ -1,4 +1,6 @@
-//! The end of the certificates in use: a metric, and a warning before it comes.
+//! The end of the certificates in use: a metric, and a warning before the end comes. The webhook
+//! observes the served certificate, its authority, and the authorities of clients, each by a usage
+//! that labels the metric.
 
 use std::{
     collections::BTreeMap,
@@ -16,14 +18,16 @@ use tenure_certs::{Certificate, Validity};
 use tenure_types::duration::for_people;
 use tracing::{error, warn};
 
-/// The least time before the end of a certificate that draws a warning, unless a sixth of its validity is less.
+/// The time before the end of a certificate from which a warning is logged, unless a sixth of its
+/// validity is less.
 const WARNED_WITHIN: Duration = Duration::from_hours(14 * 24);
 
-/// The certificates in use and their ends. Clones share them.
+/// The certificates in use and their ends. Clones share the metric.
 #[derive(Clone, Debug, Default)]
 pub struct CertificateEnds {
+    /// The metric: the end in Unix seconds, by the label `certificate`.
     ends: Family<[(&'static str, &'static str); 1], Gauge>,
-    /// The end that was warned of last, per usage.
+    /// The end that was last warned of, per usage.
     warned: Arc<Mutex<BTreeMap<&'static str, SystemTime>>>,
 }
 
@@ -36,7 +40,7 @@ enum State {
 }
 
 impl CertificateEnds {
-    /// Registers the metric.
+    /// Registers the metric in the registry of a server.
     pub fn register(registry: &mut Registry) -> Self {
         let this = Self::default();
         registry.register_with_unit(
@@ -48,16 +52,20 @@ impl CertificateEnds {
         this
     }
 
-    /// Takes in the certificates, in PEM, that have a usage now, and warns once of each end that is near.
+    /// Takes in the certificates, in PEM, that have a usage now, and logs once for each end that is
+    /// near. A text without readable certificates removes the metric of the usage.
     pub fn observe(&self, usage: &'static str, pem: &[u8]) {
         self.is_valid(usage, &Certificate::read_all(pem).unwrap_or_default());
     }
 
-    /// Takes in the served chain, in PEM. Returns true unless its first certificate is known to be invalid now.
+    /// Takes in the served chain, in PEM, of which the first certificate counts. True unless this
+    /// certificate is known to be invalid now.
     pub fn observe_served(&self, usage: &'static str, chain: &[u8]) -> bool {
         self.is_valid(usage, Certificate::read(chain).as_slice())
     }
 
+    /// Takes in certificates of a usage. True unless they are known to be invalid now. Of several
+    /// certificates the time counts in which all are valid.
     fn is_valid(&self, usage: &'static str, certificates: &[Certificate]) -> bool {
         // of several certificates, the time in which all are valid
         let validities = certificates.iter().map(|certificate| certificate.validity);
@@ -81,6 +89,7 @@ impl CertificateEnds {
     }
 }
 
+/// Logs that a certificate ends soon, has ended, or isn't valid yet.
 fn warn_of(certificate: &str, validity: Validity, now: SystemTime) {
     let until = format_rfc3339_seconds(validity.until);
     match validity.until.duration_since(now) {
@@ -96,6 +105,7 @@ fn warn_of(certificate: &str, validity: Validity, now: SystemTime) {
     }
 }
 
+/// Returns the state of a certificate at a time.
 fn state(validity: Validity, now: SystemTime) -> State {
     let near = WARNED_WITHIN.min(validity.length() / 6);
     match validity.until.duration_since(now) {

@@ -1,4 +1,8 @@
-//! Watches that go on after any failure.
+//! Watches that go on after any failure. The keeper and the webhook follow the cluster by the
+//! functions here, each kind with a [`Store`] of its own.
+//!
+//! A failure removes nothing from a store. Only a deletion that the API server shows, a list that
+//! is complete, or the end of the kind removes objects.
 
 mod follower;
 
@@ -13,8 +17,8 @@ use tracing::error;
 use crate::readiness::Awaited;
 use follower::{Follower, Need};
 
-/// The time in seconds after which the API server ends a watch. Then, or five seconds later without an answer, a new
-/// one begins: so a connection that died unnoticed is detected.
+/// The time in seconds after which the API server ends a watch. Then, or five seconds later without
+/// an answer, a new watch begins, so a connection that died unnoticed is detected.
 pub(crate) const TIMEOUT_SECONDS: u32 = 50;
 
 /// Objects that can be watched.
@@ -22,24 +26,28 @@ pub trait Watched: Resource + Clone + DeserializeOwned + Debug + Send + 'static 
 
 impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watched for K {}
 
-/// Feeds a store with all objects of a kind; never returns. `synced` is done once the store has them all. A kind that
-/// the API server doesn't have counts as one without objects, until it has it.
+/// Feeds a store with all objects of a kind. Never returns. `synced` is done once the store has
+/// them all. A kind that the API server lacks counts as a kind without objects, until the API
+/// server has it.
 pub async fn follow<K: Watched, S: Store<K>>(api: Api<K>, config: Config, synced: Awaited, store: S) {
     Follower::new(api, config, store, synced, Need::Required).follow_for_ever().await;
 }
 
-/// Follows a kind that this program itself converts for the API server. A list that fails for want of a converter doesn't
-/// delay readiness: the program isn't asked to convert until it is ready, and would wait for itself.
+/// Follows a kind, like [`follow`], that this program itself converts for the API server. A list
+/// that keeps failing for want of a converter doesn't delay readiness: the API server doesn't ask
+/// the program to convert until it is ready, so the program would wait for itself.
 pub async fn follow_converted<K: Watched, S: Store<K>>(api: Api<K>, synced: Awaited, store: S) {
     Follower::new(api, Config::default(), store, synced, Need::Converted).follow_for_ever().await;
 }
 
-/// Follows a kind as long as the API server has it. A kind that can't be listed doesn't delay readiness.
+/// Follows a kind until the API server lacks it, and empties the store then. A kind whose lists
+/// keep failing doesn't delay readiness.
 pub async fn follow_while_served<K: Watched, S: Store<K>>(api: Api<K>, synced: Awaited, store: S) {
     Follower::new(api, Config::default(), store, synced, Need::Optional).follow().await;
 }
 
-/// A store for objects that tenants write. One that can't be decoded is logged, and counts as absent.
+/// A store for objects that tenants write. An object that can't be decoded is logged, and counts as
+/// absent.
 #[derive(Debug)]
 pub struct TolerantStore<S>(pub S);
 

@@ -1,13 +1,20 @@
-//! A queue of work for calls that may hang or fail, the same for all controllers.
+//! A queue of work for calls that may hang or fail, the same for all controllers of the keeper.
 //!
-//! - **Turns**: namespaces take turns, so that one with much work, or with calls that fail, holds up no other.
-//! - **Order**: within its turn, work goes by rank and then by arrival. Work with a [line](Work::line) goes by rank over all
-//!   namespaces of that line, one call at a time.
-//! - **Retries**: work that was tried comes after work that wasn't, but for one turn in four.
-//! - **Limits**: so many calls are in flight in all and in a namespace. A slow or hanging call moves its namespace to a second pool
-//!   of the same size for a while: it takes no slot of the others, and nothing in its line waits for it.
-//! - **Waits**: a failure delays the work, and with [`Spread`] its namespace or the whole queue, for a growing time.
-//! - **Bounds**: beyond its capacity the queue drops due work of the namespace or line that has most, and returns it.
+//! - **Turns**: namespaces take turns, so a namespace with much work, or with calls that fail,
+//!   doesn't hold up the others.
+//! - **Order**: within its turn, work goes by rank and then by arrival. Work with a
+//!   [line](Work::line) goes by rank over all namespaces of that line, one call at a time.
+//! - **Retries**: work that was tried comes after work that wasn't, except in one turn of four.
+//! - **Limits**: the calls in flight are limited in total and per namespace. A slow or hanging call
+//!   moves its namespace to a second pool of the same size for a while. There the namespace takes
+//!   no slot of the others, and nothing in its line waits for it.
+//! - **Waits**: a failure delays the work, and with [`Spread`] its namespace or the whole queue,
+//!   for a growing time.
+//! - **Bounds**: beyond its capacity the queue drops due work of the namespace or line that has
+//!   most, and returns it.
+//!
+//! A controller fills a [`WorkQueue`], and [`Run`] takes a [`Lease`] for each call. A key is in
+//! flight at most once. The queue lives in memory alone.
 
 mod lease;
 mod limits;
@@ -29,7 +36,8 @@ pub use run::Run;
 
 use state::State;
 
-/// Work that waits or is in flight. Clones share it.
+/// Work that waits or is in flight. Clones share the work. At most one loop may await
+/// [`changed`](Self::changed): a change wakes a single waiter.
 #[derive(Debug)]
 pub struct WorkQueue<W: Work>(Arc<Shared<W>>);
 
@@ -45,10 +53,12 @@ impl<W: Work> Default for WorkQueue<W> {
     }
 }
 
+/// The part of a queue that its clones and leases share.
 #[derive(Debug)]
 struct Shared<W: Work> {
     limits: Limits,
     state: Mutex<State<W>>,
+    /// Notified after each change that may let a call begin.
     changed: Notify,
 }
 
@@ -58,8 +68,11 @@ impl<W: Work> WorkQueue<W> {
         Self(Arc::new(Shared { limits, state: Mutex::default(), changed: Notify::new() }))
     }
 
-    /// Adds work that is due, and returns the work that was dropped for it. Work of the same key is replaced, and keeps its place
-    /// and its wait; while that is in flight, the new work is due when the call has ended.
+    /// Adds work that is due, and returns the work that was dropped for it. None: the work that
+    /// waits is within the capacity, or none of it is due.
+    ///
+    /// Work of the same key is replaced, and keeps its place and its wait. While work of that key
+    /// is in flight, the new work is due when the call has ended.
     pub fn push(&self, work: W) -> Option<Arc<W>> {
         let mut state = self.0.state.lock();
         state.add(work, Instant::now(), true);
@@ -69,44 +82,48 @@ impl<W: Work> WorkQueue<W> {
         dropped
     }
 
-    /// Replaces all work, in this order among equal ranks. Known keys keep their waits and places; calls in flight go on.
+    /// Replaces all work, in this order among equal ranks. Known keys keep their waits and places.
+    /// Calls in flight go on, and those whose key is missing here aren't tried again.
     pub fn replace(&self, all: impl IntoIterator<Item = W>) {
         self.0.state.lock().replace(all, Instant::now());
         self.0.changed.notify_one();
     }
 
-    /// Removes work, and returns it. Work in flight goes on, and isn't due again.
+    /// Removes work, and returns it. Work in flight goes on, and isn't tried again. None: the key
+    /// is unknown.
     pub fn remove(&self, key: &W::Key) -> Option<Arc<W>> {
         self.0.state.lock().remove(key)
     }
 
-    /// Removes all work, forgets failures, and returns the work that waited. Calls in flight go on.
+    /// Removes all work, forgets failures, and returns the work that waited, due or not. Calls in
+    /// flight go on, and aren't tried again.
     pub fn clear(&self) -> Vec<Arc<W>> {
         self.0.state.lock().clear()
     }
 
-    /// Forgets failures and waits, so that all work is due.
+    /// Forgets the failures and waits of namespaces and of the queue, and makes all work due.
+    /// Trouble after slow calls stays, as do the failures counted for each work.
     pub fn reset(&self) {
         self.0.state.lock().reset();
         self.0.changed.notify_one();
     }
 
-    /// Lets no call begin before a time.
+    /// Lets no call begin before a time. An earlier time than the one that holds changes nothing.
     pub fn rest_until(&self, at: Instant) {
         self.0.state.lock().shares.rest_until(at);
     }
 
-    /// Returns the work of a key, waiting or in flight.
+    /// Returns the work of a key, waiting or in flight. None: the key is unknown.
     pub fn get(&self, key: &W::Key) -> Option<Arc<W>> {
         self.0.state.lock().get(key)
     }
 
-    /// Returns how much work waits, due or not.
+    /// Returns the number of works that wait, due or not.
     pub fn waiting(&self) -> usize {
         self.0.state.lock().waiting()
     }
 
-    /// Returns how much work waits or is in flight.
+    /// Returns the number of works that wait or are in flight.
     pub fn total(&self) -> usize {
         self.0.state.lock().total()
     }
@@ -123,18 +140,22 @@ impl<W: Work> WorkQueue<W> {
         state.shares.is_troubled(namespace, Instant::now()) || state.shares.failing_since(namespace).is_some()
     }
 
-    /// True if calls of a namespace have failed since one succeeded. With [`Spread::Work`] none counts.
+    /// True if calls of a namespace have failed since the last success there. With [`Spread::Work`]
+    /// always false: such a queue counts no failures of namespaces.
     pub fn is_failing(&self, namespace: &str) -> bool {
         self.0.state.lock().shares.failing_since(namespace).is_some()
     }
 
-    /// Takes the next work that may begin.
+    /// Takes the next work that may begin. None: no work is due, or no slot is free for it.
+    /// [`changed`](Self::changed) returns when another try may help.
     pub fn take(&self) -> Option<Lease<W>> {
         let taken = self.0.state.lock().take(&self.0.limits, Instant::now())?;
         Some(Lease::new(self.clone(), taken))
     }
 
-    /// Returns when [`take`](Self::take) may return more work: after a change, at the end of a call, or at the end of a wait.
+    /// Returns when [`take`](Self::take) may return more work: after a change, at the end of a
+    /// call, or at the end of a wait. May be cancelled: a change in between is noticed by the next
+    /// call.
     pub async fn changed(&self) {
         let next = self.0.state.lock().next_try();
         let retry = async {

@@ -1,4 +1,5 @@
-//! The location of the control plane's binaries.
+//! The location of the control plane's binaries: a directory of the user, or a cache that is built
+//! once per set of sources, flags and Go version.
 
 use std::env;
 use std::fs::{self, File, TryLockError};
@@ -10,11 +11,13 @@ use sha2::{Digest as _, Sha256};
 
 use crate::build;
 
+/// The environment variable that names a directory of ready-made binaries.
 const DIRECTORY: &str = "TENURE_CONTROL_PLANE";
+/// The oldest major and minor version of Go that builds the binaries.
 const OLDEST_GO: (u32, u32) = (1, 26);
 
-/// A directory with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kwok, helm and
-/// kubeconform.
+/// A directory with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kwok,
+/// helm and kubeconform.
 #[derive(Clone, Debug)]
 pub struct Binaries {
     directory: PathBuf,
@@ -23,8 +26,11 @@ pub struct Binaries {
 impl Binaries {
     /// Returns the directory named by `TENURE_CONTROL_PLANE`, or else the user's cache.
     ///
-    /// Programs that the cache lacks are built with `go build`: some minutes, once, with progress on standard error.
-    /// This blocks.
+    /// Programs that the cache lacks are built with `go build`: some minutes, once, with progress
+    /// on standard error. This blocks.
+    ///
+    /// # Errors
+    /// If the named directory lacks a binary, Go is missing or too old, or the build fails.
     pub fn locate() -> Result<Self> {
         let Some(directory) = env::var_os(DIRECTORY) else {
             return Self::cached();
@@ -40,16 +46,17 @@ impl Binaries {
         Ok(Self { directory })
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The path of one of the binaries.
+    /// Returns the path of one of the binaries, by its name such as `etcd`.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
+    /// Returns the directory of the cache, built first if it is missing.
     fn cached() -> Result<Self> {
         let root = cache()?;
         let directory = root.join(key(&go_version()?));
@@ -60,6 +67,7 @@ impl Binaries {
     }
 }
 
+/// Returns the directory of all builds, by the XDG specification.
 fn cache() -> Result<PathBuf> {
     // the XDG specification has a relative path ignored
     let xdg = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -70,6 +78,7 @@ fn cache() -> Result<PathBuf> {
     Ok(cache.join("tenure/control-plane"))
 }
 
+/// Returns the name of a build: the first 16 hexadecimal digits of a hash of its inputs.
 fn key(go_version: &str) -> String {
     let mut hash = Sha256::new();
     for part in build::inputs().iter().map(String::as_str).chain([go_version]) {
@@ -80,6 +89,7 @@ fn key(go_version: &str) -> String {
     digest.iter().take(8).fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
 }
 
+/// Builds, unless another process has done so while this one waited for the lock.
 fn build_once(root: &Path, directory: &Path) -> Result<()> {
     fs::create_dir_all(root).with_context(|| format!("cannot make {}", root.display()))?;
     let _lock = lock(&root.join("lock"))?;
@@ -89,6 +99,7 @@ fn build_once(root: &Path, directory: &Path) -> Result<()> {
     build::build(directory)
 }
 
+/// Waits for an exclusive lock on a file, which holds until the file is closed.
 fn lock(path: &Path) -> Result<File> {
     let file = File::create(path).with_context(|| format!("cannot open {}", path.display()))?;
     match file.try_lock() {
@@ -104,6 +115,7 @@ fn lock(path: &Path) -> Result<File> {
     Ok(file)
 }
 
+/// Returns the output of `go version`. An old or missing Go is an error with the remedy.
 fn go_version() -> Result<String> {
     let remedy = || {
         let (major, minor) = OLDEST_GO;
@@ -121,7 +133,7 @@ fn go_version() -> Result<String> {
     Ok(version)
 }
 
-// "go version go1.26.8 linux/amd64"
+// the text is like "go version go1.26.8 linux/amd64"
 fn is_new_enough(version: &str) -> bool {
     let number = version.split_whitespace().nth(2).and_then(|word| word.strip_prefix("go"));
     let mut parts = number.unwrap_or_default().split(|other: char| !other.is_ascii_digit());
@@ -129,7 +141,7 @@ fn is_new_enough(version: &str) -> bool {
     matches!((next(), next()), (Some(major), Some(minor)) if (major, minor) >= OLDEST_GO)
 }
 
-/// `command` as a person would type it, for messages.
+/// Returns `command` as a person would type it, for messages.
 pub(crate) fn spell(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")

@@ -1,4 +1,5 @@
-//! Building the control plane's binaries from Go modules.
+//! Builds the control plane's binaries from the Go modules in `control-plane/go.mod`. Called by
+//! `binaries`, under its lock.
 
 use std::fs;
 use std::io::{IsTerminal as _, Write as _, stderr};
@@ -11,9 +12,12 @@ use anyhow::{Context as _, Result};
 
 use crate::process::Process;
 
+/// The versions of the modules.
 const GO_MOD: &str = include_str!("../control-plane/go.mod");
+/// The checksums of the modules.
 const GO_SUM: &str = include_str!("../control-plane/go.sum");
 
+/// The binaries, each with the Go package that is its `main`.
 const PACKAGES: [(&str, &str); 8] = [
     ("etcd", "go.etcd.io/etcd/server/v3"),
     ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
@@ -25,10 +29,10 @@ const PACKAGES: [(&str, &str); 8] = [
     ("kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform"),
 ];
 
-// Kubernetes' own tags for its releases; without grpcnotrace the linker keeps a fifth more.
+// Kubernetes' own tags for its releases; without grpcnotrace the linker keeps a fifth more
 const TAGS: &str = "selinux,notest,grpcnotrace";
 
-// Without a version `kubectl version` fails, and a chart's `kubeVersion` is never met.
+// without a version `kubectl version` fails, and a chart's `kubeVersion` is never met
 const STAMPS: [(&str, &str); 10] = [
     ("k8s.io/component-base/version.gitVersion", "v1.37.2"),
     ("k8s.io/component-base/version.gitMajor", "1"),
@@ -42,13 +46,14 @@ const STAMPS: [(&str, &str); 10] = [
     ("sigs.k8s.io/kwok/pkg/consts.PreRelease", "GA"),
 ];
 
-// Kept at what the caller's shell cannot change; a newer toolchain is never downloaded.
+// fixed, so that the caller's shell can't change them; a newer toolchain is never downloaded
 const ENVIRONMENT: [(&str, &str); 4] =
     [("CGO_ENABLED", "0"), ("GOFLAGS", "-buildvcs=false"), ("GOTOOLCHAIN", "local"), ("GOWORK", "off")];
 
+/// The time between two looks at the running build.
 const POLL: Duration = Duration::from_millis(200);
 
-/// The names of the binaries.
+/// Returns the names of the binaries.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     PACKAGES.into_iter().map(|(name, _)| name)
 }
@@ -61,7 +66,7 @@ pub(crate) fn inputs() -> Vec<String> {
     fixed.into_iter().chain(packages).chain(environment).chain(flags()).collect()
 }
 
-/// The go command, free of the caller's flags.
+/// Returns the go command, without the caller's flags.
 pub(crate) fn go() -> Command {
     let mut command = Command::new("go");
     command.envs(ENVIRONMENT);
@@ -86,6 +91,7 @@ pub(crate) fn build(directory: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Makes an empty Go module with these dependencies.
 fn prepare(partial: &Path) -> std::io::Result<()> {
     if partial.exists() {
         fs::remove_dir_all(partial)?;
@@ -122,7 +128,8 @@ fn compile(partial: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The name that go gives a program: the last part of its package's path that isn't a major version.
+/// Returns the name that go gives a program: the last part of its package's path that isn't a major
+/// version.
 fn program_of(package: &str) -> &str {
     let is_version = |part: &&str| {
         part.strip_prefix('v').is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
@@ -130,15 +137,18 @@ fn program_of(package: &str) -> &str {
     package.rsplit('/').find(|part| !is_version(part)).unwrap_or(package)
 }
 
+/// Returns the flags of the build that determine the binaries.
 fn flags() -> Vec<String> {
     let stamps = STAMPS.map(|(name, value)| format!("-X {name}={value}"));
     let ldflags = format!("-s -w {}", stamps.join(" "));
     ["-trimpath", "-tags", TAGS, "-ldflags", &ldflags].map(str::to_owned).to_vec()
 }
 
-/// The progress of a build: one line that is rewritten on a terminal; in a file, a line now and then.
+/// The progress of a build: on a terminal, one line that is rewritten every second; in a file, a
+/// line every 15 seconds.
 struct Progress {
     started: Instant,
+    /// The time of the last line.
     shown: Instant,
     terminal: bool,
 }
@@ -149,6 +159,7 @@ impl Progress {
         Self { started: now, shown: now, terminal: stderr().is_terminal() }
     }
 
+    /// Prints the progress, if it is time to.
     fn show(&mut self, log: &Path) {
         let interval = Duration::from_secs(if self.terminal { 1 } else { 15 });
         if self.shown.elapsed() >= interval {
@@ -157,6 +168,7 @@ impl Progress {
         }
     }
 
+    /// Prints the modules and packages that the log of the build shows so far.
     fn print(&self, log: &Path, end: &str) {
         let start = if self.terminal { "\r\x1b[K" } else { "" };
         let (downloaded, compiled) = count(&fs::read_to_string(log).unwrap_or_default());
@@ -176,6 +188,7 @@ fn count(log: &str) -> (usize, usize) {
     (downloaded, compiled)
 }
 
+/// Returns the time since then, in minutes and seconds.
 fn elapsed(since: Instant) -> String {
     let seconds = since.elapsed().as_secs();
     format!("{}m{:02}s", seconds / 60, seconds % 60)

@@ -1,4 +1,5 @@
-//! A control plane from its start to its end.
+//! A control plane from its start to its end, and the clients, kubeconfigs and commands of its
+//! users. A test that must not see the objects of others starts a [`Cluster`] of its own.
 
 mod backup;
 
@@ -34,17 +35,22 @@ const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
 /// A running control plane.
 ///
-/// It ends when this value is dropped, or with this process, however that ends. Logs, keys and data are in
-/// [`Cluster::directory`], which is removed with it unless `TENURE_TESTBED_KEEP` is set.
+/// The control plane ends when this value is dropped, or when this process ends, even if it is
+/// killed. Logs, keys and data are in [`Cluster::directory`], which is removed at the drop unless
+/// `TENURE_TESTBED_KEEP` is set.
 pub struct Cluster {
-    // Fields are dropped in this order: a process goes before the server that it needs, the directory last.
+    // Fields are dropped in this order: a process goes before the server that it needs, the
+    // directory last.
     controllers: Vec<Process>,
+    /// kube-scheduler. None: this control plane has an API server alone.
     scheduler: Option<Box<Scheduler>>,
     api_server_process: Mutex<Process>,
     etcd_process: Mutex<Process>,
     etcd_url: String,
+    /// The servers of etcd and kube-apiserver, to start them again.
     etcd: Server,
     api_server: Server,
+    /// The configuration of an administrator's client.
     config: Config,
     kubeconfig: PathBuf,
     url: String,
@@ -57,26 +63,29 @@ pub struct Cluster {
 struct Scheduler {
     process: Mutex<Process>,
     server: Server,
+    /// The file with its `KubeSchedulerConfiguration`, as JSON.
     file: PathBuf,
 }
 
 impl Cluster {
-    /// Starts a control plane and waits until pods can run on it: about four seconds.
+    /// Starts a control plane, and waits until pods can run on it: about four seconds.
     ///
-    /// The first start ever builds the binaries, see [`Binaries::locate`]. `name` is for the work directory. An
-    /// error names the process that failed, its log, and the log's end.
+    /// The first start on a machine builds the binaries, see [`Binaries::locate`]. `name` is for
+    /// the work directory. An error names the process that failed, its log, and the log's end.
     pub async fn start(name: &str) -> Result<Self> {
         Self::start_with(name, &[], true).await
     }
 
-    /// The same with more flags of the API server, such as `("feature-gates", "GenericWorkload=true")`.
+    /// Starts a control plane like [`start`](Self::start), with more flags of the API server, such
+    /// as `("feature-gates", "GenericWorkload=true")`.
     pub async fn start_with_flags(name: &str, flags: &[(&str, &str)]) -> Result<Self> {
         Self::start_with(name, flags, true).await
     }
 
     /// Starts etcd and kube-apiserver alone: there are no nodes, and no controller acts on objects.
     ///
-    /// Then the service account `default`, without which pods are refused, has to be created in each namespace.
+    /// The caller has to create the service account `default` in each namespace with pods: pods are
+    /// refused without it.
     pub async fn start_api_server_alone(name: &str) -> Result<Self> {
         Self::start_with(name, &[], false).await
     }
@@ -124,51 +133,55 @@ impl Cluster {
         })
     }
 
-    /// A client of an administrator, for the runtime of the caller: a client must not outlive its runtime, and each
-    /// `#[tokio::test]` has its own.
+    /// Returns a client of an administrator, for the runtime of the caller: a client must not
+    /// outlive its runtime, and each `#[tokio::test]` has its own.
     pub fn client(&self) -> Result<Client> {
         Client::try_from(self.config.clone()).context("cannot make a client")
     }
 
-    /// An administrator's kubeconfig.
+    /// Returns an administrator's kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The API server's URL: `https://127.0.0.1:<port>`.
+    /// Returns the API server's URL: `https://127.0.0.1:<port>`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Returns etcd's URL, which accepts requests without authentication: `http://127.0.0.1:<port>`.
+    /// Returns etcd's URL, which accepts requests without authentication:
+    /// `http://127.0.0.1:<port>`.
     pub fn etcd_url(&self) -> &str {
         &self.etcd_url
     }
 
-    /// The work directory, with a log for each process: `kube-apiserver.log` and so on.
+    /// Returns the work directory, with a log for each process: `kube-apiserver.log` and so on.
     pub fn directory(&self) -> &Path {
         &self.directory.path
     }
 
-    /// Every request to the API server: JSON lines of `audit.k8s.io/v1` events at level Metadata.
+    /// Returns the log of every request to the API server: JSON lines of `audit.k8s.io/v1` events
+    /// at level Metadata.
     ///
-    /// Each request has one event of stage `ResponseComplete`, written about when it is answered; a watch has another,
-    /// `ResponseStarted`, when it begins.
+    /// Each request has one event of stage `ResponseComplete`, written about when it is answered. A
+    /// watch has another, `ResponseStarted`, when it begins.
     pub fn audit_log(&self) -> PathBuf {
         self.directory.join("audit.log")
     }
 
-    /// The authority that the API server and its clients trust, to certify more servers, such as webhooks.
+    /// Returns the authority that the API server and its clients trust, to certify more servers,
+    /// such as webhooks.
     pub fn authority(&self) -> &Authority {
         &self.credentials.authority
     }
 
-    /// The control plane's binaries.
+    /// Returns the control plane's binaries.
     pub fn binaries(&self) -> &Binaries {
         &self.binaries
     }
 
-    /// A new kubeconfig that acts as a service account, good for a day.
+    /// Returns a new kubeconfig that acts as a service account, with a token for a day. A
+    /// kubeconfig of the same account is overwritten.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
         let accounts = Api::<ServiceAccount>::namespaced(self.client()?, namespace);
         let spec =
@@ -182,13 +195,14 @@ impl Cluster {
         self.credentials.kubeconfig(&self.url, &format!("{namespace}.{name}"), &json!({ "token": token }))
     }
 
-    /// Returns a new kubeconfig of a user, and of one group beside `system:authenticated` if any, by a client
-    /// certificate. RBAC decides about the user's rights.
+    /// Returns a new kubeconfig of a user, by a client certificate. The user is in
+    /// `system:authenticated`, and in one more group if it is given. RBAC decides about the user's
+    /// rights.
     pub fn user_kubeconfig(&self, user: &str, group: Option<&str>) -> Result<PathBuf> {
         self.credentials.certificate_kubeconfig(&self.url, user, group)
     }
 
-    /// A client with the rights of a kubeconfig.
+    /// Returns a client with the rights of a kubeconfig.
     pub async fn client_of(&self, kubeconfig: &Path) -> Result<Client> {
         Client::try_from(read(kubeconfig).await?).context("cannot make a client")
     }
@@ -198,12 +212,12 @@ impl Cluster {
         self.kubectl_with_input(arguments, "").await
     }
 
-    /// Runs kubectl as an administrator with something on its standard input, for `apply -f -`.
+    /// Runs kubectl as an administrator with a text on its standard input, for `apply -f -`.
     pub async fn kubectl_with_input(&self, arguments: &[&str], stdin: &str) -> Result<Output> {
         run(self.command("kubectl", arguments), stdin).await
     }
 
-    /// Runs kubectl with the rights of a kubeconfig and something on its standard input.
+    /// Runs kubectl with the rights of a kubeconfig and a text on its standard input.
     pub async fn kubectl_as(&self, kubeconfig: &Path, arguments: &[&str], stdin: &str) -> Result<Output> {
         let mut command = self.command("kubectl", arguments);
         command.env("KUBECONFIG", kubeconfig);
@@ -215,7 +229,7 @@ impl Cluster {
         run(self.command("helm", arguments), "").await
     }
 
-    /// Kills the API server: connections break at once and new ones are refused.
+    /// Kills the API server: connections break at once, and new ones are refused.
     pub async fn stop_api_server(&self) -> Result<()> {
         self.api_server_process.lock().await.kill()
     }
@@ -228,7 +242,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Restarts kube-scheduler with a changed `KubeSchedulerConfiguration`, and waits until it is ready.
+    /// Restarts kube-scheduler with a changed `KubeSchedulerConfiguration`, and waits until it is
+    /// ready. Fails on a control plane without kube-scheduler.
     pub async fn configure_scheduler(&self, change: impl FnOnce(&mut Value)) -> Result<()> {
         let scheduler = self.scheduler.as_ref().context("this control plane has no kube-scheduler")?;
         let mut config = serde_json::from_str(&fs::read_to_string(&scheduler.file)?)?;
@@ -240,7 +255,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// The ids of all processes of this control plane.
+    /// Returns the ids of all processes of this control plane, as they are now. A restart changes
+    /// them.
     pub async fn pids(&self) -> Vec<u32> {
         let mut pids = vec![self.etcd_process.lock().await.pid(), self.api_server_process.lock().await.pid()];
         if let Some(scheduler) = &self.scheduler {
@@ -250,12 +266,12 @@ impl Cluster {
         pids
     }
 
-    // it reads and writes files of the cluster, and none of the user
+    // the command reads and writes files of the cluster, and none of the user
     fn command(&self, name: &str, arguments: &[&str]) -> Command {
         let home = self.directory();
         let mut command = Command::new(self.binaries.path(name));
         command.args(arguments).env("KUBECONFIG", &self.kubeconfig).env("HOME", home);
-        // they end before it is worth their while to collect garbage, which takes a third of their processor time
+        // a command ends before garbage collection pays, which takes a third of its processor time
         command.env("KUBECACHEDIR", home.join("kubectl")).env("GOGC", "off");
         for (variable, directory) in
             [("HELM_CACHE_HOME", "cache"), ("HELM_CONFIG_HOME", "config"), ("HELM_DATA_HOME", "data")]
@@ -266,6 +282,7 @@ impl Cluster {
     }
 }
 
+/// Starts kube-controller-manager, kube-scheduler and kwok at once, and waits until pods can run.
 async fn start_controllers(plan: &Plan<'_>, url: &str, config: &Config) -> Result<(Vec<Process>, Scheduler)> {
     let (manager, (server, file), kwok) =
         (plan.controller_manager(url)?, plan.scheduler(url)?, plan.kwok(url)?);
@@ -279,6 +296,7 @@ async fn start_controllers(plan: &Plan<'_>, url: &str, config: &Config) -> Resul
     Ok((vec![kwok, manager], scheduler))
 }
 
+/// Returns the configuration of a client with a kubeconfig.
 async fn read(kubeconfig: &Path) -> Result<Config> {
     let content = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(content, &KubeConfigOptions::default()).await;

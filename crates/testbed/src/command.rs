@@ -1,4 +1,4 @@
-//! Short-lived commands: kubectl, helm.
+//! Short-lived commands: kubectl, helm. Called by [`Cluster`](crate::Cluster).
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -10,9 +10,10 @@ use tokio::time::timeout;
 
 use crate::binaries::spell;
 
+/// The longest time for a command.
 const DEADLINE: Duration = Duration::from_mins(3);
 
-/// The result of a command.
+/// The result of a command, which may have failed.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// Its exit status.
@@ -21,11 +22,13 @@ pub struct Output {
     pub stdout: String,
     /// Its standard error.
     pub stderr: String,
+    /// The command as a person would type it.
     command: String,
 }
 
 impl Output {
-    /// The standard output of a command that succeeded; else an error with all that it said.
+    /// Returns the standard output of a command that succeeded. For a failure, returns an error
+    /// with its whole output.
     pub fn success(self) -> Result<String> {
         let Self { status, stdout, stderr, command } = self;
         ensure!(status.success(), "`{command}` ended with {status}: {}{}", stdout, stderr.trim_end());
@@ -33,7 +36,8 @@ impl Output {
     }
 }
 
-/// Runs `command` to its end, which is an error after three minutes.
+/// Runs `command` to its end with a text on its standard input. A command that runs longer than
+/// three minutes is killed, and an error.
 pub(crate) async fn run(mut command: Command, stdin: &str) -> Result<Output> {
     let words = spell(command.as_std());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
@@ -49,17 +53,19 @@ pub(crate) async fn run(mut command: Command, stdin: &str) -> Result<Output> {
     })
 }
 
+/// Feeds a command, and reads its output at the same time.
 async fn finish(mut command: Command, stdin: &str) -> Result<std::process::Output> {
     let mut child = command.spawn()?;
     let pipe = child.stdin.take();
-    // together, or a command that answers before it has read all would block both sides
+    // at the same time, or a command that answers before it has read all would block both sides
     let (_, output) = tokio::join!(feed(pipe, stdin), child.wait_with_output());
     Ok(output?)
 }
 
+/// Writes to a pipe, and closes it.
 async fn feed(pipe: Option<tokio::process::ChildStdin>, stdin: &str) -> std::io::Result<()> {
     let Some(mut pipe) = pipe else { return Ok(()) };
-    // a command need not read what it is given; its status tells
+    // a command need not read its input; its status is what counts
     pipe.write_all(stdin.as_bytes()).await?;
     pipe.shutdown().await
 }

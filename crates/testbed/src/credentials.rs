@@ -1,4 +1,5 @@
-//! Keys, certificates and kubeconfigs of a cluster.
+//! Keys, certificates and kubeconfigs of a cluster. All are made at each start, and live in `pki`
+//! of the cluster's directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,9 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// A new authority, one serving certificate for all servers on loopback, and a key for service accounts.
+    /// Creates an authority, one serving certificate for all servers on loopback, and a key for
+    /// service accounts. Writes `ca.crt`, `tls.crt`, `tls.key`, `service-accounts.key` and
+    /// `service-accounts.pub`.
     pub(crate) fn create(directory: PathBuf) -> Result<Self> {
         make(&directory)?;
         let authority = Authority::new("testbed")?;
@@ -28,12 +31,13 @@ impl Credentials {
         Ok(Self { directory, authority })
     }
 
-    /// A file that [`Credentials::create`] writes.
+    /// Returns the path of a file that [`Credentials::create`] writes.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// A kubeconfig for a user with a client certificate.
+    /// Writes a kubeconfig for a user with a new client certificate, and returns its path. None: no
+    /// group.
     pub(crate) fn certificate_kubeconfig(
         &self,
         server: &str,
@@ -67,6 +71,7 @@ impl Credentials {
     }
 }
 
+/// Makes a directory and its parents, if they are missing.
 fn make(directory: &Path) -> Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))
 }

@@ -1,4 +1,5 @@
-//! The work directory of a cluster.
+//! The work directory of a cluster, and the workspace's directories. Directories of dead processes
+//! are removed by the next start of a cluster.
 
 use std::env;
 use std::fs::{self, DirEntry, File};
@@ -9,12 +10,14 @@ use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
 
+/// The environment variable that keeps work directories.
 const KEEP: &str = "TENURE_TESTBED_KEEP";
 
 /// A directory of this process, locked while it is in use.
 ///
-/// It is removed with this value, unless the start failed, the thread panics, or `TENURE_TESTBED_KEEP` is set; then
-/// the next start of any cluster removes it.
+/// The drop removes the directory, unless the start failed, the thread panics, or
+/// `TENURE_TESTBED_KEEP` is set. The next start of any cluster without that variable removes what
+/// is left.
 pub(crate) struct Directory {
     pub(crate) path: PathBuf,
     /// True to remove the directory on drop.
@@ -23,7 +26,8 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// `target/testbed/<name>-<pid>`, after the directories of dead processes have been removed.
+    /// Creates `target/testbed/<name>-<pid>`, after the directories of dead processes have been
+    /// removed. `name` has letters, digits and hyphens only.
     pub(crate) fn create(name: &str) -> Result<Self> {
         let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         ensure!(plain, "cannot name a cluster {name:?}: letters, digits and hyphens only");
@@ -32,6 +36,7 @@ impl Directory {
             .with_context(|| format!("cannot make a work directory in {}", parent.display()))
     }
 
+    /// Creates and locks the directory under the lock of all directories.
     fn create_in(parent: &Path, name: &str) -> Result<Self> {
         fs::create_dir_all(parent)?;
         // no sweeper may come between the making of a directory and its lock
@@ -54,13 +59,13 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         if self.is_disposable && !thread::panicking() && env::var_os(KEEP).is_none() {
-            // the next sweep gets what this one leaves
+            // the next sweep removes what this one leaves
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// The workspace's root.
+/// Returns the workspace's root.
 pub(crate) fn workspace() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.ancestors().nth(2).unwrap_or(package).to_owned()
@@ -72,10 +77,12 @@ pub(crate) fn target_directory() -> PathBuf {
     workspace().join(target)
 }
 
+/// Returns the file whose lock shows that a directory is in use.
 fn lock_of(directory: &Path) -> PathBuf {
     directory.join(".lock")
 }
 
+/// Makes a directory of this name, or with a number if it exists.
 fn make_unused(parent: &Path, name: &str) -> io::Result<PathBuf> {
     let mut path = parent.join(name);
     for number in 2.. {
@@ -89,6 +96,7 @@ fn make_unused(parent: &Path, name: &str) -> io::Result<PathBuf> {
     Ok(path)
 }
 
+/// Removes the directories that no process uses.
 fn sweep(parent: &Path) -> io::Result<()> {
     for entry in fs::read_dir(parent)? {
         let entry = entry?;
@@ -99,7 +107,7 @@ fn sweep(parent: &Path) -> io::Result<()> {
     Ok(())
 }
 
-// The kernel drops a lock with its process; a process id may be anyone's by now.
+// The kernel drops a lock with its process; a process id may belong to another process by now.
 fn is_abandoned(entry: &DirEntry) -> bool {
     File::open(lock_of(&entry.path())).is_ok_and(|lock| lock.try_lock().is_ok())
 }

@@ -1,4 +1,4 @@
-//! A real Kubernetes control plane on this machine, to try things out.
+//! The program `testbed`: a real Kubernetes control plane on this machine, to try things out.
 
 mod demo;
 

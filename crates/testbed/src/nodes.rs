@@ -1,4 +1,4 @@
-//! The nodes that kwok plays.
+//! The nodes that kwok plays, and the labels that change how it plays pods.
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::{Node, ServiceAccount};
@@ -15,7 +15,7 @@ pub const UNREADY: &str = "testbed.tenure.dev/unready";
 /// A pod with this label stays Terminating after it is deleted, until the label is removed.
 pub const UNDYING: &str = "testbed.tenure.dev/undying";
 
-/// Creates `count` nodes of 64 CPUs, 256 Gi and room for 250 pods.
+/// Creates `count` nodes of 64 CPUs, 256 Gi and room for 250 pods: `node-1`, `node-2` and so on.
 pub(crate) async fn create(client: Client, count: usize) -> Result<()> {
     let nodes = Api::<Node>::all(client);
     for number in 1..=count {
@@ -26,6 +26,7 @@ pub(crate) async fn create(client: Client, count: usize) -> Result<()> {
     Ok(())
 }
 
+/// Returns a node of this name, which is its hostname label as well.
 fn node(name: &str) -> Result<Node> {
     let resources = json!({"cpu": "64", "memory": "256Gi", "pods": "250"});
     let node = json!({
@@ -42,7 +43,8 @@ fn node(name: &str) -> Result<Node> {
     Ok(serde_json::from_value(node)?)
 }
 
-/// Some(()) when a pod could run: every node is Ready and untainted, and the service account that it needs is there.
+/// Returns a value when a pod could run: every node is Ready and untainted, and the service account
+/// that a pod needs is there. Until then an error says what is missing.
 pub(crate) async fn can_run_pods(client: Client) -> Result<Option<()>> {
     for node in Api::<Node>::all(client.clone()).list(&ListParams::default()).await? {
         if !is_ready(&node) {
@@ -53,6 +55,7 @@ pub(crate) async fn can_run_pods(client: Client) -> Result<Option<()>> {
     Ok(Some(()))
 }
 
+/// True if a node is Ready and has no taints.
 fn is_ready(node: &Node) -> bool {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let ready = conditions.clone().any(|condition| condition.type_ == "Ready" && condition.status == "True");

@@ -1,4 +1,4 @@
-//! The flags and files of each server.
+//! The flags and files of each server of the control plane.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -12,7 +12,7 @@ use crate::nodes::STAGES;
 use crate::ports::free_port;
 use crate::server::{Health, Server, flag};
 
-/// The names that pods may have in `schedulerName`; one kube-scheduler serves them all.
+/// The names that pods may have in `schedulerName`. One kube-scheduler serves them all.
 pub const SCHEDULERS: [&str; 3] = ["default-scheduler", "t9k-scheduler", "kai-scheduler"];
 
 /// The input of every server's flags.
@@ -23,7 +23,7 @@ pub(crate) struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// etcd and the port that it serves.
+    /// Returns etcd and the port that it serves.
     pub(crate) fn etcd(&self) -> Result<(Server, u16)> {
         let (port, peers) = (free_port()?, free_port()?);
         let (url, peers) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peers}"));
@@ -34,13 +34,13 @@ impl Plan<'_> {
             flag("listen-peer-urls", &peers),
             flag("initial-advertise-peer-urls", &peers),
             flag("initial-cluster", format!("default={peers}")),
-            // nothing here has to survive the machine
+            // no data here has to survive the machine
             flag("unsafe-no-fsync", "true"),
         ];
         Ok((self.server("etcd", flags, Some(Health::http(port, "/health")?)), port))
     }
 
-    /// kube-apiserver and its URL.
+    /// Returns kube-apiserver and its URL. `more` are flags by name and value, without dashes.
     pub(crate) fn api_server(&self, etcd: u16, more: &[(&str, &str)]) -> Result<(Server, String)> {
         let audit = json!({
             "apiVersion": "audit.k8s.io/v1",
@@ -54,7 +54,8 @@ impl Plan<'_> {
         let mut flags = self.serving(port);
         flags.extend([
             flag("etcd-servers", format!("http://127.0.0.1:{etcd}")),
-            // given, they spare it the search for a default route, which not every machine has
+            // these flags spare kube-apiserver the search for a default route, which not every
+            // machine has
             flag("advertise-address", "127.0.0.1"),
             flag("endpoint-reconciler-type", "none"),
             flag("service-cluster-ip-range", "10.0.0.0/24"),
@@ -80,7 +81,7 @@ impl Plan<'_> {
         Ok((self.server("kube-apiserver", flags, Some(health)), format!("https://127.0.0.1:{port}")))
     }
 
-    /// kube-controller-manager.
+    /// Returns kube-controller-manager.
     pub(crate) fn controller_manager(&self, url: &str) -> Result<Server> {
         let port = free_port()?;
         let user = "system:kube-controller-manager";
@@ -92,7 +93,8 @@ impl Plan<'_> {
             flag("authorization-kubeconfig", &kubeconfig),
             flag("service-account-private-key-file", self.credentials.file("service-accounts.key")),
             flag("root-ca-file", self.credentials.file("ca.crt")),
-            // without it the controllers may do nothing at all, and the manager is healthy nevertheless
+            // without this the controllers may do nothing at all, and the manager is healthy
+            // nevertheless
             flag("use-service-account-credentials", "true"),
             flag("leader-elect", "false"),
             // with the defaults its start alone takes five seconds
@@ -105,7 +107,7 @@ impl Plan<'_> {
         Ok(self.server("kube-controller-manager", flags, Some(health)))
     }
 
-    /// kube-scheduler, and the file of its configuration.
+    /// Returns kube-scheduler, and the file of its configuration.
     pub(crate) fn scheduler(&self, url: &str) -> Result<(Server, PathBuf)> {
         let port = free_port()?;
         let kubeconfig = self.credentials.certificate_kubeconfig(url, "system:kube-scheduler", None)?;
@@ -130,7 +132,7 @@ impl Plan<'_> {
         Ok((self.server("kube-scheduler", flags, Some(health)), path))
     }
 
-    /// kwok, which is ready when its nodes are.
+    /// Returns kwok, which has no health endpoint: it is ready when its nodes are.
     pub(crate) fn kwok(&self, url: &str) -> Result<Server> {
         let stages = self.directory.join("kwok-stages.yaml");
         put(&stages, STAGES)?;
@@ -146,6 +148,7 @@ impl Plan<'_> {
         Ok(self.server("kwok", flags, None))
     }
 
+    /// Returns the flags of a server that serves HTTPS on a port of loopback.
     fn serving(&self, port: u16) -> Vec<OsString> {
         vec![
             flag("bind-address", "127.0.0.1"),
@@ -155,6 +158,8 @@ impl Plan<'_> {
         ]
     }
 
+    /// Returns a server with its log in the cluster's directory. None: the caller waits for its
+    /// readiness in another way.
     fn server(&self, name: &'static str, arguments: Vec<OsString>, health: Option<Health>) -> Server {
         Server {
             name,

@@ -1,4 +1,5 @@
-//! Ports of 127.0.0.1 for servers.
+//! Ports of 127.0.0.1 for servers, unique among all processes of this workspace that run at the
+//! same time.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
@@ -10,14 +11,18 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::directory::target_directory;
 
-/// The range of ports, below the one that the kernel uses for outgoing connections: a port from that one could be taken
-/// between its choice and the server's start.
+/// The range of ports, below the kernel's range for outgoing connections: a port of the latter
+/// could be taken between its choice and the server's start.
 const PORTS: Range<u16> = 20_000..32_000;
 
-/// The locks of the ports that this process was given. The kernel drops them with the process.
+/// The locks of the ports that this process was given. The kernel drops the locks with the process.
 static GIVEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// A port on 127.0.0.1 that no program listens on. No other process of this workspace is given it while this one lives.
+/// Returns a port on 127.0.0.1 that no program listens on. No other process of this workspace gets
+/// it while this process lives.
+///
+/// # Errors
+/// If no port of the range is free.
 pub fn free_port() -> Result<u16> {
     let directory = target_directory().join("testbed/.ports");
     fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;

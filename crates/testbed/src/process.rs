@@ -1,4 +1,5 @@
-//! A child process that never outlives its parent.
+//! A child process that never outlives its parent: the servers of a control plane, Tenure's
+//! programs, and the build of the binaries.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -15,12 +16,15 @@ use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_pro
 
 use crate::eventually;
 
+/// The most bytes of a log that are read for its last lines.
 const TAIL_BYTES: u64 = 64 * 1024;
+/// The lines of a log in an error.
 const TAIL_LINES: usize = 20;
 
 /// A running program with its log in a file.
 ///
-/// It dies with this process, even when that is killed, and with this value: dropping it kills and reaps it.
+/// The program dies with this process, even when this process is killed, and with this value: the
+/// drop kills and reaps the program.
 pub struct Process {
     name: String,
     log: PathBuf,
@@ -30,7 +34,7 @@ pub struct Process {
 impl Process {
     /// Starts `command`, whose output is appended to the file `log`. `name` is for messages.
     ///
-    /// It gets a process group of its own, so that Ctrl-C in a terminal does not reach it.
+    /// The program gets a process group of its own, so that Ctrl-C in a terminal does not reach it.
     pub fn spawn(name: &str, mut command: Command, log: &Path) -> Result<Self> {
         let file = File::options().create(true).append(true).open(log);
         let file = file.with_context(|| format!("cannot open the log {}", log.display()))?;
@@ -40,17 +44,17 @@ impl Process {
         Ok(Self { name: name.to_owned(), log: log.to_owned(), child })
     }
 
-    /// The process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The file with its output.
+    /// Returns the file with the output.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// Returns the exit status; none while the process runs.
+    /// Returns the exit status. None: the process runs.
     pub fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
         self.child.try_wait().with_context(|| format!("cannot ask after {}", self.name))
     }
@@ -60,30 +64,31 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Kills it (SIGKILL) and reaps it. Nothing happens when it has ended already.
+    /// Kills the process (SIGKILL) and reaps it. Does nothing if it has ended already.
     pub fn kill(&mut self) -> Result<()> {
         let end = self.child.kill().and_then(|()| self.child.wait());
         end.map(drop).with_context(|| format!("cannot kill {}", self.name))
     }
 
-    /// Asks it to end (SIGTERM). Nothing happens when it has ended already.
+    /// Asks the process to end (SIGTERM). Does nothing if it has ended already.
     pub fn terminate(&mut self) -> Result<()> {
-        // after the reaping its id may be another process's
+        // once the process is reaped, its id may be another process's
         if self.is_running() { self.signal(Signal::TERM) } else { Ok(()) }
     }
 
-    /// Sends it a signal. It must not have been reaped.
+    /// Sends a signal to the process, which must not have been reaped.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         let sent = kill_process(Pid::from_child(&self.child), signal);
         sent.with_context(|| format!("cannot send {signal:?} to {}", self.name))
     }
 
-    /// Waits until it ends by itself or after [`Process::terminate`].
+    /// Waits until the process ends by itself or after [`Process::terminate`]. An error after
+    /// `deadline` leaves it running.
     pub async fn wait(&mut self, deadline: Duration) -> Result<ExitStatus> {
         eventually(&format!("{} to end", self.name.clone()), deadline, async || self.exit_status()).await
     }
 
-    /// The last `lines` lines of its log.
+    /// Returns the last `lines` lines of the log, of at most 64 KiB.
     pub fn log_tail(&self, lines: usize) -> Result<String> {
         let end = read_end(&self.log).with_context(|| format!("cannot read {}", self.log.display()))?;
         let all: Vec<_> = end.lines().collect();
@@ -104,6 +109,7 @@ impl Drop for Process {
     }
 }
 
+/// Returns the last `TAIL_BYTES` of a file as text.
 fn read_end(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -113,6 +119,7 @@ fn read_end(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&end).into_owned())
 }
 
+/// A command for the spawning thread, and the way back for its child.
 type Request = (Command, Sender<io::Result<Child>>);
 
 // The death signal comes when the *thread* that forked ends, and each test has a thread of its own.
@@ -127,6 +134,7 @@ static SPAWNER: LazyLock<Sender<Request>> = LazyLock::new(|| {
     sender
 });
 
+/// Spawns a command on the spawning thread, which lives as long as this process.
 fn spawn(command: Command) -> io::Result<Child> {
     let gone = || io::Error::other("the spawning thread has ended");
     let (reply, child) = channel();
@@ -134,6 +142,7 @@ fn spawn(command: Command) -> io::Result<Child> {
     child.recv().map_err(|_| gone())?
 }
 
+/// Has the kernel kill the child when this process ends.
 #[allow(unsafe_code, reason = "only between fork and exec can a child ask to die with its parent")]
 fn die_with_parent(command: &mut Command) {
     let parent = getpid();

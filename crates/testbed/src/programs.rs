@@ -1,4 +1,4 @@
-//! Our own programs, built when a test needs them.
+//! Tenure's own programs, built when a test needs them.
 
 use std::collections::HashMap;
 use std::env;
@@ -11,21 +11,24 @@ use serde_json::Value;
 
 use crate::{binaries::spell, directory::workspace};
 
+/// The environment variable that names a directory of ready-made programs.
 const DIRECTORY: &str = "TENURE_PROGRAMS";
 
+/// The paths of the programs that this process has built.
 static BUILT: LazyLock<Mutex<HashMap<String, PathBuf>>> = LazyLock::new(Mutex::default);
 
-/// The path of the program `name`: `tenure-webhook`, `tenure-keeper`.
+/// Returns the path of the program `name`: `tenure-webhook`, `tenure-keeper`, `kubectl-tenure`.
 ///
-/// The first call for a name in a process runs `cargo build`, with the profile of this very process, so that no test runs a
-/// stale program; it blocks. `TENURE_PROGRAMS` may name a directory of ready-made programs instead.
+/// The first call for a name in a process runs `cargo build`, with the profile of this very
+/// process, so that no test runs a stale program. This blocks. `TENURE_PROGRAMS` may name a
+/// directory of ready-made programs instead.
 pub fn program(name: &str) -> Result<PathBuf> {
     if let Some(directory) = env::var_os(DIRECTORY) {
         let path = PathBuf::from(directory).join(name);
         ensure!(path.is_file(), "{DIRECTORY} is set, but there is no {}", path.display());
         return Ok(path);
     }
-    // nothing panics between a lock and its release that would leave the map half done
+    // no code panics between a lock and its release that would leave the map half done
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     if !built.contains_key(name) {
         built.extend(build(name)?);
@@ -33,8 +36,8 @@ pub fn program(name: &str) -> Result<PathBuf> {
     built.get(name).cloned().with_context(|| format!("the workspace has no program {name}"))
 }
 
-/// Builds with the features of the whole workspace: each set of packages would have features, and so builds of the
-/// dependencies, of its own.
+/// Builds with the features of the whole workspace: each set of packages would have features, and
+/// so builds of the dependencies, of its own. Returns the executables by name.
 fn build(name: &str) -> Result<HashMap<String, PathBuf>> {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
@@ -44,7 +47,8 @@ fn build(name: &str) -> Result<HashMap<String, PathBuf>> {
     if cfg!(not(debug_assertions)) {
         command.arg("--release");
     }
-    // cargo sets these for the test that this may be part of; build scripts that watch them would run again
+    // cargo sets these for the test that this may be part of; build scripts that watch these would
+    // run again
     for (name, _) in env::vars_os() {
         let begins_with = |prefix: &str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
         if begins_with("CARGO_PKG_") || begins_with("CARGO_MANIFEST_") {
@@ -56,6 +60,7 @@ fn build(name: &str) -> Result<HashMap<String, PathBuf>> {
     Ok(executables(&String::from_utf8_lossy(&output.stdout)))
 }
 
+/// Returns the executables in cargo's JSON messages, by the name of their target.
 fn executables(messages: &str) -> HashMap<String, PathBuf> {
     let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     artifacts

@@ -1,4 +1,4 @@
-//! A server of the control plane: its start, and the check that it is ready.
+//! A server, of the control plane or of Tenure: its start, and the check that it is ready.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -12,17 +12,20 @@ use tenure_certs::Authority;
 
 use crate::{Process, eventually};
 
+/// The longest time until a server is ready.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// Everything to start a server, and to start it again.
+/// All input to start a server, and to start it again.
 pub(crate) struct Server {
+    /// The name, for messages.
     pub(crate) name: &'static str,
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<OsString>,
+    /// The file that its output is appended to, at each start.
     pub(crate) log: PathBuf,
-    /// The HOME directory of the server: some read settings there.
+    /// The HOME directory of the server: some servers read settings there.
     pub(crate) home: PathBuf,
-    /// The health endpoint.
+    /// The health endpoint. None: the server counts as ready once it is started.
     pub(crate) health: Option<Health>,
 }
 
@@ -33,6 +36,7 @@ pub(crate) struct Health {
 }
 
 impl Health {
+    /// Returns a path of a port on loopback, in the clear.
     pub(crate) fn http(port: u16, path: &'static str) -> Result<Self> {
         let mut config = Config::new(format!("http://127.0.0.1:{port}").parse()?);
         // each poll is a try
@@ -40,6 +44,7 @@ impl Health {
         Ok(Self { config, path })
     }
 
+    /// Returns a path of a port on loopback, with a certificate of an authority.
     pub(crate) fn https(port: u16, path: &'static str, authority: &Authority) -> Result<Self> {
         let mut health = Self::http(port, path)?;
         let certificate = CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes())?;
@@ -48,6 +53,7 @@ impl Health {
         Ok(health)
     }
 
+    /// Asks once.
     async fn probe(&self) -> Result<()> {
         let request = http::Request::get(self.path).body(Vec::new())?;
         Client::try_from(self.config.clone())?.request_text(request).await?;
@@ -56,10 +62,11 @@ impl Health {
 }
 
 impl Server {
-    /// Starts it and waits until it is ready.
+    /// Starts the server, and waits until it is ready.
     pub(crate) async fn start(&self) -> Result<Process> {
         let mut command = Command::new(&self.program);
-        // their heaps are small, and memory is cheaper than processor time on a machine that runs many of them
+        // the heaps of servers are small, and memory is cheaper than processor time on a machine
+        // with many of them
         command.args(&self.arguments).env("HOME", &self.home).env("GOGC", "300");
         let mut process = Process::spawn(self.name, command, &self.log)?;
         if let Some(health) = &self.health {
@@ -69,14 +76,15 @@ impl Server {
     }
 }
 
-/// A flag of a server: `--name=value`.
+/// Returns a flag of a server: `--name=value`.
 pub(crate) fn flag(name: &str, value: impl AsRef<OsStr>) -> OsString {
     let mut flag = OsString::from(format!("--{name}="));
     flag.push(value);
     flag
 }
 
-/// Waits for something that `process` does; fails at once when it ends, and shows its log.
+/// Waits until `poll`, about something that `process` does, returns a value. Fails at once when the
+/// process ends, and shows its log.
 pub(crate) async fn ready<T>(
     process: &mut Process,
     mut poll: impl AsyncFnMut() -> Result<Option<T>>,

@@ -1,4 +1,6 @@
-//! Tenure itself on a cluster: the chart by helm, webhook and keeper as processes.
+//! Tenure itself on a cluster: the chart by helm, and webhook and keepers as processes on this
+//! machine. The processes have the kubeconfigs of the chart's service accounts, and the chart's
+//! configuration.
 
 mod installed;
 mod keeper;
@@ -20,12 +22,15 @@ use crate::{Cluster, Process, directory::workspace, eventually, ports::free_port
 /// The namespace that the chart is installed in.
 pub const RELEASE_NAMESPACE: &str = "tenure-system";
 
+/// The longest time until the API server asks a started webhook, and for the end of a program.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Values of the chart by which queues are read as v2: that of a definition that is KAI-Scheduler's, and that which says so.
+/// Values of the chart by which queues are read as v2: one leaves the definition to KAI-Scheduler,
+/// the other names the version.
 const READ_AS_V2: [&str; 2] = ["crds.runai=false", "queueVersion=v2"];
 
-/// Values of the chart that turn on features of the webhook that are off by default, and the flags that they set.
+/// Values of the chart that turn on features of the webhook that are off by default, and the flags
+/// that they set.
 const FEATURES: [(&str, &str); 3] = [
     (EXTENDER, "scheduler-extender"),
     ("schedulerExtender.allowAnonymous=true", "scheduler-allow-anonymous"),
@@ -38,36 +43,42 @@ const EXTENDER: &str = "schedulerExtender.enabled=true";
 /// The Secret with the webhook's certificate, which the tests bring.
 const SECRET: &str = "tenure-webhook-tls";
 
-/// The authority of schedulers' certificates, in the chart's `ConfigMap`.
+/// The authority of schedulers' certificates: its key in the chart's `ConfigMap`, and its file.
 const SCHEDULER_CA: &str = "scheduler-client-ca.crt";
 
-/// The key in the chart's `ConfigMap` of the patch that names the converter of queues: present if Helm doesn't install
-/// it.
+/// The key in the chart's `ConfigMap` of the patch that names the converter of queues, and its
+/// file. Present if queues are served as v2 and Helm doesn't install their definition.
 const CONVERSION_PATCH: &str = "conversion.json";
 
 /// The most keepers at a time.
 pub const KEEPERS: usize = 2;
 
-/// Tenure, installed on a cluster. The programs act as the service accounts of the chart, with no more than their
-/// rights.
+/// Tenure, installed on a cluster. The programs act as the service accounts of the chart, with no
+/// more rights than those, and are killed when this value is dropped.
 pub struct Tenure {
     webhook: Program,
     keepers: Vec<Keeper>,
     webhook_url: String,
+    /// The base URL of the webhook's admin port.
     webhook_metrics: String,
+    /// The configuration file of all programs.
     config: PathBuf,
+    /// The directory with a scheduler's certificate and key.
     scheduler_client: PathBuf,
+    /// The version in which programs read queues of the run.ai family: `v3alpha1` or `v2`.
     queue_version: &'static str,
 }
 
 impl Tenure {
-    /// Installs the chart, with more values such as `crds.runai=false`. Neither program runs yet. The webhook gets the
-    /// certificate in `webhook/` of the cluster's directory, if there is one.
+    /// Installs the chart, with more values such as `crds.runai=false`. Neither program runs yet.
+    /// The webhook gets the certificate in `webhook/` of the cluster's directory, if there is one,
+    /// else a new one.
     pub async fn install(cluster: &Cluster, values: &[&str]) -> Result<Self> {
         Self::install_with(cluster, values, &[]).await
     }
 
-    /// Installs Tenure with more flags of the keepers, such as `--schedulers=a`, which replace the usual ones.
+    /// Installs Tenure with more flags of the keepers, such as `--schedulers=a`, which replace the
+    /// usual ones.
     pub async fn install_with(cluster: &Cluster, values: &[&str], keeper_flags: &[&str]) -> Result<Self> {
         let (port, webhook_admin) = (free_port()?, free_port()?);
         let url = format!("https://127.0.0.1:{port}");
@@ -131,8 +142,9 @@ impl Tenure {
         Ok(tenure)
     }
 
-    /// Has programs that are started from now on read queues of the run.ai family in another version, as an upgrade of
-    /// the chart would: v3alpha1, or v2 where KAI-Scheduler owns the definition.
+    /// Has programs that are started from now on read queues of the run.ai family in another
+    /// version, as an upgrade of the chart would: v3alpha1, or v2 where KAI-Scheduler owns the
+    /// definition.
     pub fn read_queues_as(&mut self, version: &'static str) {
         self.queue_version = version;
         let keepers = self.keepers.iter_mut().map(|keeper| &mut keeper.program);
@@ -160,12 +172,12 @@ impl Tenure {
         self.webhook.terminate().await
     }
 
-    /// The webhook's process.
+    /// Returns the id of the webhook's process. Fails if it isn't started.
     pub async fn webhook_pid(&self) -> Result<u32> {
         self.webhook.process.lock().await.as_ref().map(Process::pid).context("it was not started")
     }
 
-    /// A keeper, by its number from 0. None runs until it is started.
+    /// Returns a keeper, by its number from 0. A keeper doesn't run until it is started.
     ///
     /// # Panics
     /// If the number isn't below [`KEEPERS`].
@@ -189,7 +201,8 @@ impl Tenure {
         self.keeper(0).kill().await
     }
 
-    /// The entry in `extenders` of kube-scheduler's configuration that has it ask the webhook.
+    /// Returns the entry in `extenders` of kube-scheduler's configuration that has it ask the
+    /// webhook.
     pub fn extender(&self, cluster: &Cluster) -> Value {
         json!({
             "urlPrefix": format!("{}/scheduler", self.webhook_url),
@@ -206,33 +219,36 @@ impl Tenure {
         })
     }
 
-    /// The webhook's base URL. Its certificate is in `webhook/` of the cluster's directory, with `ca.crt`.
+    /// Returns the webhook's base URL. Its certificate is in `webhook/` of the cluster's directory,
+    /// with `ca.crt`.
     pub fn webhook_url(&self) -> &str {
         &self.webhook_url
     }
 
-    /// Base URLs of the admin ports of webhook and first keeper.
+    /// Returns the base URLs of the admin ports of webhook and first keeper.
     pub fn admin_urls(&self) -> [&str; 2] {
         [&self.webhook_metrics, self.keeper(0).admin_url()]
     }
 
-    /// The configuration file of webhook and keepers, which look at it ten times a second. At first it is as in the
-    /// chart's `ConfigMap`.
+    /// Returns the configuration file of webhook and keepers, which read it ten times a second. At
+    /// first it is as in the chart's `ConfigMap`.
     pub fn config_file(&self) -> &Path {
         &self.config
     }
 
-    /// Has the files that programs take up be as in the chart's `ConfigMap` again, as kubelets would after an upgrade.
+    /// Writes the files that programs take up as they are in the chart's `ConfigMap` now, as
+    /// kubelets would after an upgrade.
     pub async fn update_config(&self, cluster: &Cluster) -> Result<()> {
         fetch_config(cluster).await.map(drop)
     }
 
-    /// A directory with `tls.crt` and `tls.key` of a client that the webhook answers as a scheduler.
+    /// Returns a directory with `tls.crt` and `tls.key` of a client that the webhook answers as a
+    /// scheduler.
     pub fn scheduler_client(&self) -> &Path {
         &self.scheduler_client
     }
 
-    /// The log of the first keeper.
+    /// Returns the log of the first keeper.
     pub fn keeper_log(&self) -> &Path {
         self.keeper(0).log()
     }

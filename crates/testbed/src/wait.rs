@@ -1,16 +1,18 @@
-//! Waiting for a condition, with a deadline.
+//! Waiting for a condition, with a deadline. The testbed and the end-to-end tests poll by
+//! [`eventually`].
 
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use tokio::time::{Instant, sleep, timeout_at};
 
+/// The time between two polls.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Polls each 100 ms until `poll` gives a value.
+/// Polls every 100 ms until `poll` returns a value.
 ///
-/// `Ok(None)` and `Err` both mean "not yet"; the error after `deadline` names `what` was awaited and why the last
-/// poll said no. A poll that is under way at the deadline is dropped.
+/// `Ok(None)` and `Err` both mean "not yet". The error after `deadline` names `what` was awaited,
+/// with the error of the last poll. A poll that is under way at the deadline is dropped.
 ///
 /// ```
 /// # use std::time::Duration;

@@ -1,15 +1,16 @@
-//! Quantities as numbers, rounded up as kube-scheduler does.
+//! Quantities as numbers, rounded up as kube-scheduler does. Values out of range become the nearest
+//! that fits.
 
 use serde_json::Value;
 
 const BILLION: i128 = 1_000_000_000;
 
-/// A quantity, in billionths. One that is too large is as large as can be.
+/// A quantity, in billionths of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Amount(i128);
 
 impl Amount {
-    /// Reads a quantity as it stands in an object; none if it isn't one.
+    /// Reads a quantity from an object: a text or a number. None: the value isn't a quantity.
     pub fn read(written: &Value) -> Option<Self> {
         match written {
             Value::String(text) => Self::parse(text),
@@ -18,7 +19,7 @@ impl Amount {
         }
     }
 
-    /// Reads a quantity such as `1`, `500m`, `1.5Gi` or `1e3`; none if it isn't one.
+    /// Reads a quantity such as `1`, `500m`, `1.5Gi` or `1e3`. None: the text isn't a quantity.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, unsigned) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -37,7 +38,7 @@ impl Amount {
         Some(Self(if negative { amount.saturating_neg() } else { amount }))
     }
 
-    /// True if it is below zero.
+    /// True if the quantity is below zero.
     pub const fn is_negative(self) -> bool {
         self.0 < 0
     }
@@ -52,6 +53,7 @@ impl Amount {
         self.over(BILLION / 1_000)
     }
 
+    /// Divides by `unit`, and rounds up.
     fn over(self, unit: i128) -> i64 {
         let down = self.0.div_euclid(unit);
         let up = down.saturating_add(i128::from(self.0.rem_euclid(unit) > 0));
@@ -59,7 +61,7 @@ impl Amount {
     }
 }
 
-/// Times so much, times ten to the power of so many.
+/// Returns the factor of a suffix, and its power of ten. None: no quantity has this suffix.
 fn factor(suffix: &str) -> Option<(i128, i32)> {
     Some(match suffix {
         "" => (1, 0),

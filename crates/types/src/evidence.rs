@@ -1,4 +1,5 @@
-//! The evidence about the run of a bound pod.
+//! The evidence about the run of a bound pod, which the keeper writes to the pod, so that the next
+//! keeper still knows when the run ends.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +9,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys;
 
-/// The value of annotation [`keys::EVIDENCE_ANNOTATION`], as JSON: what the other objects of the cluster don't say any more
-/// about the run of a bound pod.
+/// The value of annotation [`keys::EVIDENCE_ANNOTATION`], as JSON: facts about the run of a bound
+/// pod that the other objects of the cluster no longer show.
 ///
-/// A reader takes queues, ceilings and times for claims that can only end a run earlier, and [`was_ready`](Self::was_ready) for no
-/// more than a container that was ready for a moment. So a user gains nothing by writing one. The API server lets no user
-/// change that of a bound pod.
+/// Readers take queues, ceilings and times as claims that can only end a run earlier, and
+/// [`was_ready`](Self::was_ready) as no more than a container that was ready for a moment. So a
+/// user gains nothing by writing evidence. The API server lets no user change the evidence of a
+/// bound pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evidence {
     /// The queues that the pod's `PodGroup`s named, by API group.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub queues: BTreeMap<String, String>,
-    /// The least ceiling that the workload has noted itself since the pod was bound, as people write durations. None: it has
-    /// noted none.
+    /// The least ceiling that the workload has noted itself since the pod was bound, as people
+    /// write durations. None: the workload has noted no ceiling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<String>,
-    /// The scheduling of the pod that controls this one, or did: both belong to one run. None: no earlier pod is known.
+    /// The time of the scheduling of the pod that controls this pod, or did: both belong to one
+    /// run. None: no earlier pod is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// True if the pod was ready, where its conditions don't show that any more: its node was restarted.
+    /// True if the pod was ready before its node was restarted: its conditions don't show that any
+    /// more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_ready: bool,
 }

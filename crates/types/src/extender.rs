@@ -1,6 +1,9 @@
 //! The request of kube-scheduler to its extender, and the response: `ExtenderPreemptionArgs` and
-//! `ExtenderPreemptionResult` of `k8s.io/kube-scheduler/extender/v1`. Their Go types have no JSON tags, so keys are the
-//! names of the Go fields, in any case.
+//! `ExtenderPreemptionResult` of `k8s.io/kube-scheduler/extender/v1`.
+//!
+//! The webhook reads and writes them. Their Go types have no JSON tags, so keys are the names of
+//! the Go fields, in upper or lower case. Only the fields that a decision needs are read, and the
+//! number of nodes and victims is bounded.
 
 mod nodes;
 mod response;
@@ -22,7 +25,7 @@ pub const MOST_NODES: usize = 100_000;
 /// The most victims in a request, on all of its nodes together: ten on each of 20,000 nodes.
 pub const MOST_VICTIMS: usize = 200_000;
 
-/// Initial capacity of a node's list of victims: most nodes lose no more.
+/// The initial capacity of a node's list of victims: most nodes lose no more.
 const FEW: usize = 16;
 
 /// An object or a list in a request.
@@ -38,7 +41,7 @@ enum Part {
     Pods,
     /// A pod that would go.
     Pod,
-    /// Its metadata.
+    /// The metadata of such a pod.
     Metadata,
 }
 
@@ -51,12 +54,13 @@ enum Field {
     PdbViolations,
     /// A value that is read as a whole: a text.
     Uid,
-    /// An object or a list, of which some is read.
+    /// An object or a list that is read in part.
     Part(Part),
 }
 
 impl Part {
-    /// Returns what the value of a key here holds; none if it is skipped. This is the only list of keys that are read.
+    /// Returns the field that the value of a key holds. None: the value is skipped. No other list
+    /// has the keys that are read.
     fn field(self, key: &[u8]) -> Option<Field> {
         let is = |name: &str| key.eq_ignore_ascii_case(name.as_bytes());
         match self {
@@ -96,9 +100,10 @@ pub struct Offer<'b> {
 }
 
 impl<'b> Args<'b> {
-    /// Reads the request in a body. Of a key that appears twice the last counts, as in Go.
+    /// Reads the request in a body. Nodes are sorted by name. Of a key that appears twice the last
+    /// counts, as in Go. Fails for a body of another shape, or beyond the bounds.
     pub fn read(body: &'b [u8]) -> serde_json::Result<Self> {
-        // to check all of it at once takes less time than each text by itself
+        // to check the whole body as UTF-8 at once takes less time than each text by itself
         let mut args: Self = match str::from_utf8(body) {
             Ok(text) => serde_json::from_str(text)?,
             Err(_) => serde_json::from_slice(body)?,
@@ -110,12 +115,12 @@ impl<'b> Args<'b> {
     }
 }
 
-/// A text that is borrowed unless it has escapes: a question has thousands.
+/// A text that is borrowed unless it has escapes: a request has thousands.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
 
-/// Has a visitor read a value, of any shape that the visitor knows.
+/// Lets a visitor read a value of any shape that the visitor knows.
 struct Seed<V>(V);
 
 impl<'de, V: Visitor<'de>> DeserializeSeed<'de> for Seed<V> {
@@ -181,19 +186,22 @@ impl<'de> Deserialize<'de> for Args<'de> {
     }
 }
 
-/// The number of nodes and victims that the rest of the request may still have, in all of its lists together.
+/// The number of nodes and victims that the rest of the request may still have, in all of its lists
+/// together.
 struct Bounds {
     nodes: usize,
     victims: usize,
 }
 
 impl Bounds {
+    /// Counts a node. Fails beyond [`MOST_NODES`].
     fn node<E: Error>(&mut self) -> Result<(), E> {
         let less = self.nodes.checked_sub(1);
         self.nodes = less.ok_or_else(|| E::custom(format_args!("more than {MOST_NODES} nodes")))?;
         Ok(())
     }
 
+    /// Counts a victim. Fails beyond [`MOST_VICTIMS`].
     fn victim<E: Error>(&mut self) -> Result<(), E> {
         let less = self.victims.checked_sub(1);
         let more = || E::custom(format_args!("more than {MOST_VICTIMS} victims, all nodes together"));

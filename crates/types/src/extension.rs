@@ -1,4 +1,8 @@
 //! `tenure.dev/v1alpha1`: the Extension, by which a user asks for more time for a workload.
+//!
+//! The command line creates extensions, the webhook names the user, and the keeper or a person
+//! decides. The doc comments on types and fields are the descriptions in the CRD, which `crdgen`
+//! writes.
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
@@ -140,7 +144,7 @@ impl ExtensionState {
 }
 
 impl Extension {
-    /// The state. One without a status is pending.
+    /// Returns the state. An extension without a status is pending.
     pub fn state(&self) -> ExtensionState {
         self.status.as_ref().and_then(|status| status.state).unwrap_or_default()
     }
@@ -169,7 +173,8 @@ impl Extension {
         [granted].into_iter().chain(others.cloned()).collect()
     }
 
-    /// The time that was granted, which is never more than was asked for; none if none was, or if it can't be read.
+    /// Returns the time that was granted, which is never more than was asked for. None: the state
+    /// isn't Granted, or a duration can't be read.
     pub fn granted(&self) -> Option<ExtendedDuration> {
         let status = self.status.as_ref().filter(|status| status.state == Some(ExtensionState::Granted))?;
         let granted = status.granted.as_ref()?.parse().ok()?;
@@ -177,7 +182,8 @@ impl Extension {
     }
 }
 
-/// Leaves out the metadata that no decision needs: its size is the user's choice.
+/// Returns the extension without the metadata that no decision needs, whose size is the user's
+/// choice.
 pub fn slim(extension: Extension) -> Extension {
     let ObjectMeta { name, namespace, uid, resource_version, generation, creation_timestamp, .. } =
         extension.metadata;

@@ -1,11 +1,11 @@
-//! Characters that a reader doesn't see, in texts of users.
+//! Characters that a reader doesn't see, in texts of users. Logs, messages and the command line
+//! escape them: a text of a user must not look like another text, nor like a line of Tenure's.
 
 use std::fmt::{self, Write};
 
-/// True if a character may end a line, control a terminal, turn the direction of what follows, or can't be seen: controls, separators
-/// of lines, and what Unicode lets programs ignore (`Default_Ignorable_Code_Point`).
-///
-/// A text of a user must not look like another one, nor like a line of Tenure's.
+/// True if a character may end a line, control a terminal, turn the direction of the text behind
+/// it, or be invisible: controls, separators of lines, and characters that Unicode lets programs
+/// ignore (`Default_Ignorable_Code_Point`).
 pub fn is_hidden(character: char) -> bool {
     let is_ignored = matches!(
         character,
@@ -17,12 +17,14 @@ pub fn is_hidden(character: char) -> bool {
     is_ignored || character.is_control()
 }
 
-/// Writes a character as an escape of JSON, such as `\u202e`.
+/// Writes a character as an escape of JSON, such as `\u202e`. A character beyond U+FFFF takes two
+/// escapes.
 pub fn write_escape(writer: &mut impl Write, character: char) -> fmt::Result {
     character.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(writer, "\\u{unit:04x}"))
 }
 
-/// Returns a text of JSON in which the strings have escapes in place of hidden characters.
+/// Returns JSON with escapes in place of the hidden characters of its strings. The value stays the
+/// same.
 pub fn escape_json(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,7 @@
-//! The journal of what Tenure did to an object in the last minutes.
+//! The journal of Tenure's acts on an object in the last minutes: pauses, returns and notices.
+//!
+//! `tenure_policy` writes and reads the journal for the keeper. Its only use is to write the events
+//! of an act that an earlier keeper couldn't write.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -8,9 +11,9 @@ use crate::{
     paused::{PausedRecord, RequeueState},
 };
 
-/// The value of annotation [`crate::keys::ACTS_ANNOTATION`], as JSON. The patch that acts also writes the journal, so that the
-/// events of an act can be written by another keeper if this one ends before it does. The journal decides what is told, and
-/// nothing else.
+/// The value of annotation [`crate::keys::ACTS_ANNOTATION`], as JSON. The patch of an act also
+/// writes the journal. So if a keeper ends before it writes the events of an act, another keeper
+/// can. The journal decides which events are written, and nothing else.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Journal {
     /// The uid of the object. Controllers copy annotations to other objects.
@@ -23,7 +26,7 @@ pub struct Journal {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "act", rename_all = "camelCase")]
 pub enum JournalAct {
-    /// It was paused.
+    /// The object was paused.
     Paused {
         /// The record of the pause.
         record: PausedRecord,
@@ -31,7 +34,7 @@ pub enum JournalAct {
         #[serde(default)]
         state: RequeueState,
     },
-    /// It came back from a pause.
+    /// The object came back from a pause.
     Returned {
         /// The record of the pause.
         record: PausedRecord,
@@ -41,7 +44,7 @@ pub enum JournalAct {
         /// The return.
         returned: ReturnRecord,
     },
-    /// It was told of the end of its run.
+    /// The object got a notice of the end of its run.
     Noticed(GivenNotice),
 }
 
@@ -92,7 +95,7 @@ pub struct GivenNotice {
 pub struct MoreTime {
     /// The time that is granted without approval.
     pub at_once: SignedDuration,
-    /// All that may be granted.
+    /// The total that may be granted.
     pub in_all: SignedDuration,
 }
 
@@ -111,7 +114,7 @@ pub enum AtEnd {
 }
 
 impl AtEnd {
-    /// Returns the action on a paused workload.
+    /// Returns the action of a pause, by its record and the state of its return.
     pub fn of(record: &PausedRecord, state: &RequeueState) -> Self {
         state
             .requeue_at
@@ -137,6 +140,6 @@ pub struct OwedPause {
     /// The state of its return, as it was then.
     #[serde(default)]
     pub state: RequeueState,
-    /// The return from the pause; none if there was none.
+    /// The return from the pause. None: there was no return.
     pub returned: Option<ReturnRecord>,
 }

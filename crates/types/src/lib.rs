@@ -1,5 +1,8 @@
-//! The types that Tenure reads and writes on the wire: the custom resources, the duration grammars, the keys of labels
-//! and annotations, and the records that annotations hold. Nothing here does IO.
+//! The types that Tenure reads and writes on the wire: the custom resources, the duration grammars,
+//! the keys of labels and annotations, and the records that annotations hold.
+//!
+//! The webhook, the keeper and the command line share these types, so all three read an object
+//! alike. The library does no IO; only the program `crdgen` writes files.
 
 pub mod amount;
 #[macro_use]

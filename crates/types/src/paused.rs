@@ -1,4 +1,8 @@
-//! The record that a pause leaves on the paused object.
+//! The record that a pause leaves on the paused object, and the annotations beside it.
+//!
+//! The keeper writes them, and reads the record when the object runs again; the command line shows
+//! them. Fields that records of earlier versions don't have are optional, so that such records can
+//! still be read.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +12,8 @@ use serde_json::Value;
 
 use crate::journal::EarlierNotice;
 
-/// The value of annotation [`crate::keys::PAUSED_ANNOTATION`], as JSON. The patch that pauses also writes the record,
-/// so neither exists without the other.
+/// The value of annotation [`crate::keys::PAUSED_ANNOTATION`], as JSON. The patch that pauses also
+/// writes the record, so neither exists without the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PausedRecord {
@@ -19,14 +23,16 @@ pub struct PausedRecord {
     pub at: Timestamp,
     /// The name of the queue whose rules caused the pause; empty if the workload was in no queue.
     pub queue: String,
-    /// The API group of that queue: those of both groups may share a name. None in records of versions without it.
+    /// The API group of that queue: those of both groups may share a name. None in records of
+    /// versions without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_group: Option<String>,
-    /// The uid of the object that was paused: controllers copy annotations to other objects. None in records of versions
-    /// without it.
+    /// The uid of the object that was paused: controllers copy annotations to other objects. None
+    /// in records of versions without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// The ceiling that was exceeded. None: the pause has another reason, or the record is of a version without it.
+    /// The ceiling that was exceeded. None: the pause has another reason, or the record is of a
+    /// version without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<ExceededCeiling>,
     /// The path of the field that was set, with dots: `spec.replicas`.
@@ -39,29 +45,33 @@ pub struct PausedRecord {
     /// Other fields that the pause has set, and that are set back once the object runs again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldField>,
-    /// The managers of each field that the pause has set, as they were before it. Empty in records of versions without it.
+    /// The managers of each field that the pause has set, as they were before it. Empty in records
+    /// of versions without it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub managers: BTreeMap<String, Vec<FieldManager>>,
-    /// The number of times that a user or controller has set the field back since the record was first made. `kubectl
-    /// tenure resume` doesn't count: it removes the record.
+    /// The number of times that a user or controller has set the field back since the record was
+    /// first made. `kubectl tenure resume` doesn't count: it removes the record.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reversals: u32,
-    /// The number of these reversals that gave the owner another run of a full ceiling after a pause for the ceiling.
+    /// The number of these reversals that gave the owner another run of a full ceiling after a
+    /// pause for the ceiling.
     #[serde(default, skip_serializing_if = "is_default")]
     pub full_reversals: u32,
-    /// The last writer of the field before this pause, if this isn't the first.
+    /// The last writer of the field before this pause. None: this is the first pause, or no writer
+    /// is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reversed_by: Option<FieldManager>,
-    /// True if the workload was to get a notice before the end of its run, and got none: the keeper didn't run then, or
-    /// could not reach the API server.
+    /// True if the workload was to get a notice before the end of its run, and got none: the keeper
+    /// didn't run then, or could not reach the API server.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unannounced: bool,
-    /// The last notice of the run, whose event may not have been written, in records of versions that kept no journal.
+    /// The last notice of the run, whose event may not have been written, in records of versions
+    /// that kept no journal.
     #[serde(default, skip_serializing)]
     pub noticed: Option<EarlierNotice>,
 }
 
-/// A field that a pause sets beside the one that pauses: else the pause would destroy what a resume needs.
+/// A further field that a pause sets: otherwise the pause would destroy data that a resume needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldField {
@@ -79,11 +89,11 @@ pub struct HeldField {
 pub struct ExceededCeiling {
     /// The length of the ceiling, as the queue has it: `2h30m`.
     pub max_duration: String,
-    /// The queue that sets the ceiling, which may be an ancestor of the workload's queue; none if the workload has set
-    /// it itself, by annotation [`crate::keys::MAX_DURATION_ANNOTATION`].
+    /// The queue that sets the ceiling, which may be an ancestor of the workload's queue. None: the
+    /// workload has set the ceiling itself, by annotation [`crate::keys::MAX_DURATION_ANNOTATION`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// The time that the run was granted beyond the ceiling, for people; none if it was granted none.
+    /// The time that the run was granted beyond the ceiling, for people. None: no time was granted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extended: Option<String>,
 }
@@ -95,16 +105,18 @@ pub struct FieldManager {
     pub manager: String,
     /// `Apply` or `Update`.
     pub operation: String,
-    /// The subresource by which it wrote, such as `scale`. None: the object itself.
+    /// The subresource that was written, such as `scale`. None: the object itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subresource: Option<String>,
-    /// The time of its last write.
+    /// The time of the last write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Timestamp>,
 }
 
-/// The value of annotation [`crate::keys::HAND_BACK_ANNOTATION`], as JSON. The write that sets fields back leaves it, and the write
-/// that hands them back removes it: a write that changes a value makes its own manager the manager of the field.
+/// The value of annotation [`crate::keys::HAND_BACK_ANNOTATION`], as JSON. The write that sets
+/// fields back adds the annotation, and the write that hands the fields back to their managers
+/// removes it. One write can't do both: a write that changes a value makes its own manager the
+/// manager of the field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandBack {
     /// The uid of the object. Controllers copy annotations to other objects.
@@ -119,14 +131,16 @@ pub struct HandBack {
 pub struct RequeueState {
     /// The number of pauses because pods didn't get ready, since the workload was last activated.
     pub count: u32,
-    /// The time at which the workload is to be resumed (RFC 3339, UTC); none while it isn't paused.
+    /// The time at which the workload is to be resumed (RFC 3339, UTC). None: no return is planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requeue_at: Option<Timestamp>,
-    /// The priority of its pods: among workloads to be resumed, the higher priority comes first.
+    /// The priority of the workload's pods. Of workloads to be resumed, those of higher priority
+    /// come first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
 }
 
+/// True for the default value, which isn't written.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

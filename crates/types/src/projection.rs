@@ -1,5 +1,8 @@
-//! The parts of built-in objects that a decision needs. All other fields are skipped while decoding and never
-//! allocated: a whole Pod takes fifty kilobytes in memory, and clusters have 150,000 of them.
+//! The parts of built-in objects that a decision needs, as lists and watches decode them.
+//!
+//! All other fields are skipped while decoding and never allocated: a whole Pod takes fifty
+//! kilobytes in memory, and clusters have 150,000 of them. A field that other writers may fill with
+//! anything never makes an object unreadable.
 
 mod budget;
 mod event;
@@ -43,8 +46,8 @@ pub struct Namespace {
 
 /// A queue of the run.ai family, reduced to the fields that Tenure reads.
 ///
-/// Other programs write the status, the quotas and the fields of other versions, and none of these may make a ceiling
-/// unreadable. So of `spec` only the fields that decisions need are filled in.
+/// Other programs write the status, the quotas and the fields of other versions, and none of these
+/// may make a ceiling unreadable. So of `spec` only the fields that decisions need are filled in.
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
 #[resource(inherit = runai::v3alpha1::Queue)]
 pub struct RunaiQueueObject {
@@ -59,7 +62,8 @@ pub struct RunaiQueueObject {
     pub status: ObservedStatus,
 }
 
-/// The status fields that Tenure writes, as raw JSON: what can't be read must still be replaced. Null if absent.
+/// The status fields that Tenure writes, as raw JSON: what can't be read must still be replaced.
+/// Null if absent.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObservedStatus {
@@ -77,8 +81,9 @@ pub struct ObservedStatus {
 /// The type of the condition of a queue that says if its place in the tree is sound.
 pub const READY: &str = "Ready";
 
-/// A queue in KAI-Scheduler's version, reduced to the fields that Tenure reads; see [`RunaiQueueObject`]. Its
-/// annotations are as much a part of it as its spec: see [`runai::SPEC_ANNOTATIONS`].
+/// A queue in KAI-Scheduler's version, reduced to the fields that Tenure reads; see
+/// [`RunaiQueueObject`]. Its annotations are as much a part of the queue as its spec: see
+/// [`runai::SPEC_ANNOTATIONS`].
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
 #[resource(inherit = runai::v2::Queue)]
 pub struct RunaiQueueV2Object {
@@ -102,7 +107,7 @@ impl ObservedQueue for RunaiQueueObject {
     }
 }
 
-/// Its status is in annotation `tenure.dev/status`; the default if that can't be read.
+/// The status is in annotation `tenure.dev/status`. The default, if the annotation can't be read.
 impl ObservedQueue for RunaiQueueV2Object {
     fn observed_status(&self) -> ObservedStatus {
         let annotations = self.metadata.annotations.as_ref();
@@ -111,7 +116,8 @@ impl ObservedQueue for RunaiQueueV2Object {
     }
 }
 
-/// A queue of the tensorstack family, reduced to the fields that Tenure reads; see [`RunaiQueueObject`].
+/// A queue of the tensorstack family, reduced to the fields that Tenure reads; see
+/// [`RunaiQueueObject`].
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
 #[resource(inherit = tensorstack::v1beta1::Queue)]
 pub struct TensorstackQueueObject {
@@ -123,23 +129,25 @@ pub struct TensorstackQueueObject {
     pub spec: tensorstack::v1beta1::QueueSpec,
 }
 
-/// Tenure writes no status of these.
+/// Tenure writes no status of T9k's queues.
 impl ObservedQueue for TensorstackQueueObject {
     fn observed_status(&self) -> ObservedStatus {
         ObservedStatus::default()
     }
 }
 
-/// The queue and the minimums of a `PodGroup` of any kind: see [`crate::podgroup::PodGroupKind::spec`].
+/// The queue and the minimums of a `PodGroup` of any kind: see
+/// [`crate::podgroup::PodGroupKind::spec`].
 #[derive(Clone, Debug, Default)]
 pub struct PodGroupSpec {
     /// The queue of its pods, in the family of its kind.
     pub queue: Option<String>,
     /// The minimum of all pods of the group; absent means 1, or 0 if the group has subgroups.
     pub min_member: Option<u32>,
-    /// The minimum of top-level subgroups that must meet their own minimums; absent means all of them.
+    /// The minimum of top-level subgroups that must meet their own minimums; absent means all of
+    /// them.
     pub min_sub_group: Option<u32>,
-    /// Its subgroups, if it has any.
+    /// The subgroups. Empty: the minimums of the group are all.
     pub sub_groups: Vec<SubGroup>,
 }
 
@@ -147,7 +155,7 @@ pub struct PodGroupSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SubGroup {
-    /// The name that pods give it.
+    /// The name by which pods name the subgroup.
     pub name: String,
     /// The minimum of pods that the subgroup takes to run; absent means 1.
     #[serde(default, deserialize_with = "count")]
@@ -172,15 +180,17 @@ pub struct Owner {
 struct RawSpec(BTreeMap<String, Value>);
 
 impl RawSpec {
+    /// Takes the text of a field. None: the field is absent or null.
     fn text(&mut self, field: &str) -> Option<String> {
         text(self.0.remove(field)?)
     }
 
+    /// Takes the duration of a field, as it is written.
     fn written<D>(&mut self, field: &str) -> Option<Written<D>> {
         self.text(field).map(Written::from)
     }
 
-    /// The fields that both versions have.
+    /// Takes the fields that both versions have.
     fn v2(&mut self) -> runai::v2::QueueSpec {
         runai::v2::QueueSpec {
             parent_queue: self.text("parentQueue"),
@@ -194,17 +204,20 @@ impl RawSpec {
     }
 }
 
+/// The fields are in the spec, not in annotations.
 impl runai::OwnFields for RawSpec {
     fn read<T: runai::OwnField>(&mut self, field: &'static str, _: &'static str) -> Option<T> {
         T::from_json(self.0.remove(field)?)
     }
 }
 
+/// Reads a v3alpha1 spec. A field that can't be read hides no other.
 fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alpha1::QueueSpec, D::Error> {
     let mut spec = RawSpec::deserialize(deserializer)?;
     Ok(runai::v3alpha1::QueueSpec::complete(&spec.v2(), &mut spec))
 }
 
+/// Reads a v2 spec. A field that can't be read hides no other.
 fn runai_v2_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v2::QueueSpec, D::Error> {
     Ok(RawSpec::deserialize(deserializer)?.v2())
 }
@@ -222,6 +235,7 @@ fn ready<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> 
     Ok(ready.unwrap_or_default())
 }
 
+/// Reads a spec of T9k. A field that can't be read hides no other.
 fn tensorstack_spec<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<tensorstack::v1beta1::QueueSpec, D::Error> {
@@ -245,7 +259,8 @@ fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::E
     Ok(Value::deserialize(deserializer)?.as_u64().and_then(|count| u32::try_from(count).ok()))
 }
 
-/// Reads a text. Any other value is kept as JSON text, so that an error of the field can name it.
+/// Reads a text. Null counts as absent. Any other value is kept as JSON text, so that an error of
+/// the field can name the value.
 pub(crate) fn text(value: Value) -> Option<String> {
     match value {
         Value::Null => None,

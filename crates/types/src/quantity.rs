@@ -1,8 +1,9 @@
-//! The schema of a quantity without the forty lines of documentation that come with each use of the type.
+//! The JSON schema of quantities in the custom resources. The schema of the type itself would add
+//! forty lines of documentation to each use.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-/// Returns the schema of quantities by name.
+/// Returns the schema of a map from names of resources to quantities.
 pub(crate) fn map(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": ["object", "null"], "additionalProperties": {
         "description": "A Kubernetes quantity, such as 500m, 10 or 1Gi.",

@@ -1,4 +1,8 @@
 //! The room that a pod takes on its node, as kube-scheduler counts it.
+//!
+//! [`PodWithRoom::split`] gives the demand of a pod, for the placement index and for forecasts;
+//! [`PodWithRoom::split_run`] the resources that a run has been given, for the ledger of usage. A
+//! value that can't be read is skipped: one pod must not make the list of all pods fail.
 
 mod amounts;
 mod needs;
@@ -22,22 +26,24 @@ pub use run::RunRequests;
 #[resource(inherit = core::Pod)]
 #[serde(default)]
 pub struct PodWithRoom {
-    /// Without what no decision needs.
+    /// The metadata, without the parts that no decision needs.
     #[serde(deserialize_with = "slim")]
     pub metadata: ObjectMeta,
     spec: Spec,
     status: Status,
 }
 
-/// The resources of its node that a pod demands.
+/// The resources and the further needs that a pod has of its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceDemand {
-    /// The requests, by resource: processors in thousandths, all else in whole units.
+    /// The requests by resource, rounded up: processors in thousandths of a core, all else in whole
+    /// units.
     pub requests: BTreeMap<String, i64>,
-    /// Further needs of its node; none if requests are all.
+    /// Further needs. None: the pod needs nothing besides its requests.
     pub needs: Option<Needs>,
 }
 
+/// The fields of `spec` that are read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
@@ -64,6 +70,7 @@ struct Spec {
     resource_claims: Vec<IgnoredAny>,
 }
 
+/// The fields of a container or init container that are read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Container {
@@ -74,6 +81,7 @@ struct Container {
     restart_policy: Option<String>,
 }
 
+/// The fields of `status` that are read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status {
@@ -85,12 +93,14 @@ struct Status {
     container_statuses: Vec<ContainerStatus>,
     #[serde(deserialize_with = "or_empty")]
     init_container_statuses: Vec<ContainerStatus>,
-    /// The resources of the pod as a whole.
+    /// The resources of the pod as a whole, which the kubelet has actuated.
     resources: Option<Resources>,
+    /// The resources of the pod as a whole, which the kubelet has allocated.
     #[serde(deserialize_with = "or_empty")]
     allocated_resources: Amounts,
 }
 
+/// The status of a container or init container, found by name.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ContainerStatus {
@@ -110,7 +120,7 @@ struct ContainerState {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Terminated {
-    /// As text: one that can't be read must not make the list of all pods fail.
+    /// The time, as text: a time that can't be read must not make the list of all pods fail.
     finished_at: Option<String>,
 }
 
@@ -121,7 +131,7 @@ struct Resources {
     requests: Amounts,
 }
 
-/// Go writes an empty list or map as null.
+/// Reads null as the empty list or map: Go writes both as null.
 fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -131,7 +141,7 @@ fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 /// The most resources of a pod: more than any node offers.
 const MOST_RESOURCES: usize = 256;
 
-/// The longest name of a resource, a qualified name: a domain, a slash and a name.
+/// The longest name of a resource in bytes: a domain, a slash and a name.
 const LONGEST_RESOURCE: usize = 253 + 1 + 63;
 
 /// True if a pod's own requests of a resource replace those of its containers.
@@ -140,7 +150,7 @@ fn is_of_pods(resource: &str) -> bool {
 }
 
 impl PodWithRoom {
-    /// Splits this into the pod and its room.
+    /// Splits this into the pod and its demand, as kube-scheduler counts it.
     pub fn split(self) -> (Pod, ResourceDemand) {
         let Self { metadata, spec, status } = self;
         let room =
@@ -149,6 +159,7 @@ impl PodWithRoom {
     }
 }
 
+/// Returns the pod without the fields that only determine its room.
 fn without_room(metadata: ObjectMeta, spec: Spec, status: Status) -> Pod {
     let Spec {
         priority,
@@ -175,7 +186,8 @@ fn without_room(metadata: ObjectMeta, spec: Spec, status: Status) -> Pod {
 }
 
 impl ResourceDemand {
-    /// A pod that names resources that no node has, too many or too long ones, gets no room. Nothing of it is kept then.
+    /// Creates a demand. A pod that requests too many resources, or resources with too long names,
+    /// fits no node: the requests are dropped, and the needs are unknown.
     fn new(requests: BTreeMap<String, i64>, needs: Option<Needs>) -> Self {
         let is_possible =
             requests.len() <= MOST_RESOURCES && requests.keys().all(|name| name.len() <= LONGEST_RESOURCE);
@@ -188,15 +200,16 @@ impl ResourceDemand {
 }
 
 impl Container {
-    /// True for an init container that goes on beside the containers.
+    /// True for an init container that keeps running beside the containers.
     fn is_sidecar(&self) -> bool {
         self.restart_policy.as_deref() == Some("Always")
     }
 }
 
 impl Spec {
-    /// Adds up the requests: those of the containers together or, if it is more, of an init container with the earlier
-    /// ones that go on running; the pod's own requests in place of these; and the overhead.
+    /// Adds up the requests. The containers and sidecars count together. If an init container and
+    /// the sidecars before it need more, that amount counts. The pod's own requests replace the
+    /// sum, for the resources that [`is_of_pods`] names. The overhead comes on top.
     fn requests(&self, status: &Status, counting: Counting) -> BTreeMap<String, i64> {
         let of = |container: &Container| {
             let held = status.of_container(&container.name).and_then(ContainerStatus::held);
@@ -209,7 +222,8 @@ impl Spec {
             if init.is_sidecar() || !counting.is_of_runs() {
                 add(&mut with, of(init));
             } else {
-                // it can't be resized, so that a run needs nothing that its node shows
+                // an init container can't be resized: a run counts its requests, not the amounts
+                // that the node shows
                 add(&mut with, amounts(&init.resources.requests));
             }
             if init.is_sidecar() {
@@ -235,17 +249,18 @@ impl Spec {
 }
 
 impl Status {
-    /// The way in which kube-scheduler counts.
+    /// Returns the way in which kube-scheduler counts.
     fn counting(&self) -> Counting {
         Counting::Most { is_infeasible: self.is_infeasible() }
     }
 
-    /// True if the node can never give the resources that the pod was last resized to.
+    /// True if the node has declared the last resize of the pod infeasible.
     fn is_infeasible(&self) -> bool {
         let pending = self.conditions.iter().find(|condition| condition.type_ == "PodResizePending");
         pending.is_some_and(|condition| condition.reason.as_deref() == Some("Infeasible"))
     }
 
+    /// Returns the status of a container or init container.
     fn of_container(&self, name: &str) -> Option<&ContainerStatus> {
         self.container_statuses.iter().chain(&self.init_container_statuses).find(|of| of.name == name)
     }

@@ -1,4 +1,5 @@
-//! Label selectors, in a form that is small to keep.
+//! Label selectors, in a form that is small to keep. The placement index keeps those of budgets and
+//! pods; the command line reads those of `--selector`.
 
 use std::{collections::BTreeMap, fmt::Debug, str::FromStr};
 
@@ -7,10 +8,10 @@ use thiserror::Error;
 
 /// The labels of a pod.
 pub trait Labels: Debug + Sync {
-    /// The value of a label.
+    /// Returns the value of a label. None: no such label is known.
     fn label(&self, key: &str) -> Option<&str>;
 
-    /// True if all labels are known; false if the pod may have others, or any value of these.
+    /// True if all labels are known. False: the pod may have other labels, or any value of these.
     fn are_known(&self) -> bool {
         true
     }
@@ -37,14 +38,14 @@ pub struct UnreadableSelector(String);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Requirement {
     key: Box<str>,
-    /// One of which the label must have. None: any.
+    /// The values, of which the label must have one. None: any value.
     values: Option<Box<[Box<str>]>>,
-    /// True if the label must not be so.
+    /// True if the requirement is the opposite: a label without these values, or no such label.
     is_negated: bool,
 }
 
 impl Selector {
-    /// Reads a selector; none if it has an unknown operator.
+    /// Reads a selector. None: the selector has an unknown operator.
     pub fn read(selector: &LabelSelector) -> Option<Self> {
         let equal = |(key, value): (&String, &String)| {
             Some(Requirement::one_of(key.as_str().into(), [value.as_str().into()]))
@@ -76,7 +77,8 @@ impl Selector {
     }
 }
 
-/// As kubectl takes it after `--selector`. An empty text selects everything.
+/// Reads a selector as kubectl takes it after `--selector`. An empty text selects everything. The
+/// error names the part that can't be read.
 impl FromStr for Selector {
     type Err = UnreadableSelector;
 
@@ -112,6 +114,7 @@ impl Requirement {
         Self { is_negated: true, ..self }
     }
 
+    /// Reads one part, such as `a=1` or `a in (1,2)`. None: the part has no known form.
     fn parse(text: &str) -> Option<Self> {
         if let Some(key) = text.strip_prefix('!') {
             return Some(Self::exists(key_of(key)?).not());
@@ -135,6 +138,7 @@ impl Requirement {
         Some(Self::one_of(key_of(key)?, [value_of(value)?]))
     }
 
+    /// Reads an expression. None: the operator is unknown.
     fn read(expression: &LabelSelectorRequirement) -> Option<Self> {
         let key = expression.key.as_str().into();
         let values = expression.values.iter().flatten().map(|value| value.as_str().into());
@@ -147,23 +151,27 @@ impl Requirement {
         })
     }
 
+    /// True if the labels meet the requirement.
     fn holds(&self, labels: &dyn Labels) -> bool {
         let is_one = |of: &str| self.values.as_ref().is_none_or(|all| all.iter().any(|value| **value == *of));
         labels.label(&self.key).is_some_and(is_one) != self.is_negated
     }
 }
 
+/// Returns the key without spaces around it. None: the text can't be a key.
 fn key_of(text: &str) -> Option<Box<str>> {
     let key = text.trim();
     let is_key = !key.is_empty() && key.chars().all(|c| is_of_value(c) || c == '/');
     is_key.then(|| key.into())
 }
 
+/// Returns the value without spaces around it, which may be empty. None: the text can't be a value.
 fn value_of(text: &str) -> Option<Box<str>> {
     let value = text.trim();
     value.chars().all(is_of_value).then(|| value.into())
 }
 
+/// True for a character that values may have.
 const fn is_of_value(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }

@@ -1,4 +1,7 @@
 //! Stores of the objects that lists and watches show.
+//!
+//! The watches of `tenure_service` call [`Store`]; the indexes of the webhook and the keeper
+//! implement it.
 
 use std::{collections::HashSet, hash::Hash};
 
@@ -29,7 +32,7 @@ pub trait Store<K> {
     /// The key of an object.
     type Key: ObjectKey;
 
-    /// Called when a list of all objects begins: changes may have been missed before it.
+    /// Called when a list of all objects begins: changes may have been missed before.
     fn begin(&mut self) {}
 
     /// Adds or replaces an object.
@@ -38,6 +41,7 @@ pub trait Store<K> {
     /// Removes an object.
     fn delete(&mut self, key: &Self::Key);
 
-    /// Removes all objects but these.
+    /// Removes all objects but these. Called at the end of a list, with the keys of all its
+    /// objects.
     fn retain(&mut self, keys: &HashSet<Self::Key>);
 }

@@ -1,4 +1,5 @@
-//! Objects that don't fail a whole list if they can't be read.
+//! Objects that don't fail a whole list if they can't be read. Lists and watches of queues, for
+//! example, have this type.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -19,9 +20,9 @@ pub(crate) const MANAGED_FIELDS: &str = "managedFields";
 
 /// An object without its `managedFields`, or the reason why it can't be read.
 ///
-/// A client that creates an object may send `managedFields` of its own, and the API server keeps entries with times that
-/// no program here can read. So they are never read. Another object that can't be read is kept with its names, so that a
-/// list shows all others.
+/// A client that creates an object may send `managedFields` of its own, and the API server keeps
+/// entries with times that no program here can read. So `managedFields` are never read. Any other
+/// object that can't be read is kept with its names, so that a list shows all others.
 ///
 /// Takes its input from JSON text only.
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ pub struct Tolerant<K>(pub Result<K, UnreadableObject>);
 pub struct UnreadableObject {
     /// The reason.
     pub error: String,
-    /// Its name, namespace, uid and version.
+    /// The name, namespace, uid and version of the object, as far as they can be read.
     pub metadata: ObjectMeta,
 }
 
@@ -54,7 +55,8 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Tolerant<K> {
     }
 }
 
-/// Returns the text of an object without its `managedFields`, and these.
+/// Returns the text of an object without its `managedFields`, and the text of these. None: the
+/// object has none.
 pub(crate) fn split(object: &RawValue) -> serde_json::Result<(String, Option<Box<RawValue>>)> {
     let mut fields: RawFields = serde_json::from_str(object.get())?;
     let mut managed = None;
@@ -68,7 +70,8 @@ pub(crate) fn split(object: &RawValue) -> serde_json::Result<(String, Option<Box
     Ok((serde_json::to_string(&fields)?, managed))
 }
 
-/// Reads the fields that tell an object from others, each by itself.
+/// Reads the fields that identify an object. A field that can't be read is absent, and hides no
+/// other.
 fn names(object: &RawValue) -> ObjectMeta {
     let fields = |of: &RawValue| serde_json::from_str::<RawFields>(of.get()).unwrap_or_default();
     let metadata = fields(object).get("metadata").map(|metadata| fields(metadata)).unwrap_or_default();

@@ -1,11 +1,14 @@
-//! The record of what runs have used, which the keeper keeps in a `ConfigMap`.
+//! The record of the resources that runs have used, by queue and by how the runs ended.
+//!
+//! The keeper keeps the record in a `ConfigMap`, and the command line reads it. Amounts are in
+//! millionths of a unit for a second.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The key of the `ConfigMap` that has the record, as JSON.
+/// The key of the record in the `ConfigMap`. Its value is JSON.
 pub const USAGE_KEY: &str = "usage.json";
 
 /// The name that the chart gives the `ConfigMap`, unless the release has another name.
@@ -19,23 +22,23 @@ pub enum UsageEnd {
     Succeeded,
     /// A container failed, or the pod was killed by its node.
     Failed,
-    /// Tenure ended it at its ceiling.
+    /// Tenure ended the run at its ceiling.
     Cut,
-    /// A scheduler preempted it, less than five minutes after it was bound.
+    /// A scheduler preempted the pod, less than five minutes after it was bound.
     PreemptedUnder5m,
-    /// The same, after 5 to 30 minutes.
+    /// A scheduler preempted the pod, 5 to 30 minutes after it was bound.
     PreemptedUnder30m,
-    /// The same, after 30 minutes to an hour.
+    /// A scheduler preempted the pod, 30 minutes to an hour after it was bound.
     PreemptedUnder1h,
-    /// The same, after one to six hours.
+    /// A scheduler preempted the pod, one to six hours after it was bound.
     PreemptedUnder6h,
-    /// The same, after six hours to a day.
+    /// A scheduler preempted the pod, six hours to a day after it was bound.
     PreemptedUnder1d,
-    /// The same, after a day or more.
+    /// A scheduler preempted the pod, a day or more after it was bound.
     PreemptedLater,
-    /// Tenure ended it because its workload wasn't ready in time.
+    /// Tenure ended the run because its workload wasn't ready in time.
     EvictedUnready,
-    /// A user or another program deleted it.
+    /// A user or another program deleted the pod.
     Deleted,
 }
 
@@ -55,12 +58,12 @@ impl UsageEnd {
         Self::Deleted,
     ];
 
-    /// The name of the end, without the age of a preempted run.
+    /// Returns the name of the end, without the age of a preempted run.
     pub const fn name(self) -> &'static str {
         self.name_and_age().0
     }
 
-    /// The ages of preempted runs; empty for other ends.
+    /// Returns the age of a preempted run, as a range. Empty for other ends.
     pub const fn age(self) -> &'static str {
         self.name_and_age().1
     }
@@ -85,8 +88,9 @@ impl UsageEnd {
 /// Amounts by how runs ended, in millionths of a unit for a second.
 pub type UsedByEnd = BTreeMap<UsageEnd, u128>;
 
-/// The usage of a cluster's queues. With the pods of the version that it names, it is all that another keeper needs to
-/// go on: pods that had ended by then are in it, and no others.
+/// The usage of a cluster's queues. With the pods of the version that it names, the record is all
+/// that another keeper needs to go on: the runs of pods that had ended by then are in it, and no
+/// others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageRecord {
@@ -96,10 +100,10 @@ pub struct UsageRecord {
     pub at: Timestamp,
     /// The time since which runs are counted.
     pub since: Timestamp,
-    /// The number of times for which some runs may be missing.
+    /// The number of gaps: spans of time of which some runs may be missing.
     #[serde(default)]
     pub gaps: u32,
-    /// The last of these times.
+    /// The last gap. None: there was no gap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_gap: Option<UsageGap>,
     /// The usage by queue.
@@ -117,30 +121,31 @@ pub struct UsageRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndingNote {
-    /// The time at which it began to.
+    /// The time at which the keeper began to end the pods.
     pub at: Timestamp,
-    /// How they end by that.
+    /// The end of their runs by that.
     pub end: UsageEnd,
-    /// Their uids.
+    /// The uids of the pods.
     pub pods: Vec<String>,
 }
 
-/// What a resized run uses, by resource.
+/// The use of a resized run, by resource.
 pub type ResizedRun = BTreeMap<String, ResizedUsage>;
 
 /// The use of a resource by a run that was resized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResizedUsage {
-    /// What it had used up to a time, in millionths of a unit for a second.
+    /// The use up to `since`, in millionths of a unit for a second.
     pub used: u128,
-    /// That time.
+    /// The time up to which `used` counts.
     pub since: Timestamp,
-    /// The amount that it has had since then, in millionths of a unit.
+    /// The amount that the run has had since then, in millionths of a unit.
     pub amount: u64,
 }
 
-/// A time in which no keeper followed the pods for longer than the API server remembers their changes.
+/// A time in which no keeper followed the pods for longer than the API server remembers their
+/// changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageGap {
     /// The time of the last change that was counted before it.

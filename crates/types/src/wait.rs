@@ -1,11 +1,11 @@
-//! Growing waits between tries.
+//! The growing waits between retries, for all programs. Nothing here sleeps.
 
 use std::{
     hash::{BuildHasher, RandomState},
     time::Duration,
 };
 
-/// The waits after failures. Each is twice as long as the one before, from the first to the last.
+/// The waits after failures. Each wait is twice the one before, from the first to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// The wait after the first failure.
@@ -15,18 +15,19 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Returns the wait after one more failure than `failures`.
+    /// Returns the wait after one more failure than `failures`: for 0, the first wait.
     pub fn after(self, failures: u32) -> Duration {
         self.first.saturating_mul(1 << failures.min(16)).min(self.last)
     }
 
-    /// Returns the same wait with jitter.
+    /// Returns the same wait with jitter, as [`jittered`] does.
     pub fn jittered(self, failures: u32) -> Duration {
         jittered(self.after(failures))
     }
 }
 
-/// Returns a time between half of this one and the whole: what fails together isn't tried again together.
+/// Returns a time between half of this wait and the whole, so that calls that fail together aren't
+/// repeated together.
 pub fn jittered(wait: Duration) -> Duration {
     let half = wait / 2;
     let range = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX).max(1);

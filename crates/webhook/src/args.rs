@@ -1,4 +1,5 @@
-//! The flags of the webhook.
+//! The flags of the webhook, which `run.rs` reads. The doc comments on flags are the text of
+//! `--help`.
 
 use clap::{ArgAction, Parser, Subcommand};
 use tenure_service::{admin::AdminArgs, client::ClientArgs, config::ConfigArgs, log::LogArgs, tls::TlsArgs};

@@ -1,6 +1,8 @@
-//! The callers that a route answers. If it has a certificate authority, they need a certificate of that authority.
+//! The check of the client certificate of each call, before a route reads the body.
 //!
-//! Of another call only the headers are read: it takes no turn and no memory.
+//! `run.rs` puts [`Callers::admit`] in front of all routes. A route with a certificate authority
+//! answers only clients that show a certificate of this authority. Of a refused call only the
+//! headers are read: the call takes no turn, and its body is dropped as it arrives.
 
 use std::{
     path::PathBuf,
@@ -24,15 +26,19 @@ use tracing::warn;
 
 use crate::{Metrics, http::reject, large::pass_over};
 
+/// The remedy for a refused caller of `/scheduler/...`.
 const SCHEDULER: &str = "Give kube-scheduler a client certificate of the CA in schedulerExtender.clientCA of the chart (--scheduler-client-ca-file): certFile and keyFile in tlsConfig of this extender in the KubeSchedulerConfiguration. See docs/kube-scheduler.md";
 
+/// The remedy for a refused caller of another route.
 const API_SERVER: &str = "Give kube-apiserver a client certificate of the CA in webhook.clientCA of the chart (--api-client-ca-file): a kubeConfigFile in the AdmissionConfiguration of --admission-control-config-file. See the chart's README.md";
 
-/// The bytes and the time for the rest of a refused call: a client that can't send all of it doesn't read the answer.
+/// The bounds on the rest of a refused call that is still received, in bytes and in time. A client
+/// that can't send its whole body doesn't read the answer.
 const PASSED_OVER_BYTES: usize = 1024 * 1024;
 const PASSED_OVER_WITHIN: Duration = Duration::from_secs(1);
 
-/// The least time between log lines about refused calls: a scheduler logs only a status code, and some clients call often.
+/// The least time between log lines about refused calls: a scheduler logs only a status code, and
+/// some clients call often.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(10);
 
 /// The callers that are answered.
@@ -57,7 +63,9 @@ pub struct CallerArgs {
 }
 
 impl CallerArgs {
-    /// Reads the files. `extends` is true if schedulers are answered.
+    /// Reads the files of the authorities. `extends` is true if schedulers are answered. Fails if a
+    /// file can't be loaded. With `extends`, also fails unless exactly one of
+    /// `--scheduler-client-ca-file` and `--scheduler-allow-anonymous` is set.
     pub fn load(self, extends: bool) -> anyhow::Result<Callers> {
         let Self { scheduler_client_ca_file, scheduler_allow_anonymous, api_client_ca_file } = self;
         ensure!(
@@ -75,26 +83,30 @@ impl CallerArgs {
 /// The authorities of callers.
 #[derive(Clone, Debug, Default)]
 pub struct Callers {
-    /// The authority of callers of `/scheduler/...`; none: every client may call.
+    /// The authority of callers of `/scheduler/...`. None: every client may call.
     pub schedulers: Option<ClientCa>,
-    /// The authority of callers of everything else; none: every client may call. Conversions are always answered: for them
-    /// an API server never shows a certificate, and an answer has only what the caller has sent.
+    /// The authority of callers of all other routes. None: every client may call. Conversions are
+    /// always answered: an API server never shows a certificate for them, and an answer contains
+    /// only data that the caller has sent.
     pub api_servers: Option<ClientCa>,
 }
 
 impl Callers {
-    /// All authorities.
+    /// Returns all configured authorities. With at least one, the TLS server asks clients for a
+    /// certificate.
     pub fn authorities(&self) -> Vec<ClientCa> {
         self.schedulers.iter().chain(&self.api_servers).cloned().collect()
     }
 
-    /// Has a router refuse the calls of others.
+    /// Returns the router with this check in front. A refused call gets status 403 and counts in
+    /// the metrics.
     pub fn admit(self, router: Router, metrics: Metrics) -> Router {
         let gate = Gate { callers: self, metrics, warned: Mutex::default() };
         router.layer(middleware::from_fn_with_state(Arc::new(gate), admit))
     }
 
-    /// Returns the authority whose clients may call a path, and the remedy for others; none if all may call it.
+    /// Returns the authority whose clients may call a path, and the remedy for other callers. None:
+    /// every client may call the path.
     fn of(&self, path: &str) -> Option<(&ClientCa, &'static str)> {
         let (authority, remedy) = match path {
             "/convert" => return None,
@@ -112,6 +124,8 @@ struct Gate {
     warned: Mutex<Option<Instant>>,
 }
 
+/// Passes an admitted call on. Answers a refused call once its body has been dropped, within the
+/// bounds.
 async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let Gate { callers, metrics, warned } = &*gate;
     let path = request.uri().path();

@@ -1,8 +1,10 @@
 //! The webhook's own certificates, made and renewed by its replicas.
 //!
-//! A Secret holds the authorities, the certificate and their keys. One replica writes it, by a Lease; all replicas serve
-//! its certificate. Each change of the Secret is based on the one before, so that even two writers could not undo each
-//! other. The writer keeps the authorities in all objects by which others trust the webhook.
+//! `run.rs` runs [`CertificateManager::keep`] if `--self-managed-secret` is set. A Secret holds the
+//! authorities, the certificate and their keys. One replica, the holder of a Lease, writes the
+//! Secret; all replicas serve its certificate. Each write is refused if the Secret has changed
+//! since it was read, so two writers can't undo each other's work. The writer also keeps the
+//! authorities in all objects by which others trust the webhook.
 
 mod args;
 mod held;
@@ -43,16 +45,18 @@ use held::Held;
 use plan::{Lifetimes, RenewalStep, tolerance};
 use trust::{BundleState, TrustedSince, Truster};
 
-/// The field manager of all that the webhook writes.
+/// The field manager of the webhook's writes to the Secret, to the objects that trust the webhook,
+/// and to the definition of queues.
 pub const MANAGER: &str = "tenure-webhook";
 
-/// The time between two looks at the Secret until there is a certificate that others trust.
+/// The time between two readings of the Secret while there is no certificate that others trust.
 const UNTIL_READY: Duration = Duration::from_millis(500);
 
-/// A replica that waits for a leader to write an object does it by itself after so many intervals.
+/// The number of intervals that a replica waits for the leader to write an object. Then it writes
+/// the object by itself.
 const PATIENCE: u32 = 3;
 
-/// Makes certificates, or takes up what another replica has made.
+/// Makes certificates, or serves those that another replica has made.
 pub struct CertificateManager {
     client: Client,
     /// The client for the Lease alone.
@@ -60,30 +64,38 @@ pub struct CertificateManager {
     /// The API server's clock, by the answers to the client.
     clock: ServerClock,
     secrets: Api<Secret>,
+    /// The namespace of the Secret and the Lease.
     namespace: String,
+    /// The name of the Secret.
     secret: String,
+    /// The name of the Lease.
     lease: String,
+    /// The DNS names and IP addresses of the certificate.
     names: Vec<String>,
+    /// The objects that must have the authorities.
     trusters: Vec<Truster>,
     lifetimes: Lifetimes,
+    /// The time between two readings of the Secret.
     interval: Duration,
     ends: CertificateEnds,
+    /// The certificate to serve, for the TLS server. None: there is none yet.
     made: watch::Sender<Option<Pair>>,
-    /// The condition that all objects trust the certificate, which is met once.
+    /// The readiness condition that all objects trust the certificate, which is met once.
     trusted: Awaited,
+    /// True once `trusted` has been met.
     is_ready: bool,
-    /// The time since which an object has lacked the authorities, while this replica waits for it.
+    /// The time since which an object has lacked the authorities. None: no object lacks them.
     lacking_since: Option<Instant>,
-    /// The bundle that this replica has last written into each object.
+    /// The bundle that this replica has last written into each object, by index into `trusters`.
     written: BTreeMap<usize, String>,
-    /// The authorities that all objects trust.
+    /// The authorities that all objects trust, and since when.
     trusted_since: TrustedSince,
-    /// The errors that were last logged, so that they aren't logged each time.
+    /// The errors of the last round, so that an error that persists is logged once.
     troubles: Vec<String>,
 }
 
 impl CertificateManager {
-    /// Keeps the certificates. Never ends; after `stop` another replica writes.
+    /// Keeps the certificates. Never ends. After `stop`, another replica becomes the writer.
     pub async fn keep(mut self, stop: CancellationToken) {
         let (leadership, election) = elect(self.of_lease.clone(), &self.namespace, self.lease.clone());
         let work = async {
@@ -109,6 +121,7 @@ impl CertificateManager {
         tokio::join!(election.run(stop), work);
     }
 
+    /// Logs errors that the last round didn't have, and the end of all errors.
     fn report(&mut self, troubles: Vec<String>) {
         for error in troubles.iter().filter(|trouble| !self.troubles.contains(trouble)) {
             warn!(error, "Can't keep the certificates: trying again");
@@ -119,7 +132,7 @@ impl CertificateManager {
         self.troubles = troubles;
     }
 
-    /// The trouble of a step that is due again as soon as it was taken.
+    /// Returns the error for a step that is due again as soon as it was taken.
     fn repeated(&self) -> String {
         let Self { namespace, secret, .. } = self;
         format!(
@@ -128,7 +141,9 @@ impl CertificateManager {
         )
     }
 
-    /// Serves what the Secret holds. As the writer, has it trusted, and takes and returns the next step if one is due.
+    /// Reads the Secret and serves its certificate. The writer, and a replica that isn't ready yet,
+    /// also have the authorities trusted. Then the writer takes the next step if one is due, and
+    /// returns it. Errors that don't end the round go to `troubles`.
     async fn look(
         &mut self,
         leadership: &Leadership,
@@ -161,6 +176,8 @@ impl CertificateManager {
         Ok(Some(step))
     }
 
+    /// Serves the certificate of the Secret, and observes the end of the signing authority. Does
+    /// nothing without a certificate.
     fn serve(&self, held: &Held) {
         let Some(leaf) = &held.leaf else { return };
         if self.made.borrow().as_ref() != Some(leaf) {
@@ -169,13 +186,15 @@ impl CertificateManager {
         self.ends.observe("ca", held.authority().unwrap_or_default().as_bytes());
     }
 
-    /// True if this replica leads, or if the object has had no bundle for so long that the leader seems not to know of it.
+    /// True if this replica leads. Also true if the object has had no bundle for [`PATIENCE`]
+    /// intervals: the leader seems not to know of it.
     fn may_write(&self, leadership: &Leadership, is_bare: bool) -> bool {
         let waited = || self.lacking_since.is_some_and(|since| since.elapsed() >= self.interval * PATIENCE);
         leadership.holds() || is_bare && waited()
     }
 
-    /// Has all objects trust these authorities, and notes since when. Only the writer changes objects that have some.
+    /// Makes all objects trust the authorities, and records since when. An object that has a bundle
+    /// is changed by the leader alone.
     async fn spread(&mut self, held: &Held, leadership: &Leadership, troubles: &mut Vec<String>) {
         let bundle = held.bundle();
         if bundle.is_empty() {
@@ -207,7 +226,7 @@ impl CertificateManager {
         self.lacking_since =
             (all == BundleState::Missing).then(|| self.lacking_since.unwrap_or_else(Instant::now));
         self.trusted_since.observe(bundle, all, Instant::now());
-        // without either, another authority is made, which nothing trusts yet
+        // otherwise the next step makes another authority, which no object trusts yet
         let lasts = held.authority().is_some() || held.facts(&self.names).serves(SystemTime::now());
         if all != BundleState::Missing && lasts && !self.is_ready {
             self.is_ready = true;
@@ -215,7 +234,7 @@ impl CertificateManager {
         }
     }
 
-    /// Writes the Secret, if it is still as it was read.
+    /// Writes the Secret. Fails if the Secret has changed since `read`.
     async fn write(&self, read: &Secret, held: &Held) -> anyhow::Result<()> {
         let operations = json!([
             {"op": "test", "path": "/metadata/resourceVersion", "value": read.metadata.resource_version},
@@ -225,7 +244,7 @@ impl CertificateManager {
     }
 }
 
-/// Sends the operations of a JSON patch.
+/// Sends the operations of a JSON patch, as a field manager.
 pub async fn patch<K: Clone + Debug + DeserializeOwned>(
     api: &Api<K>,
     name: &str,
@@ -238,7 +257,9 @@ pub async fn patch<K: Clone + Debug + DeserializeOwned>(
     Ok(())
 }
 
-/// Refuses to make a certificate by a wrong clock. The error stays the same, so that it is logged once.
+/// Fails if this node's clock differs too much from the API server's, so that no certificate is
+/// made by a wrong clock. Passes while the API server's clock is unknown. The error text is
+/// constant, so that it is logged once.
 fn check_clock(now: SystemTime, servers: Option<SystemTime>, lifetimes: &Lifetimes) -> anyhow::Result<()> {
     let Some(servers) = servers else { return Ok(()) };
     let most = tolerance(lifetimes.leaf);
@@ -254,17 +275,19 @@ fn check_clock(now: SystemTime, servers: Option<SystemTime>, lifetimes: &Lifetim
     Ok(())
 }
 
-/// The time between two looks.
+/// The time to the next reading of the Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
-    /// What a step has made should be trusted soon.
+    /// No time: the result of a step should be trusted soon.
     AtOnce,
+    /// The interval.
     Usual,
-    /// As usual, and something is wrong.
+    /// The interval. The same step was due twice in a row, so something is wrong.
     Repeated,
 }
 
-/// Returns the time to the next look, by the last two steps. Two in a row, which another program may undo, make a pause.
+/// Returns the pace after the last two rounds. Only the first of several steps in a row is followed
+/// at once: another program may undo each step.
 fn pace(before: Option<RenewalStep>, step: Option<RenewalStep>) -> Pace {
     match (before, step) {
         (None, Some(_)) => Pace::AtOnce,
@@ -273,6 +296,7 @@ fn pace(before: Option<RenewalStep>, step: Option<RenewalStep>) -> Pace {
     }
 }
 
+/// Returns the log message of a step.
 fn message(step: RenewalStep) -> &'static str {
     match step {
         RenewalStep::Begin => "Made a certificate authority and a certificate",

@@ -1,7 +1,9 @@
-//! Names the converter of queues in a definition that serves v2 and was applied with kubectl, and not by the chart.
+//! Keeps this webhook as the converter of queues in a definition that serves v2 and was applied
+//! with kubectl, not by the chart. `run.rs` runs [`DefinitionArgs::keep`].
 //!
-//! Such a definition can't know the address of a release's webhook, nor the authority of its certificate. The chart
-//! knows both, and leaves them in a file; this module keeps them in the definition, also when it is applied again.
+//! Such a definition contains neither the address of the webhook nor the authority of its
+//! certificate. The chart knows both, and writes them to a file. This module applies the file to
+//! the definition, also when the definition is applied again.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,12 +24,13 @@ use tracing::{info, warn};
 
 use crate::certificates::MANAGER;
 
-/// The name of the definition.
+/// The name of the definition of queues.
 const DEFINITION: &str = "queues.scheduling.run.ai";
 
+/// The JSON pointer to the conversion strategy of a definition.
 const STRATEGY: &str = "/spec/conversion/strategy";
 
-/// The time between two checks of file and definition.
+/// The time between two checks of the file and the definition.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The path of the file.
@@ -40,14 +43,15 @@ pub struct DefinitionArgs {
 }
 
 impl DefinitionArgs {
-    /// Keeps the definition as the file says, if there is one. Never ends. Failures are retried: only v2 of queues waits.
+    /// Keeps the definition as the file says. Without a file, does nothing. Never ends. Failures
+    /// are logged and retried: meanwhile only v2 of queues is affected.
     pub async fn keep(self, client: Client) {
         let Some(file) = self.conversion_patch_file else {
             return std::future::pending().await;
         };
         let definitions: Api<CustomResourceDefinition> = Api::all(client);
         let mut told = String::new();
-        // later it would be an uninstall that took the conversion out
+        // after the first success, a missing conversion means that an uninstall has removed it
         let mut restores = true;
         loop {
             let trouble = match apply(&definitions, &file, restores).await {
@@ -70,8 +74,10 @@ impl DefinitionArgs {
     }
 }
 
-/// Applies the patch; returns true if that changed the definition. One that serves both of Tenure's versions without a
-/// conversion, as an uninstall leaves it, gets a conversion again if `restores` says so.
+/// Applies the patch of the file. Returns true if the definition was changed. With `restores`, a
+/// definition that serves both versions without a conversion, as an uninstall leaves it, gets a
+/// conversion again. Fails for such a definition otherwise, for a definition with another strategy,
+/// or if the file or the definition can't be read.
 async fn apply(
     definitions: &Api<CustomResourceDefinition>,
     file: &Path,
@@ -103,7 +109,7 @@ async fn apply(
     Ok(true)
 }
 
-/// True for a definition that serves both of Tenure's versions, and whose objects aren't converted.
+/// True for a definition that serves both versions of queues without a conversion.
 fn lost_its_conversion(definition: &Value) -> bool {
     let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
     let serves = |name: &str| {

@@ -1,6 +1,8 @@
-//! `POST /guard`: reviews deletions of pods by schedulers, and evictions by all users, within the floor of the pod.
+//! `POST /guard`: reviews deletions of pods by schedulers, and evictions by all users, within the
+//! floor of the pod.
 //!
-//! Any replica may be asked, also one that hasn't granted the victim itself: see [`tenure_policy::guard`].
+//! The API server may ask any replica, even one that hasn't granted the victim: see
+//! [`tenure_policy::guard`]. A request that can't be read is admitted with a warning.
 
 mod http;
 mod subject;
@@ -37,14 +39,16 @@ pub struct Guard {
     pub sight: Sight,
     /// The recent grants of this replica's extender.
     pub permits: Permits,
-    /// The refusals that a line of log was written for.
+    /// The hashes of the refusals that were logged.
     told: Arc<Mutex<HashSet<u64>>>,
 }
 
-/// More refusals than a drain has at a time. When there are so many, lines are repeated.
+/// The most refusals that are remembered: more than a drain has at a time. At this number all are
+/// forgotten, and refusals are logged again.
 const MOST_TOLD: usize = 10_000;
 
-/// True for the first of equal refusals. A drain asks for a pod every few seconds.
+/// Records a refusal. True for the first of equal refusals. A drain asks for a pod every few
+/// seconds.
 fn is_new(told: &mut HashSet<u64>, refusal: impl Hash) -> bool {
     let mut hasher = DefaultHasher::new();
     refusal.hash(&mut hasher);
@@ -62,14 +66,16 @@ struct Reviewed<'r> {
 }
 
 impl Guard {
-    /// Creates a guard.
+    /// Creates a guard. `permits` are those that the extender of this replica grants.
     pub fn new(sight: Sight, permits: Permits) -> Self {
         Self { sight, permits, told: Arc::default() }
     }
 
+    /// Answers a review.
     fn review<'r>(&self, request: &'r Request<'_>) -> Reviewed<'r> {
         let Some(operation) = operation(request) else {
-            // a webhook configuration sends other objects here; that is no reason to stop their cluster
+            // a webhook configuration sends other objects here: to refuse them could stop the
+            // cluster
             return Reviewed::admitted(request, "other", "not-guarded", unknown(request));
         };
         match PodRemoval::read(operation, request) {
@@ -85,6 +91,8 @@ impl Guard {
         }
     }
 
+    /// Logs a verdict: the first of equal refusals at level info, as long as callers haven't filled
+    /// the log, and all else at level debug.
     fn tell(&self, subject: &PodRemoval<'_>, GuardVerdict { reason, hold, .. }: &GuardVerdict) {
         let PodRemoval { operation, user, namespace, name: pod, .. } = subject;
         let (operation, reason) = (name(*operation), reason.name());
@@ -102,6 +110,7 @@ impl Guard {
         }
     }
 
+    /// Judges a request by the pods, queues and permits of this moment.
     fn judge(&self, subject: &PodRemoval<'_>) -> GuardVerdict {
         let Sight { placement, queues, clock, readiness, config } = &self.sight;
         let Config { floors, guarded, .. } = &*config.get();
@@ -122,6 +131,7 @@ impl Guard {
 }
 
 impl<'r> Reviewed<'r> {
+    /// Admits a request that isn't judged, with a warning.
     fn admitted(
         request: &'r Request<'_>,
         operation: &'static str,
@@ -132,6 +142,7 @@ impl<'r> Reviewed<'r> {
         Self { response, operation, reason }
     }
 
+    /// Answers by a verdict. A pod that is held gets a refusal with a time to try again.
     fn of(request: &'r Request<'_>, subject: &PodRemoval<'_>, verdict: GuardVerdict) -> Self {
         let GuardVerdict { reason, preemptor, hold } = verdict;
         let mut annotations = annotations(hold.is_none(), reason.name());
@@ -150,11 +161,13 @@ impl<'r> Reviewed<'r> {
     }
 }
 
+/// Returns the annotations of the audit log that all verdicts have.
 fn annotations(allowed: bool, reason: &str) -> BTreeMap<&'static str, String> {
     let verdict = if allowed { "allowed" } else { "denied" };
     [("verdict", verdict.to_owned()), ("reason", reason.to_owned())].into()
 }
 
+/// Returns the name of an operation in metrics and logs.
 const fn name(operation: Operation) -> &'static str {
     match operation {
         Operation::Delete => "delete",

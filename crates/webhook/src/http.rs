@@ -1,4 +1,6 @@
-//! The HTTP side: each body gets an answer, a review or a status that says why not.
+//! The routes `/validate` and `/mutate`, which the API server calls, joined with `/convert`.
+//!
+//! Each body gets an answer: a review, or a status with a message that says why there is no review.
 
 mod envelope;
 mod gate;
@@ -18,7 +20,8 @@ pub(crate) use envelope::{
 pub use gate::LargeBodies;
 pub(crate) use gate::{LARGE_BYTES, Refusal, Turn, Whole, limited};
 
-/// The webhook's routes.
+/// Returns the routes `/validate`, `/mutate` and `/convert`. `large` bounds the bodies of the first
+/// two. Conversions have bounds of their own.
 pub fn router(validator: Validator, mutator: Mutator, metrics: Metrics, large: &LargeBodies) -> Router {
     let conversion = convert::router(metrics.clone());
     let too_large = middleware::from_fn_with_state((metrics.clone(), None), large::answer);
@@ -29,6 +32,7 @@ pub fn router(validator: Validator, mutator: Mutator, metrics: Metrics, large: &
     limited(reviews, large).merge(conversion)
 }
 
+/// Answers a review of `/validate`, and logs a refusal.
 async fn validate(
     State(context): State<Arc<(Validator, Mutator, Metrics)>>,
     headers: HeaderMap,
@@ -51,6 +55,7 @@ async fn validate(
     json(&response)
 }
 
+/// Answers a review of `/mutate`, by the local clock.
 async fn mutate(
     State(context): State<Arc<(Validator, Mutator, Metrics)>>,
     headers: HeaderMap,

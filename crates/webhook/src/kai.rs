@@ -1,4 +1,8 @@
-//! Watches KAI-Scheduler's own configuration, and warns where its default floors differ from Tenure's.
+//! Watches KAI-Scheduler's own configuration, and warns where its default floors differ from
+//! Tenure's.
+//!
+//! `run.rs` runs [`KaiWatch::follow`]. Each finding is logged once and counts in the metrics. No
+//! answer to a request depends on the findings.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -48,24 +52,27 @@ type Object = (&'static str, String);
 #[derive(Debug, Default)]
 struct State {
     floors: Floors,
-    /// The defaults in each object, or the reason why they can't be told.
+    /// The defaults in each object, or the reason why they aren't known.
     seen: BTreeMap<Object, Result<KaiDefaults, String>>,
-    /// The findings on each that were logged.
+    /// The findings on each object that were logged.
     told: BTreeMap<Object, Vec<Finding>>,
-    /// The objects that differ, by kind and field.
+    /// The metric of the objects that differ, by kind and field.
     differing: Family<[(&'static str, &'static str); 2], Gauge>,
+    /// The metric of the other findings, by kind.
     issues: Family<[(&'static str, &'static str); 1], Gauge>,
 }
 
 /// A finding on an object.
 #[derive(Debug, PartialEq)]
 enum Finding {
+    /// A default that differs from Tenure's.
     Difference(KaiDifference),
+    /// A configuration that is missing, can't be read, or is hardly meant so.
     Issue(String),
 }
 
 impl KaiWatch {
-    /// Registers its metrics.
+    /// Registers the metrics. Nothing is followed before [`Self::configure`].
     pub fn new(registry: &mut Registry) -> Self {
         let state = State {
             differing: registered(
@@ -85,7 +92,7 @@ impl KaiWatch {
         Self { state: Arc::new(Mutex::new(state)), sources: Arc::default() }
     }
 
-    /// Replaces both sides of the comparison.
+    /// Replaces both sides of the comparison. Other sources are followed from then on.
     pub fn configure(&self, floors: Floors, sources: KaiSources) {
         {
             let mut state = self.state.lock();
@@ -97,7 +104,8 @@ impl KaiWatch {
         }
     }
 
-    /// Follows the configured sources. Never ends. The webhook doesn't wait for any of them.
+    /// Follows the configured sources. Never ends. The readiness of the webhook doesn't depend on
+    /// them.
     pub async fn follow(self, client: Client) {
         let mut sources = self.sources.subscribe();
         loop {
@@ -109,12 +117,13 @@ impl KaiWatch {
             tokio::select! {
                 // never ends
                 _ = async { tokio::join!(config_map, shards, std::future::pending::<()>()) } => {}
-                // an error would mean that the sender is gone, but here it is
+                // an error would mean that the sender is gone, but `self` has it
                 _ = sources.changed() => {}
             }
         }
     }
 
+    /// Follows the `ConfigMap` with the configuration file of a KAI scheduler.
     async fn follow_config_map(&self, client: Client, key: ConfigMapKey) {
         let api = Api::<ConfigMap>::namespaced(client, &key.namespace);
         let this = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
@@ -124,6 +133,7 @@ impl KaiWatch {
             .await;
     }
 
+    /// Follows all `SchedulingShard`s.
     async fn follow_shards(&self, client: Client) {
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kai.scheduler", "v1", SHARD));
         let synced = ProcessReadiness::default().awaiting("schedulingshards.kai.scheduler");
@@ -131,10 +141,12 @@ impl KaiWatch {
         follow(api, watcher::Config::default(), synced, Shards(self.clone())).await;
     }
 
+    /// Records an object, and compares all again.
     fn see(&self, object: Object, read: Result<KaiDefaults, String>) {
         self.change(|seen| drop(seen.insert(object, read)));
     }
 
+    /// Changes the recorded objects, and compares all again.
     fn change(&self, change: impl FnOnce(&mut BTreeMap<Object, Result<KaiDefaults, String>>)) {
         let mut state = self.state.lock();
         change(&mut state.seen);
@@ -143,7 +155,7 @@ impl KaiWatch {
 }
 
 impl State {
-    /// Forgets all objects, and compares none until others are seen.
+    /// Forgets all objects and their metrics. None are compared until others are seen.
     fn forget(&mut self) {
         self.seen.clear();
         self.told.clear();
@@ -151,7 +163,7 @@ impl State {
         self.issues.clear();
     }
 
-    /// Logs new findings, and counts all.
+    /// Compares all objects. Logs new findings and the end of old ones, and updates the metrics.
     fn judge(&mut self) {
         let findings = |read: &Result<KaiDefaults, String>| match read {
             Ok(kai) => {
@@ -178,6 +190,7 @@ impl State {
         self.count();
     }
 
+    /// Sets the metrics to the findings that were logged.
     fn count(&self) {
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         for source in [CONFIG_MAP, SHARD] {
@@ -196,6 +209,7 @@ impl State {
 }
 
 impl Finding {
+    /// Logs a finding on an object.
     fn tell(&self, (kind, name): &Object) {
         match self {
             Self::Difference(difference) => {
@@ -213,16 +227,17 @@ impl Finding {
     }
 }
 
-/// The configuration file of a KAI scheduler.
+/// The store of the `ConfigMap` with the configuration file of a KAI scheduler.
 #[derive(Debug)]
 struct File {
     watch: KaiWatch,
     object: Object,
-    /// Its key in the `ConfigMap`.
+    /// The key of the file in the `ConfigMap`.
     key: String,
 }
 
 impl File {
+    /// Records that the `ConfigMap` doesn't exist.
     fn is_gone(&self) {
         let gone = "there is no such ConfigMap: correct or empty kai.configMap";
         self.watch.see(self.object.clone(), Err(gone.to_owned()));
@@ -248,7 +263,7 @@ impl Store<ConfigMap> for File {
     }
 }
 
-/// All `SchedulingShard`s.
+/// The store of all `SchedulingShard`s.
 #[derive(Debug)]
 struct Shards(KaiWatch);
 

@@ -1,9 +1,10 @@
-//! Reviews that are too large to be read.
+//! Answers reviews that are too large to be read, for `/mutate`, `/guard` and `/owners`.
 //!
-//! A status that is sent along and never stored can be as large as that, and so can a stored object of a megabyte, which
-//! JSON writes with six bytes for each `<`. An answer that is no review is a failed call to the API server: it lets the
-//! object pass or not, as the webhook's failure policy says, and not as the review is meant. So each of these reviews
-//! gets an answer: no where a tenant could bypass the webhook, and yes where a refusal would be in the way of others.
+//! A review becomes too large by a status that is sent along and never stored, or by a stored
+//! object of one megabyte in which JSON writes each `<` with six bytes. Without a review as the
+//! answer, the call counts as failed: the API server then follows the failure policy of the
+//! webhook, not the intent of the review. So each review gets an explicit verdict: denied where a
+//! tenant could bypass the webhook, allowed where a denial would block others.
 
 use axum::{
     body::Body,
@@ -21,13 +22,16 @@ use crate::{
     review::{self, MAX_BODY_BYTES},
 };
 
-/// The part of a body in which the uid is: an API server writes it behind the review's kind and version.
+/// The bytes of a body's start that contain the uid: an API server writes the uid right after the
+/// kind and the version of the review.
 const START_BYTES: usize = 256;
 
-/// The metrics, and the meaning of an admission without a reading, for the user who is warned. None: reviews are refused.
+/// The metrics, and the meaning of an admission without a reading, which begins the warning for the
+/// user. None: reviews are refused.
 pub type Unread = (Metrics, Option<&'static str>);
 
-/// Answers requests whose announced length is too large, of which only the uid is read; passes all others on.
+/// Answers a request whose announced length exceeds [`MAX_BODY_BYTES`]: only the uid is read.
+/// Passes all other requests on. Without a readable uid the answer is 413.
 pub async fn answer(State((metrics, admitted)): State<Unread>, request: Request, next: Next) -> Response {
     let too_large = announced(request.headers()).filter(|bytes| *bytes > MAX_BODY_BYTES as u64);
     let Some(bytes) = too_large else { return next.run(request).await };
@@ -46,7 +50,8 @@ pub async fn answer(State((metrics, admitted)): State<Unread>, request: Request,
     }
 }
 
-/// Receives a body, to these bytes at most: a client that can't send all of it may not read the answer. Returns its start.
+/// Receives and drops a body, up to `most` bytes: a client that can't send its whole body may not
+/// read the answer. Returns the first [`START_BYTES`] bytes.
 pub async fn pass_over(mut body: Body, mut most: usize) -> Vec<u8> {
     let mut start = Vec::new();
     while let Some(Ok(frame)) = body.frame().await {
@@ -60,6 +65,8 @@ pub async fn pass_over(mut body: Body, mut most: usize) -> Vec<u8> {
     start
 }
 
+/// Finds the uid in the start of a review, as an API server writes it. None: no uid, or an empty
+/// one.
 fn uid(start: &str) -> Option<&str> {
     let (_, uid) = start.split_once(r#""request":{"uid":""#)?;
     let (uid, _) = uid.split_once('"')?;

@@ -1,6 +1,12 @@
-//! The admission webhook and scheduler extender: HTTP in, policy, HTTP out. It knows other queues from a watch. Only in
-//! two cases does it call the API server while it answers a request: before it warns that a queue doesn't exist, which
-//! the watch may not have shown yet, and where the creation of an owner is answered, to look up the queues of its pods.
+//! The admission webhook and scheduler extender: HTTP in, policy, HTTP out.
+//!
+//! The binary `tenure-webhook` calls `Args::run`. The rules are in `tenure_policy` and
+//! `tenure_index`; this crate reads requests, follows the cluster and writes answers.
+//!
+//! The queues of the run.ai family are known from a watch. While a request is answered, the API
+//! server is called in two cases only: before a warning that a queue doesn't exist, because the
+//! watch may be behind; and where the creation of an owner is answered, to look up the groups and
+//! queues of its pods.
 
 mod args;
 mod callers;

@@ -1,4 +1,5 @@
-//! `tenure-webhook`: admission for Kubernetes queues.
+//! `tenure-webhook`: admission for Kubernetes queues. The flags and all the work are in the
+//! library.
 
 use clap::Parser;
 

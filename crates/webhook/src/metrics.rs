@@ -1,3 +1,7 @@
+//! The webhook's metrics, which `run.rs` registers once with prefix `tenure_webhook`. Each part
+//! counts its own answers. Durations are in seconds. Labels have few values, except for the names
+//! of queues, whose series are dropped with the queue.
+
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::{
@@ -6,7 +10,7 @@ use prometheus_client::{
 };
 use tenure_service::metrics::{registered, seconds};
 
-/// The number of an answer's nodes by result, for the metrics.
+/// The number of candidate nodes in an answer to a scheduler, by result.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeCounts {
     /// Nodes that remain with the offered victims.
@@ -22,7 +26,7 @@ pub struct NodeCounts {
 /// The labels of a counter: their names and values.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
-/// The webhook's metrics.
+/// The webhook's metrics. Clones share their values.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     reviews: Family<Labels<2>, Counter>,
@@ -47,9 +51,10 @@ struct PreemptionMetrics {
     kept: Family<KeptLabels, Counter<f64, AtomicU64>>,
 }
 
+/// The labels of kept resources: family, queue and resource.
 type KeptLabels = [(&'static str, String); 3];
 
-/// Floors are a matter of queues of this family.
+/// Returns the labels of kept resources. Only queues of the run.ai family have floors.
 fn kept_labels(queue: &str, resource: &str) -> KeptLabels {
     [("family", "run.ai".to_owned()), ("queue", queue.to_owned()), ("resource", resource.to_owned())]
 }
@@ -66,6 +71,7 @@ pub enum ReviewResult {
 }
 
 impl ReviewResult {
+    /// Returns the value of the label.
     const fn name(self) -> &'static str {
         match self {
             Self::Admitted => "Admitted",
@@ -75,17 +81,19 @@ impl ReviewResult {
     }
 }
 
-/// The statuses of answers to requests that can't be served.
+/// The statuses of answers to requests that can't be served. Their counters begin at zero.
 const REJECTIONS: [u16; 6] = [400, 403, 404, 413, 415, 503];
 
 /// The versions that queues are converted to.
 const VERSIONS: [&str; 2] = ["v3alpha1", "v2"];
 
+/// Registers a metric that begins empty.
 fn default<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
     registered(registry, name, help, M::default())
 }
 
 impl PreemptionMetrics {
+    /// Registers the metrics, with counters of nodes that begin at zero.
     fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             nodes: default(
@@ -119,6 +127,7 @@ impl PreemptionMetrics {
         metrics
     }
 
+    /// Counts the nodes of an answer.
     fn count(&self, counts: &NodeCounts) {
         let NodeCounts { kept, instead, protected, unknown } = *counts;
         let results =
@@ -130,7 +139,8 @@ impl PreemptionMetrics {
 }
 
 impl Metrics {
-    /// Registers the metrics. Counters with known labels begin at zero, so that Prometheus sees the first event as well.
+    /// Registers the metrics. Counters with known labels begin at zero, so that Prometheus sees the
+    /// first event as well.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             reviews: default(registry, "reviews", "Admission reviews by API group and verdict"),
@@ -188,17 +198,21 @@ impl Metrics {
         metrics
     }
 
+    /// Counts reviews and their objects. `all` is true if all objects were converted, false if none
+    /// was.
     fn count_conversion(&self, version: &'static str, all: bool, reviews: u64, objects: u64) {
         let labels = [("version", version), ("result", if all { "converted" } else { "failed" })];
         self.conversions.get_or_create(&labels).inc_by(reviews);
         self.converted_objects.get_or_create(&labels).inc_by(objects);
     }
 
+    /// Counts a review of `/validate`.
     pub(crate) fn reviewed(&self, group: &'static str, verdict: ReviewResult, seconds: f64) {
         self.reviews.get_or_create(&[("group", group), ("verdict", verdict.name())]).inc();
         self.seconds.observe(seconds);
     }
 
+    /// Counts a review of `/mutate`, by group, kind and result.
     pub(crate) fn mutated(&self, [group, kind, result]: [&'static str; 3], seconds: f64) {
         self.mutations.get_or_create(&[("group", group), ("kind", kind), ("result", result)]).inc();
         self.seconds.observe(seconds);
@@ -210,39 +224,45 @@ impl Metrics {
         self.conversion_seconds.observe(seconds);
     }
 
+    /// Counts an answer to a scheduler.
     pub(crate) fn preemption_answered(&self, counts: &NodeCounts, seconds: f64) {
         self.preemptions.count(counts);
         self.preemptions.seconds.observe(seconds);
     }
 
+    /// Counts a review of `/guard`.
     pub(crate) fn guarded(&self, operation: &'static str, reason: &'static str, seconds: f64) {
         self.guard_verdicts.get_or_create(&[("operation", operation), ("reason", reason)]).inc();
         self.seconds.observe(seconds);
     }
 
+    /// Counts a review of `/owners`.
     pub(crate) fn owner_answered(&self, verdict: ReviewResult, seconds: f64) {
         self.owner_answers.get_or_create(&[("verdict", verdict.name())]).inc();
         self.seconds.observe(seconds);
     }
 
+    /// Sets the number of pods that wait to be woken.
     pub(crate) fn waiting(&self, pods: usize) {
         self.preemptions.waiting.set(i64::try_from(pods).unwrap_or(i64::MAX));
     }
 
-    /// Counts resources of a queue's pods that floors kept from preemptors, in seconds of each.
+    /// Counts the resource-seconds of a queue's pods that floors kept from preemptors.
     pub(crate) fn kept_by_floor(&self, queue: &str, resource: &str, seconds: f64) {
         self.preemptions.kept.get_or_create(&kept_labels(queue, resource)).inc_by(seconds);
     }
 
-    /// Drops the series of a queue that is gone.
+    /// Drops the series of a queue that is gone, for one resource.
     pub(crate) fn forget_kept(&self, queue: &str, resource: &str) {
         self.preemptions.kept.remove(&kept_labels(queue, resource));
     }
 
+    /// Counts a wake-up.
     pub(crate) fn woken(&self) {
         self.preemptions.wake_ups.inc();
     }
 
+    /// Counts a request that was answered with a status in place of a review.
     pub(crate) fn rejected(&self, code: u16) {
         self.rejected_requests.get_or_create(&[("code", code)]).inc();
     }

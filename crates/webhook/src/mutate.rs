@@ -1,4 +1,8 @@
-//! Corrects objects before they are validated. Objects that can't be read pass; only too large requests are refused.
+//! `POST /mutate`: corrects objects before they are validated.
+//!
+//! Start times and queues of `PodGroup`s are set back where the writer isn't trusted, clients of
+//! Queue v2 keep the fields of v3alpha1, and an Extension gets the name of its user. Objects that
+//! can't be read pass. Only requests that are too large are refused.
 
 mod patch;
 mod pod_group;
@@ -19,9 +23,11 @@ use crate::{
 };
 use patch::Mutation;
 
+/// The API group of the queues of the run.ai family.
 const RUNAI: &str = "scheduling.run.ai";
 
-/// Protects start times and queues of `PodGroup`s, which trusted writers change, and fields that clients of v2 don't know.
+/// Protects start times and queues of `PodGroup`s, which only trusted writers may change, and
+/// fields that clients of v2 don't know.
 #[derive(Clone, Debug, Default)]
 pub struct Mutator {
     /// The configuration. Clones share it.
@@ -42,6 +48,7 @@ struct AskedSpec {
 }
 
 impl Mutator {
+    /// Returns the changes of `PodGroup`s that a user is trusted with, by the configuration.
     fn trust(&self, user: &str) -> Trust {
         let config = self.config.get();
         Trust { start: config.trusted.contains(user), queue: config.tenancy_writers.contains(user) }
@@ -58,6 +65,7 @@ impl Mutator {
         (Response::admit(request, warnings).patched(patch.as_ref()), [group, kind, result])
     }
 
+    /// Returns the labels for the metrics, group and kind, and the change of the object.
     fn mutate(&self, request: &Request<'_>, now: Timestamp) -> (&'static str, &'static str, Mutation) {
         let (group, kind) = (&*request.kind.group, &*request.kind.kind);
         if let Some(known) = PodGroupKind::of(group, kind) {
@@ -67,16 +75,17 @@ impl Mutator {
         match (group, kind) {
             (extension::GROUP, "Extension") => (extension::GROUP, "Extension", name_requester(request)),
             (RUNAI, "Queue") => (RUNAI, "Queue", keep_fields(request)),
-            // a webhook configuration sends other objects here; that is no reason to stop their cluster
+            // a webhook configuration sends other objects here: to refuse them could stop the
+            // cluster
             _ => ("other", "other", Mutation::admitted(vec![unknown(request)])),
         }
     }
 }
 
-/// Names the user of a request in an Extension, in place of any other.
+/// Writes the name of the user into a new Extension, in place of any other name.
 fn name_requester(request: &Request<'_>) -> Mutation {
     let object = request.object.filter(|_| request.operation == "CREATE" && request.sub_resource.is_empty());
-    // one without a spec is refused by its schema
+    // an Extension without a spec is refused by its schema
     let extension = object.and_then(|object| serde_json::from_str::<AskedExtension>(object.get()).ok());
     let user = &*request.user_info.username;
     match extension {
@@ -88,7 +97,8 @@ fn name_requester(request: &Request<'_>) -> Mutation {
     }
 }
 
-/// Keeps the fields of a Queue that a client of v2 doesn't know.
+/// Keeps the fields of a Queue that a client of v2 doesn't know, when it creates or updates a
+/// Queue.
 fn keep_fields(request: &Request<'_>) -> Mutation {
     let is_v2 = request.kind.version == "v2" && request.sub_resource.is_empty();
     let written = match &*request.operation {

@@ -1,7 +1,9 @@
-//! `POST /owners`: answers the creation of an owner, such as a Job, that asks for more than the ceiling of its queue.
+//! `POST /owners`: answers the creation of an owner, such as a Job, that asks for more than the
+//! ceiling of its queue.
 //!
-//! Queues of the run.ai family are known from a watch. `PodGroup`s that the owner's pods name and queues of T9k are looked
-//! up. There is no answer where they aren't found in time.
+//! The rules are in `tenure_policy::creation`. Queues of the run.ai family are known from a watch.
+//! `PodGroup`s that the owner's pods name and queues of T9k are looked up. Objects that aren't
+//! found in time count as unknown.
 
 mod http;
 mod lookup;
@@ -33,13 +35,14 @@ use lookup::Lookups;
 pub struct OwnerAnswers {
     queues: KnownQueues,
     config: CurrentConfig,
-    /// None: only what the watch shows is known.
+    /// The lookups at the API server. None: only the queues of the watch are known.
     lookups: Option<Lookups>,
 }
 
 impl OwnerAnswers {
-    /// Knows the queues that a watch has seen. With a client, the namespace of T9k's queues and the version of the others, it asks
-    /// the API server for groups, for queues of T9k, and before it says that a queue doesn't exist.
+    /// Knows the queues that a watch has seen. With a client, the namespace of T9k's queues and the
+    /// version of the others, looks up groups and queues of T9k at the API server, and any queue
+    /// before a warning that the queue doesn't exist.
     pub fn new(
         queues: KnownQueues,
         config: CurrentConfig,
@@ -49,11 +52,12 @@ impl OwnerAnswers {
         Self { queues, config, lookups }
     }
 
-    /// Answers a request.
+    /// Answers a request. An owner that asks for nothing new is admitted.
     async fn review<'r>(&self, request: &'r Request<'_>) -> Response<'r> {
         let shape = OwnerShape::of(&request.kind.group, &request.kind.kind, &self.config.get().table);
         let Some(shape) = shape else {
-            // a webhook configuration sends other objects here; that is no reason to stop their cluster
+            // a webhook configuration sends other objects here: to refuse them could stop the
+            // cluster
             return Response::admit(request, vec![unknown(request)]);
         };
         let Some(owner) = asking(shape, request) else {
@@ -63,6 +67,7 @@ impl OwnerAnswers {
         Response::of_findings(request, &errors, warnings)
     }
 
+    /// Returns the findings on an owner, by the ceilings of the queues that its pods may run in.
     async fn judge(&self, owner: &AskingOwner, request: &Request<'_>) -> Findings {
         let config = self.config.get();
         let queues = |found: &HashMap<_, _>| owner.queues(&request.namespace, &config.kueue.queues, found);
@@ -83,7 +88,7 @@ impl OwnerAnswers {
         let mut unknown = BTreeSet::new();
         look(&mut |known| unknown = queues.iter().filter(|queue| !known.has(queue)).cloned().collect());
         let absent = match &self.lookups {
-            // only of what is created
+            // queues are asked for only when an owner is created
             Some(lookups) if request.operation == "CREATE" => lookups.absent(unknown).await,
             _ => BTreeSet::new(),
         };
@@ -95,7 +100,7 @@ impl OwnerAnswers {
     }
 }
 
-/// Reads the owner of a request; none if it asks for nothing new.
+/// Reads the owner of a request. None: the owner asks for nothing new, or no template is written.
 fn asking(shape: &OwnerShape, request: &Request<'_>) -> Option<AskingOwner> {
     // a subresource changes no template
     let new = request.object.filter(|_| request.sub_resource.is_empty())?;
@@ -107,7 +112,8 @@ fn asking(shape: &OwnerShape, request: &Request<'_>) -> Option<AskingOwner> {
     AskingOwner::read(shape, new, old)
 }
 
-/// The object that could be extended once it runs. None of a `CronJob`, whose Jobs have names that aren't known yet.
+/// Returns the object that an Extension could name once it runs. None for a `CronJob`: the names of
+/// its Jobs aren't known yet.
 fn extended(request: &Request<'_>) -> Option<ObjectReference> {
     let kind = &request.kind;
     if is_cron_job(&kind.group, &kind.kind) {

@@ -1,4 +1,7 @@
-//! The placement of pods in the cluster, fed by watches: for the scheduler extender and the guard.
+//! The placement of pods in the cluster, for the scheduler extender and the guard.
+//!
+//! Watches write it, and answers to requests read it. The index is `tenure_index::PlacementIndex`;
+//! this module adds a lock and the watches. The index stays empty if extender and guard are off.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -24,7 +27,8 @@ use tenure_types::{
 pub struct Placement(Arc<RwLock<PlacementIndex>>);
 
 impl Placement {
-    /// Reads the index. As long as nothing changes, any number of readers do so at once.
+    /// Calls `look` with the settled index. Any number of readers read at the same time. The first
+    /// reader after a change settles the index, while all others wait.
     pub fn look<T>(&self, look: impl FnOnce(&PlacementIndex) -> T) -> T {
         let index = self.0.read();
         if index.is_settled() {
@@ -36,12 +40,14 @@ impl Placement {
         look(&RwLockWriteGuard::downgrade(index))
     }
 
-    /// Changes the index.
+    /// Calls `change` with the index, while all readers wait.
     pub fn change<T>(&self, change: impl FnOnce(&mut PlacementIndex) -> T) -> T {
         change(&mut self.0.write())
     }
 
-    /// Follows all objects that it holds, but namespaces only for a guard. Never ends.
+    /// Follows pods, nodes, their storage drivers, priority classes, disruption budgets and
+    /// `PodGroup`s, and namespaces if `guards` is true. The process is unready until the first list
+    /// of each. Never ends.
     pub async fn follow(self, client: Client, readiness: ProcessReadiness, guards: bool) {
         let (server, store, all) = (|| client.clone(), || self.clone(), watcher::Config::default);
         let awaiting = |what: &str| readiness.awaiting(what);
@@ -87,6 +93,7 @@ where
     }
 }
 
+/// The store of the `PodGroup`s of one kind.
 #[derive(Debug)]
 struct Groups {
     placement: Placement,

@@ -1,3 +1,8 @@
+//! The queues of the run.ai family, as a watch has seen them.
+//!
+//! The watch of `sight.rs` writes them; all parts that answer requests read them. Queues and
+//! running workloads have a lock each, so a reader of both may see one of them a moment earlier.
+
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -13,22 +18,23 @@ use tenure_types::{projection::ObservedQueue, store::ObjectKey};
 #[derive(Clone, Debug, Default)]
 pub struct KnownQueues {
     queues: Arc<RwLock<Queues>>,
-    /// The running workloads of each that has some, as its status says.
+    /// The running workloads of each queue that has some, by the name of the queue and as its
+    /// status says.
     running: Arc<RwLock<HashMap<String, Running>>>,
 }
 
 impl KnownQueues {
-    /// Reads the queues.
+    /// Calls `look` with the queues.
     pub fn look<T>(&self, look: impl FnOnce(&Queues) -> T) -> T {
         look(&self.queues.read())
     }
 
-    /// Sets the queue that counts for workloads that name a queue that doesn't exist.
+    /// Sets the queue that counts for workloads whose queue doesn't exist. None: no queue does.
     pub fn set_default(&self, name: Option<&str>) {
         self.queues.write().set_default(name);
     }
 
-    /// Looks at the running workloads of queues.
+    /// Calls `look` with the running workloads, by the name of the queue.
     pub fn look_at_running<T>(&self, look: impl FnOnce(&HashMap<String, Running>) -> T) -> T {
         look(&self.running.read())
     }

@@ -1,4 +1,8 @@
-//! `AdmissionReview` v1, as far as an answer needs it. Requests borrow from the body; objects stay raw.
+//! `AdmissionReview` v1, as far as an answer needs it. Requests borrow from the body; objects stay
+//! raw.
+//!
+//! All admission routes take a [`Request`] and answer by a [`Response`]. `http/envelope.rs` reads
+//! and writes them.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -13,14 +17,15 @@ use tenure_policy::field::FieldError;
 
 use crate::metrics::ReviewResult;
 
-/// The largest review of objects that can be stored holds two of 3 MiB.
+/// The largest admission review that is read, in bytes. A review of objects that can be stored
+/// holds at most two of 3 MiB.
 pub const MAX_BODY_BYTES: usize = 7 * 1024 * 1024;
 
 /// The request in a review, as the API server sends it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request<'b> {
-    /// To be repeated in the answer.
+    /// The uid of the review, which the answer repeats.
     #[serde(borrow, default)]
     pub uid: Cow<'b, str>,
     /// The kind of the object.
@@ -29,13 +34,13 @@ pub struct Request<'b> {
     /// CREATE, UPDATE, DELETE or CONNECT.
     #[serde(borrow, default)]
     pub operation: Cow<'b, str>,
-    /// Empty if the API server is to generate it.
+    /// The name of the object. Empty if the API server is to generate it.
     #[serde(borrow, default)]
     pub name: Cow<'b, str>,
-    /// Empty for cluster-scoped objects.
+    /// The namespace of the object. Empty for cluster-scoped objects.
     #[serde(borrow, default)]
     pub namespace: Cow<'b, str>,
-    /// The subresource of the object; mostly empty.
+    /// The subresource of the request. Empty for the object itself.
     #[serde(borrow, default)]
     pub sub_resource: Cow<'b, str>,
     /// The user who asks.
@@ -44,10 +49,10 @@ pub struct Request<'b> {
     /// True for a dry run.
     #[serde(default)]
     pub dry_run: bool,
-    /// The object as it is to be.
+    /// The object as the request writes it. None for a deletion.
     #[serde(borrow)]
     pub object: Option<&'b RawValue>,
-    /// The object as it is.
+    /// The object as it is stored. None for a creation.
     #[serde(borrow)]
     pub old_object: Option<&'b RawValue>,
 }
@@ -55,10 +60,10 @@ pub struct Request<'b> {
 /// A user, as the API server has authenticated it.
 #[derive(Debug, Default, Deserialize)]
 pub struct UserInfo<'b> {
-    /// Such as `system:serviceaccount:kai-scheduler:scheduler`.
+    /// The name, such as `system:serviceaccount:kai-scheduler:scheduler`.
     #[serde(borrow, default)]
     pub username: Cow<'b, str>,
-    /// A list of names; few ask for it.
+    /// The groups: a list of names, which is parsed only where it is needed.
     #[serde(borrow)]
     pub groups: Option<&'b RawValue>,
 }
@@ -66,13 +71,13 @@ pub struct UserInfo<'b> {
 /// Group, version and kind of an object.
 #[derive(Debug, Default, Deserialize)]
 pub struct GroupVersionKind<'b> {
-    /// Empty for the core group.
+    /// The API group. Empty for the core group.
     #[serde(borrow, default)]
     pub group: Cow<'b, str>,
-    /// Such as v3alpha1.
+    /// The version, such as v3alpha1.
     #[serde(borrow, default)]
     pub version: Cow<'b, str>,
-    /// Such as Queue.
+    /// The kind, such as Queue.
     #[serde(borrow, default)]
     pub kind: Cow<'b, str>,
 }
@@ -89,11 +94,12 @@ struct Object {
 #[serde(rename_all = "camelCase", default)]
 pub struct Metadata {
     name: String,
+    /// The time of the deletion, as text. None: the object isn't being deleted.
     pub deletion_timestamp: Option<String>,
 }
 
 impl Metadata {
-    /// Reads the metadata of an object; none of it if the object can't be read.
+    /// Reads the metadata of an object. Empty if the object can't be read.
     pub fn read(object: &RawValue) -> Self {
         serde_json::from_str::<Object>(object.get()).unwrap_or_default().metadata
     }
@@ -115,7 +121,7 @@ pub fn unknown(request: &Request<'_>) -> String {
     format!("tenure: nothing is known of kind {kind:?} of group {group:?}: not reviewed")
 }
 
-/// The answer to a request.
+/// The answer to a request. Without a status, the request is admitted.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Response<'b> {
@@ -135,30 +141,31 @@ pub struct Response<'b> {
 #[serde(rename_all = "camelCase")]
 struct JsonPatch {
     patch_type: &'static str,
-    /// In base64 on the wire.
+    /// The operations as JSON, in base64 on the wire.
     patch: ByteString,
 }
 
 impl<'b> Response<'b> {
-    /// Admits the request.
+    /// Admits the request, with warnings for the user.
     pub fn admit(request: &'b Request<'_>, warnings: Vec<String>) -> Self {
         Self::of(&request.uid, None, warnings)
     }
 
-    /// The same, with a patch.
+    /// Returns this answer with a patch of the object.
     pub fn patched(self, patch: Option<&Patch>) -> Self {
         let patch = patch.and_then(|patch| serde_json::to_vec(patch).ok());
         let patch = patch.map(|patch| JsonPatch { patch_type: "JSONPatch", patch: ByteString(patch) });
         Self { patch, ..self }
     }
 
-    /// Refuses the request if there are errors, as the API server would: with 422 and a cause for each field.
+    /// Refuses the request if there are errors, as the API server would: with 422 and a cause for
+    /// each field. Admits it otherwise. Warnings reach the user either way.
     pub fn of_findings(request: &'b Request<'_>, errors: &[FieldError], warnings: Vec<String>) -> Self {
         let status = (!errors.is_empty()).then(|| invalid(&request.kind, request.object_name(), errors));
         Self::of(&request.uid, status, warnings)
     }
 
-    /// Refuses a review that is too large to be read.
+    /// Refuses a review that is too large to be read, with 413. `bytes` is the size of the review.
     pub fn too_large(uid: &'b str, bytes: u64) -> Self {
         let message = format!(
             "the object is too large to be reviewed: with what is stored of it, it takes {bytes} bytes, and no more than {MAX_BODY_BYTES} are read: shorten its annotations and its status, or leave the status out"
@@ -166,14 +173,16 @@ impl<'b> Response<'b> {
         Self::of(uid, Some(failure(413, "RequestEntityTooLarge", message, None)), Vec::new())
     }
 
-    /// Admits a review that is too large to be read, with a warning. `text` says what that means.
+    /// Admits a review that is too large to be read, with a warning that begins with `text`, the
+    /// meaning of the admission.
     pub fn admit_unread(uid: &'b str, bytes: u64, text: &str) -> Self {
         let warning =
             format!("{text}: its review takes {bytes} bytes, and no more than {MAX_BODY_BYTES} are read");
         Self::of(uid, None, vec![warning])
     }
 
-    /// Refuses a deletion or eviction with 429, as disruption budgets do: clients that drain nodes then try again.
+    /// Refuses a deletion or eviction with 429, as disruption budgets do: clients that drain nodes
+    /// then try again. `retry_after` is in seconds.
     pub fn later(request: &'b Request<'_>, pod: &str, message: String, retry_after: i32) -> Self {
         let details = StatusDetails {
             kind: Some("pods".into()),
@@ -185,7 +194,7 @@ impl<'b> Response<'b> {
         Self::of(&request.uid, Some(status), Vec::new())
     }
 
-    /// The result, for the metrics.
+    /// Returns the result for the metrics.
     pub const fn result(&self) -> ReviewResult {
         match (self.allowed, self.warnings.is_empty()) {
             (false, _) => ReviewResult::Refused,
@@ -194,22 +203,24 @@ impl<'b> Response<'b> {
         }
     }
 
-    /// The message of a refusal; empty if it is none.
+    /// Returns the message of a refusal. Empty if the request is admitted.
     pub fn reason(&self) -> &str {
         self.status.as_ref().and_then(|status| status.message.as_deref()).unwrap_or_default()
     }
 
-    /// The same, with what the API server is to write into its audit log.
+    /// Returns this answer with annotations for the audit log of the API server.
     pub fn audited(self, audit_annotations: BTreeMap<&'static str, String>) -> Self {
         Self { audit_annotations, ..self }
     }
 
+    /// Refuses the request with the status. None: admits the request.
     fn of(uid: &'b str, status: Option<Status>, warnings: Vec<String>) -> Self {
         let (allowed, patch, audit_annotations) = (status.is_none(), None, BTreeMap::new());
         Self { uid, allowed, status, patch, warnings, audit_annotations }
     }
 }
 
+/// Creates the status of a refusal. `reason` is a word of the API, such as Invalid.
 fn failure(code: i32, reason: &str, message: String, details: Option<StatusDetails>) -> Status {
     Status {
         code: Some(code),
@@ -221,6 +232,7 @@ fn failure(code: i32, reason: &str, message: String, details: Option<StatusDetai
     }
 }
 
+/// Creates the status of an object with errors, in the words of the API server.
 fn invalid(kind: &GroupVersionKind<'_>, name: String, errors: &[FieldError]) -> Status {
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
     let text = match texts.as_slice() {

@@ -1,4 +1,7 @@
 //! Puts the parts of the webhook together.
+//!
+//! `main.rs` calls [`Args::run`]. All watches, servers and tasks run as branches of one `select!`:
+//! when one of them ends or fails, so does the process.
 
 use axum::Router;
 use futures::future::OptionFuture;
@@ -23,7 +26,8 @@ use crate::{
 };
 
 impl Args {
-    /// Serves until a signal to end, or runs the subcommand.
+    /// Serves until a signal to stop, or runs the subcommand. Fails if a flag, a file or the
+    /// configuration is invalid, or if a server or the subcommand fails.
     pub async fn run(self) -> anyhow::Result<()> {
         match self.command.clone() {
             Some(Command::Uninstall(uninstall)) => uninstall.run().await,
@@ -31,6 +35,7 @@ impl Args {
         }
     }
 
+    /// Loads the configuration and the certificates, starts the watches and serves until shutdown.
     async fn serve(self) -> anyhow::Result<()> {
         self.log.clone().init()?;
         let mut metrics_page = registry(env!("CARGO_PKG_VERSION"));
@@ -54,7 +59,7 @@ impl Args {
         let configured = handlers.clone();
         let configured = reload.follow(move |config| configured.configure(config));
         let synced = readiness.awaiting("queues.scheduling.run.ai");
-        // either way to follow them is large, and it would be in every future around it
+        // boxed: this future is large, and would be part of every future around it
         let queues = Box::pin(follow(self.runai_queue_version, client.clone(), synced, sight.queues.clone()));
         let definition = Box::pin(self.definition.clone().keep(client.clone()));
         let kai = Box::pin(handlers.kai.clone().follow(client.clone()));
@@ -79,11 +84,12 @@ impl Args {
     }
 }
 
-/// The parts that answer, as far as they are on. A change of the configuration reaches them.
+/// The parts that answer requests. None: the part is off. A change of the configuration reaches
+/// them all.
 #[derive(Clone)]
 struct Handlers {
     sight: Sight,
-    /// Counts until the next start.
+    /// The `kueue.queues` of the start. A later change takes effect at the next start.
     kueue_queues: kueue::Queues,
     validator: Validator,
     extender: Option<Extender>,
@@ -93,6 +99,7 @@ struct Handlers {
 }
 
 impl Handlers {
+    /// Creates the parts that the flags turn on, and applies the first configuration.
     fn new(
         args: &Args,
         sight: &Sight,
@@ -123,6 +130,8 @@ impl Handlers {
         handlers
     }
 
+    /// Applies a configuration to all parts. Warns of a change that takes effect only at the next
+    /// start.
     fn configure(&self, config: Config) {
         if config.kueue.queues != self.kueue_queues {
             warn!("kueue.queues has changed: that counts when the webhook is started again");
@@ -133,6 +142,8 @@ impl Handlers {
         self.sight.config.set(config);
     }
 
+    /// Returns all routes. A route whose part is off says so in its answers. The admission routes
+    /// share one bound on the bodies in memory.
     fn router(self, metrics: &Metrics) -> Router {
         let Self { sight, validator, extender, guard, owners, .. } = self;
         let (mutator, bodies) = (Mutator { config: sight.config }, LargeBodies::default());
@@ -143,7 +154,8 @@ impl Handlers {
     }
 }
 
-/// Follows all objects that the extender and the guard need, as far as they are on. Never ends.
+/// Follows the objects that the extender and the guard need, and runs the tasks of the extender.
+/// Does nothing if both are off. Never ends.
 async fn look(sight: Sight, client: Client, extender: Option<Extender>, guards: bool) {
     let Sight { placement, clock, readiness, .. } = sight;
     if extender.is_none() && !guards {

@@ -1,4 +1,9 @@
-//! `POST /scheduler/preempt`: kube-scheduler asks which candidate nodes of a preemption remain, and with which victims.
+//! `POST /scheduler/preempt`: kube-scheduler asks which candidate nodes of a preemption remain, and
+//! with which victims.
+//!
+//! `run.rs` creates one [`Extender`] if `--scheduler-extender` is set. `tenure_index` decides about
+//! victims. This module bounds the requests, remembers grants and refusals, and wakes refused
+//! preemptors.
 
 mod caller;
 mod http;
@@ -25,20 +30,23 @@ use recent_grants::RecentGrants;
 use waiters::Waiters;
 pub use wake::NominationNudger;
 
-/// The calls to the API server a second, and in a burst, for all wake-ups together. A wake-up takes three.
+/// The calls to the API server for all wake-ups together: each second, and in a burst. A wake-up
+/// takes three calls.
 const CALLS_A_SECOND: NonZeroU32 = NonZeroU32::new(20).unwrap();
 const CALLS_AT_ONCE: NonZeroU32 = NonZeroU32::new(40).unwrap();
 
-/// The longest wait of an answer for a preemptor that the index doesn't know yet. Its scheduler has just seen it.
+/// The longest wait for a preemptor that the index doesn't know yet. The scheduler has just seen
+/// this pod.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The number of answers that wait so at the same time. Beyond that, answers come at once.
+/// The number of answers that wait for a preemptor at the same time. Further answers don't wait.
 const MOST_PATIENT: usize = 4;
 
-/// The number of large questions that are read and answered at the same time. A scheduler asks one after the other.
+/// The number of large requests that are read and answered at the same time. A scheduler sends one
+/// after the other.
 const LARGE_IN_FLIGHT: usize = 2;
 
-/// The number of other questions that are read and answered at the same time.
+/// The number of other requests that are read and answered at the same time.
 const SMALL_IN_FLIGHT: usize = 16;
 
 /// Answers kube-scheduler. Clones share their state.
@@ -46,21 +54,24 @@ const SMALL_IN_FLIGHT: usize = 16;
 pub struct Extender {
     /// All pods and queues, and what protects them.
     pub sight: Sight,
-    /// The recent grants.
+    /// The recent grants, which the guard reads.
     pub permits: Permits,
     /// True if refused preemptors are remembered, to be woken.
     pub wakes: bool,
-    /// The longest wait of an answer for a preemptor that isn't known yet.
+    /// The longest wait for a preemptor that the index doesn't know yet.
     pub patience: Duration,
-    /// The turns of answers that wait so.
+    /// The turns of answers that wait for a preemptor.
     pub patient: Arc<Semaphore>,
-    /// The turns of large questions.
+    /// The turns of large requests.
     pub large: Arc<Semaphore>,
-    /// The turns of other questions.
+    /// The turns of other requests.
     pub small: Arc<Semaphore>,
     metrics: Metrics,
+    /// The refused preemptors that will be woken.
     waiters: Arc<Mutex<Waiters>>,
+    /// The grants that a scheduler may not have acted on yet.
     recent_grants: Arc<Mutex<RecentGrants>>,
+    /// The pods that floors keep from preemptors.
     kept: Arc<Mutex<KeptPods>>,
 }
 
@@ -85,7 +96,8 @@ impl Extender {
         }
     }
 
-    /// Returns the task that wakes refused preemptors once the floors end that were in their way; none if it is off.
+    /// Returns the task that wakes refused preemptors once the floors in their way end. None:
+    /// wake-ups are off.
     pub fn waker(&self) -> Option<NominationNudger> {
         let limit = || write_limit(CALLS_A_SECOND, CALLS_AT_ONCE);
         self.wakes.then(|| NominationNudger { extender: self.clone(), limit: limit() })

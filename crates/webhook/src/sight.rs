@@ -1,4 +1,4 @@
-//! The parts of the cluster that the webhook follows.
+//! The parts of the cluster that the webhook follows. Watches write them, and requests read them.
 
 use kube::{Api, Client};
 use tenure_service::{
@@ -17,11 +17,11 @@ use crate::{CurrentConfig, KnownQueues, Placement};
 /// The webhook's view of the cluster, its clock and its configuration. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Sight {
-    /// All pods and what protects them.
+    /// All pods and the objects that protect them. Empty if extender and guard are off.
     pub placement: Placement,
-    /// All queues.
+    /// The queues of the run.ai family.
     pub queues: KnownQueues,
-    /// The clock by which floors end.
+    /// The clock of the API server, by which floors end.
     pub clock: ServerClock,
     /// The readiness of the watches and the clock.
     pub readiness: ProcessReadiness,
@@ -29,7 +29,8 @@ pub struct Sight {
     pub config: CurrentConfig,
 }
 
-/// Follows the queues of the run.ai family. Never ends.
+/// Follows the queues of the run.ai family in the given version, into `queues`. `synced` is done
+/// once all queues are known. Never ends.
 pub async fn follow(version: QueueVersion, client: Client, synced: Awaited, queues: KnownQueues) {
     let store = TolerantStore(queues);
     match version {

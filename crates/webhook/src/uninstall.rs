@@ -1,7 +1,9 @@
-//! What is done before a release is uninstalled: no object may name a webhook that is gone.
+//! The subcommand `uninstall`: removes the webhook from all objects that name it, before a release
+//! is uninstalled. The chart runs it as a hook.
 //!
-//! Webhook configurations are deleted first, so that no write waits for the webhook. Then the definition of queues loses
-//! its conversion. With one that is never answered, every list of v2 would fail, and so would the garbage collector.
+//! Webhook configurations are deleted first, so that no write waits for the webhook. Then the
+//! definition of queues loses its conversion: while conversions get no answer, every list of v2
+//! fails, and so does the garbage collector.
 
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -23,10 +25,11 @@ use crate::certificates::{
     trust::{Truster, calls},
 };
 
-/// The field manager of the definition's conversion. In the end it owns nothing: the next install would be refused.
+/// The field manager of the write that removes the conversion. At the end this manager owns no
+/// field: otherwise the next install would be refused.
 const MANAGER: &str = "tenure-uninstall";
 
-/// Tries of a write whose object changes at the same time.
+/// The number of attempts for a write whose object changes at the same time.
 const TRIES: usize = 5;
 
 /// The settings of the uninstall.
@@ -43,7 +46,8 @@ pub struct UninstallArgs {
 }
 
 impl UninstallArgs {
-    /// Takes the webhook out of all objects.
+    /// Removes the webhook from all objects that the flags name. Fails without `--webhook-hosts`,
+    /// or if an object can't be deleted or changed.
     pub async fn run(self) -> anyhow::Result<()> {
         let Self { client, configured, log } = self;
         log.init()?;
@@ -62,6 +66,7 @@ impl UninstallArgs {
     }
 }
 
+/// Deletes a webhook configuration. A missing configuration is no error.
 async fn delete(client: &Client, configuration: &Truster) -> anyhow::Result<()> {
     let Truster { resource: ApiResource { kind, .. }, name, .. } = configuration;
     match call(configuration.api(client).delete(name, &DeleteParams::default())).await {
@@ -72,7 +77,8 @@ async fn delete(client: &Client, configuration: &Truster) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Has a definition work without this webhook. One that another webhook converts stays as it is.
+/// Turns off the conversion of a definition that this webhook converts. Another definition stays as
+/// it is. A missing definition is no error.
 async fn stop_conversion(client: &Client, object: &Truster, hosts: &[String]) -> anyhow::Result<()> {
     let (definitions, name) = (object.api(client), &object.name);
     let context = || format!("{object} can't be changed");
@@ -88,14 +94,15 @@ async fn stop_conversion(client: &Client, object: &Truster, hosts: &[String]) ->
         match patch(&definitions, name, MANAGER, operations).await {
             Ok(()) => info!(name, "Took the webhook out of the definition"),
             Err(error) if left == 0 => return Err(error).with_context(context),
-            // it has changed since it was read, or is read again
+            // the definition has changed since it was read: read it again
             Err(_) => {}
         }
     }
     Ok(())
 }
 
-/// Returns the next JSON patch: first the conversion goes, then this program's name as the owner of fields.
+/// Returns the next JSON patch: the first removes the conversion, the second the entry of this
+/// program in `managedFields`. None: nothing is left to change.
 fn next_change(definition: &Value, hosts: &[String]) -> Option<Value> {
     let same = json!({
         "op": "test", "path": "/metadata/resourceVersion", "value": definition.pointer("/metadata/resourceVersion"),

@@ -1,4 +1,8 @@
-//! Decides on a request: if it is for review at all, and which verdict its findings lead to.
+//! `POST /validate`: reviews queues of both families, and priority classes.
+//!
+//! The rules are in `tenure_policy::review`. This module reads the objects, looks up a parent that
+//! the watch doesn't show, and decides if errors refuse the request. Objects of other kinds are
+//! admitted with a warning.
 
 use std::time::Duration;
 
@@ -26,34 +30,40 @@ use crate::{
     review::{Metadata, Request, Response, unknown},
 };
 
-/// The longest wait of a review for objects that it looks up. The API server itself waits at least a second for the review.
+/// The time limit of a review for objects that it looks up. The API server itself waits for the
+/// review for at least a second.
 pub(crate) const LOOKUP: Duration = Duration::from_millis(500);
 
 /// Reviews queues of both families, and priority classes.
 #[derive(Clone, Debug)]
 pub struct Validator {
     queues: KnownQueues,
+    /// The namespace in which queues of T9k count.
     t9k_system_namespace: String,
     /// The configuration. Clones share it.
     pub config: CurrentConfig,
-    /// Where queues are that the watch hasn't shown yet.
+    /// The API of queues, for a queue that the watch hasn't shown yet. None: such a queue counts as
+    /// absent.
     lookup: Option<Api<Owner>>,
 }
 
 impl Validator {
-    /// Knows the queues that a watch has seen; tensorstack queues count in one namespace only.
+    /// Creates a validator that knows the queues of a watch. Queues of T9k count in one namespace
+    /// only.
     pub fn new(queues: KnownQueues, t9k_system_namespace: String) -> Self {
         Self { queues, t9k_system_namespace, config: CurrentConfig::default(), lookup: None }
     }
 
-    /// The same, which asks the API server before it warns that a queue doesn't exist: the watch may be behind.
+    /// Returns this validator with lookups: the API server is asked before a warning that a queue
+    /// doesn't exist, because the watch may be behind.
     #[must_use]
     pub fn asking(self, client: Client, version: QueueVersion) -> Self {
         let kind = GroupVersionKind::gvk("scheduling.run.ai", version.name(), "Queue");
         Self { lookup: Some(Api::all_with(client, &ApiResource::from_gvk(&kind))), ..self }
     }
 
-    /// True if the API server has a queue. False if it doesn't say in time: a warning too many harms less than none.
+    /// True if the API server has a queue. False if the API server doesn't answer in time: an
+    /// unneeded warning does less harm than a missing one.
     async fn exists(&self, queue: &str) -> bool {
         let Some(queues) = &self.lookup else { return false };
         match timeout(LOOKUP, queues.get_opt(queue)).await {
@@ -66,11 +76,12 @@ impl Validator {
         }
     }
 
-    /// Answers a request, and says for the metrics of which group it was.
+    /// Answers a request. Returns the group of the object for the metrics, too.
     pub(crate) async fn review<'r>(&self, request: &'r Request<'_>) -> (Response<'r>, &'static str) {
         let Some(kind) = Reviewable::of(&request.kind.group, &request.kind.version, &request.kind.kind)
         else {
-            // a webhook configuration sends other objects here; that is no reason to stop their cluster
+            // a webhook configuration sends other objects here: to refuse them could stop the
+            // cluster
             return (Response::admit(request, vec![unknown(request)]), "other");
         };
         let (mut findings, beyond_bounds) = self.findings(kind, request);
@@ -87,7 +98,8 @@ impl Validator {
         (Response::of_findings(request, &errors, warnings), kind.group())
     }
 
-    /// Returns the faults of an object, and the values that exceed the bounds of its part of the tree.
+    /// Returns the findings on an object, and separately its values beyond the bounds of its part
+    /// of the tree. Such values are refused even where other errors only warn.
     fn findings(&self, kind: Reviewable, request: &Request<'_>) -> (Findings, Vec<FieldError>) {
         if request.operation == "DELETE" {
             return (self.deletion(kind, request), Vec::new());
@@ -117,7 +129,7 @@ impl Validator {
         }
     }
 
-    /// The warnings of a deletion, which nothing here refuses.
+    /// Returns the warnings of a deletion. Nothing here refuses a deletion.
     fn deletion(&self, kind: Reviewable, request: &Request<'_>) -> Findings {
         let Ok(subject) = kind.read(&request.name, &request.namespace, request.old_object) else {
             return Findings::default();
@@ -130,7 +142,7 @@ impl Validator {
         Findings { warnings, ..Findings::default() }
     }
 
-    /// Calls `ask` with the known running workloads.
+    /// Calls `ask` with the queues and their running workloads.
     fn knowing<T>(
         &self,
         queues: &Inheritance<'_>,
@@ -142,8 +154,8 @@ impl Validator {
     }
 }
 
-/// True if faults only give warnings: the object is about to go, or has them already. Users must be able to remove a
-/// finalizer from an object that was stored around the webhook.
+/// True if errors become warnings: the object is being deleted, or had the same values before the
+/// write. Users must be able to remove a finalizer from an object that was stored without a review.
 fn is_not_the_time(kind: Reviewable, request: &Request<'_>) -> bool {
     let Some(new) = request.object else { return false };
     let goes = Metadata::read(new).deletion_timestamp.is_some();

@@ -1,4 +1,4 @@
-//! The owners of one round, and what stands in for their controller.
+//! The owners of one round, and a stand-in for their controller.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -24,17 +24,21 @@ use crate::{
     workloads::{Namespace, bare_pod, controller, in_queue, owned, queue},
 };
 
+/// The number of owners of a round.
 pub(super) const OWNERS: usize = 60;
 
+/// The owners that are created at a time.
 const CONCURRENCY: usize = 8;
 const API_VERSION: &str = "batch.tensorstack.dev/v1beta1";
 const KIND: &str = "GenericJob";
 
+/// Returns the kind of the owners, whose definition is installed without a controller.
 fn kind() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("batch.tensorstack.dev", "v1beta1", KIND))
 }
 
-/// Owners with a pod each, in a namespace and a queue of their own, whose ceiling is far away at first.
+/// Owners with a pod each, in a namespace and a queue of their own, whose ceiling is far away at
+/// first.
 pub(super) struct Batch {
     client: Client,
     name: String,
@@ -42,6 +46,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
+    /// Creates the owners, and a namespace and a queue of this name.
     pub async fn create(world: &World, name: &str) -> Result<Self> {
         scale::namespace(world, name).await;
         let queue = Namespace::of(world, "t9k-system").create(&queue(name, "30d")).await;
@@ -56,7 +61,7 @@ impl Batch {
         let spec = json!({"replicaSpecs": [{"type": "worker", "replicas": 1}]});
         let owner = fixtures::object(API_VERSION, KIND, &self.name, &name, &spec);
         let owner = self.owners().create(&how, &serde_json::from_value(owner)?).await?;
-        // no scheduler of this name is there, and this family counts from a pod's creation
+        // a scheduler of this name is absent, and this family counts from a pod's creation
         let pod = bare_pod(&self.name, &name, &in_queue(&self.name), &json!({"schedulerName": "absent"}));
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.name);
         pods.create(&how, &serde_json::from_value(owned(pod, &[controller(&owner)]))?).await?;
@@ -67,7 +72,7 @@ impl Batch {
         Api::namespaced_with(self.client.clone(), &self.name, &kind())
     }
 
-    /// All are overdue in the same second.
+    /// Shortens the ceiling, so that all owners are overdue in the same second.
     pub async fn exceed_ceiling(&self, world: &World) {
         let patch = json!({"spec": {"maxDuration": "1s"}});
         Namespace::of(world, "t9k-system").patch(&self.queue, &patch).await;
@@ -99,7 +104,8 @@ impl Batch {
     }
 }
 
-/// Returns the deviation of an owner that should have been paused once.
+/// Returns the deviation of an owner that should have been paused once. None: it was, with a record
+/// and one event.
 fn complaint(owner: &DynamicObject, events: usize) -> Option<String> {
     let generation = owner.metadata.generation.unwrap_or_default();
     let has_record = owner.annotations().contains_key("tenure.dev/paused");
@@ -117,14 +123,16 @@ fn is_paused(owner: &DynamicObject) -> bool {
 /// Names of owners by namespace.
 type Names = HashMap<String, HashSet<String>>;
 
-/// Deletes the pod of each owner that is paused, as the owners' own controller would: from then on nothing but the
-/// owner shows that there was something to do.
+/// Deletes the pod of each owner that is paused, as the owners' own controller would. From then on
+/// only the owner shows that there was something to do. Its drop ends the work.
 pub(super) struct Operator {
+    /// The owners that were seen paused.
     paused: Arc<watch::Sender<Names>>,
     _work: JoinSet<()>,
 }
 
 impl Operator {
+    /// Begins to follow the owners of all namespaces.
     pub fn start(client: Client) -> Self {
         let paused = Arc::new(watch::Sender::new(Names::new()));
         let mut work = JoinSet::new();
@@ -137,6 +145,7 @@ impl Operator {
         count(&self.paused.borrow(), namespace)
     }
 
+    /// Waits until this number of owners of a namespace were seen paused.
     pub async fn await_pauses(&self, namespace: &str, at_least: usize) -> Result<()> {
         let mut paused = self.paused.subscribe();
         in_time(&format!("{at_least} pauses in {namespace}"), async {
@@ -151,6 +160,7 @@ fn count(paused: &Names, namespace: &str) -> usize {
     paused.get(namespace).map_or(0, HashSet::len)
 }
 
+/// Follows the owners. Never returns.
 async fn operate(client: Client, paused: Arc<watch::Sender<Names>>) {
     let take = async |event| {
         if let watcher::Event::Apply(owner) | watcher::Event::InitApply(owner) = event
@@ -161,7 +171,7 @@ async fn operate(client: Client, paused: Arc<watch::Sender<Names>>) {
             paused.send_modify(|paused| {
                 paused.entry(namespace).or_default().insert(name.clone());
             });
-            // it may be gone already
+            // the pod may be gone already
             let _ = pods.delete(&name, &DeleteParams::default().grace_period(0)).await;
         }
         Ok(())

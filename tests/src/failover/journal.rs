@@ -1,5 +1,5 @@
-//! The writes of keepers, from the API server's audit log: the writer, the object and the time. Each read continues
-//! where the last has ended.
+//! The writes of keepers, from the API server's audit log: the writer, the object and the time.
+//! Each read continues where the last one ended.
 
 use std::{
     collections::HashSet,
@@ -17,18 +17,20 @@ use tenure_testbed::Cluster;
 use super::pair::CREDENTIAL;
 use crate::policies::keeper_user;
 
+/// The writes that were read so far.
 pub(super) struct Journal {
     log: PathBuf,
+    /// The bytes of the log that were read.
     read: u64,
-    /// Writes of the lease that were successful.
+    /// The writes of the Lease that succeeded, by the time of their answer.
     terms: Vec<Write>,
-    /// All others of keepers.
+    /// All other writes of keepers.
     writes: Vec<Write>,
 }
 
 /// A write by a keeper.
 struct Write {
-    /// The credential.
+    /// The credential of the writer, which a keeper has from its start to its end.
     by: String,
     verb: String,
     resource: String,
@@ -39,18 +41,19 @@ struct Write {
     answered: Timestamp,
 }
 
-/// Writes that the API server got from one keeper after another had taken the lease. Some are on the way when a leader
-/// is struck, which no lease can prevent.
+/// Writes that the API server got from one keeper after another had taken the lease. Some are on
+/// the way when a leader is struck, which no lease can prevent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Late {
-    /// Writes that were refused, because the new leader had been first; or that were dropped, because the sender had
-    /// given up.
+    /// Writes that were refused, because the new leader had been first, or that were dropped,
+    /// because the sender had given up.
     pub failed: usize,
     /// Writes that succeeded before the new leader wrote the object.
     pub through: usize,
 }
 
 impl Journal {
+    /// Returns a journal that has read nothing yet.
     pub fn of(cluster: &Cluster) -> Self {
         Self { log: cluster.audit_log(), read: 0, terms: Vec::new(), writes: Vec::new() }
     }
@@ -82,11 +85,12 @@ impl Journal {
         self.writes.iter().filter(move |write| write.namespace == namespace)
     }
 
+    /// Returns the patches in a namespace that succeeded.
     fn patches(&self, namespace: &str) -> impl Iterator<Item = &Write> {
         self.writes(namespace).filter(|write| write.verb == "patch" && write.is_success)
     }
 
-    /// Complaints about owners that were.
+    /// Returns complaints about owners that were patched twice.
     pub fn twice_patched(&self, namespace: &str) -> Vec<String> {
         let mut seen = HashSet::new();
         let twice = self.patches(namespace).filter(|write| !seen.insert(&write.name));
@@ -94,6 +98,7 @@ impl Journal {
     }
 
     /// Returns the time from `struck` until the first patch by one of these credentials was done.
+    /// None: they have patched no object since.
     pub fn first_patch(
         &self,
         namespace: &str,
@@ -104,8 +109,8 @@ impl Journal {
         Duration::try_from(theirs.map(|write| write.answered).min()?.duration_since(struck)).ok()
     }
 
-    /// Counts late writes. If an owner is paused without a patch that was answered with success, one of the unanswered
-    /// patches has paused it.
+    /// Counts late writes. If an owner is paused without a patch that was answered with success,
+    /// one of its unanswered patches has paused it.
     pub fn late(&self, namespace: &str) -> Late {
         let patched: HashSet<&str> = self.patches(namespace).map(|write| write.name.as_str()).collect();
         let mut late = Late::default();
@@ -116,7 +121,7 @@ impl Journal {
         late
     }
 
-    /// True if the writer had taken the lease last when the write came.
+    /// True if the writer had been the last to take the lease when the write came.
     fn led(&self, write: &Write) -> bool {
         let taken = self.terms.partition_point(|term| term.answered < write.received);
         taken.checked_sub(1).is_some_and(|last| self.terms[last].by == write.by)
@@ -124,6 +129,7 @@ impl Journal {
 }
 
 impl Write {
+    /// Reads an entry of the log. None: the entry is no finished write of this user.
     fn of(entry: &Value, user: &str) -> Option<Self> {
         let text = |pointer: &str| entry.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let credential = format!("/user/extra/{}/0", CREDENTIAL.replace('/', "~1"));

@@ -29,26 +29,30 @@ use crate::{
     scale,
 };
 
-/// Its service account, and its Lease.
+/// The name of the keepers' service account, and of their Lease.
 const NAME: &str = "tenure-keeper";
 
-/// Key in the audit log that tells one token of a service account from another.
+/// The key in the audit log by which two tokens of a service account differ.
 pub(super) const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
+/// Two keepers on a cluster. A keeper is identified by its number, 0 or 1.
 pub(super) struct Pair {
+    /// The connection of each keeper.
     ways: Vec<Way>,
+    /// The identity in the Lease. Empty: the Lease has no holder.
     holder: watch::Receiver<String>,
-    /// The keeper that has a credential. Each start has a new one.
+    /// The number of the keeper that has a credential. Each start has a new credential.
     credentials: Mutex<HashMap<String, usize>>,
     _follower: JoinSet<()>,
     world: World,
 }
 
 impl Pair {
-    /// Both on a cluster of their own, with ways to its API server that are so long. The first leads.
+    /// Starts both keepers on a cluster of their own, with connections of this latency. The first
+    /// keeper leads.
     pub async fn start(name: &str, flags: &[&str], latency: Duration) -> Result<Self> {
         let world = scale::world(name, flags).await?;
-        // before the keepers, who look for new kinds now and then only
+        // before the keepers, which look for new kinds only now and then
         install(&world, definitions("batch.tensorstack.dev")).await;
         let mut ways = Vec::new();
         for _ in 0..KEEPERS {
@@ -72,12 +76,12 @@ impl Pair {
         self.world.tenure.keeper(index)
     }
 
-    /// The one of them that isn't this one.
+    /// Returns the number of the other keeper.
     pub const fn other(index: usize) -> usize {
         1 - index
     }
 
-    /// Starts a keeper with a credential of its own, so that the audit log tells one from the other.
+    /// Starts a keeper with a credential of its own, by which the audit log shows its writes.
     async fn start_keeper(&self, index: usize) -> Result<()> {
         let cluster = &self.world.cluster;
         // a keeper takes the account's kubeconfig as it is when it starts
@@ -93,7 +97,7 @@ impl Pair {
         credentials.get(credential) == Some(&index)
     }
 
-    /// Returns the keeper that leads.
+    /// Returns the number of the keeper that leads.
     pub async fn leader(&self) -> Result<usize> {
         let led = async || {
             let holder = self.holder.borrow().clone();
@@ -102,7 +106,7 @@ impl Pair {
         eventually("one to lead", DEADLINE, led).await
     }
 
-    /// Waits until this one leads; returns when that was.
+    /// Waits until a keeper leads. Returns the time.
     pub async fn await_leader(&self, index: usize) -> Result<Instant> {
         let identity = self.keeper(index).identity();
         let mut holder = self.holder.clone();
@@ -113,6 +117,7 @@ impl Pair {
         .await
     }
 
+    /// Makes a keeper fail.
     pub async fn strike(&self, strike: Strike, index: usize) -> Result<()> {
         match strike {
             Strike::Kill => self.keeper(index).kill().await,
@@ -125,7 +130,8 @@ impl Pair {
         }
     }
 
-    /// Brings back a keeper after a strike, and waits until it stands by.
+    /// Brings back a keeper after a strike, and waits until it logs that it stands by. A stopped
+    /// keeper goes on at `when_stopped`.
     pub async fn recover(&self, strike: Strike, index: usize, when_stopped: Instant) -> Result<()> {
         let log = self.keeper(index).log();
         let known = fs::read_to_string(log)?.len();
@@ -144,7 +150,8 @@ impl Pair {
         eventually(&format!("{} to stand by", self.keeper(index).identity()), DEADLINE, stands_by).await
     }
 
-    /// Returns the deviations from `leader` as the only leader, by the Lease and by each keeper's own metrics.
+    /// Returns the deviations from `leader` as the only leader, by the Lease and by each keeper's
+    /// own metrics.
     pub async fn complaints(&self, leader: usize) -> Result<Vec<String>> {
         let mut complaints = Vec::new();
         let holder = self.holder.borrow().clone();
@@ -159,6 +166,7 @@ impl Pair {
         Ok(complaints)
     }
 
+    /// True if a keeper's metric says that it leads.
     async fn says_that_it_leads(&self, index: usize) -> Result<bool> {
         let client = Client::try_from(Config::new(self.keeper(index).admin_url().parse()?))?;
         let metrics = client.request_text(http::Request::get("/metrics").body(Vec::new())?).await?;
@@ -167,7 +175,7 @@ impl Pair {
     }
 }
 
-/// Follows the holder of the lease.
+/// Follows the holder of the lease. Never returns.
 async fn follow(leases: Api<Lease>, holder: watch::Sender<String>) {
     let take = async |event: Event<Lease>| {
         if let Event::Apply(lease) | Event::InitApply(lease) = event {
@@ -180,6 +188,7 @@ async fn follow(leases: Api<Lease>, holder: watch::Sender<String>) {
     while watcher(leases.clone(), this.clone()).try_for_each(take).await.is_err() {}
 }
 
+/// Returns the credential of a client, as the audit log shows it.
 async fn credential(client: Client) -> Result<String> {
     let reviews = Api::<SelfSubjectReview>::all(client);
     let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;

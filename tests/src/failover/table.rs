@@ -1,11 +1,11 @@
-//! Rounds as they are printed.
+//! Rounds as text: a line while they are played, and a table at the end.
 
 use std::time::Duration;
 
 use super::{Late, Round, Strike};
 use crate::scale::seconds;
 
-/// Returns one line for a round.
+/// Returns a round as one line, with a further line per complaint.
 pub(super) fn in_brief(round: &Round) -> String {
     let Round { pending, takeover, first_pause, late, complaints, .. } = round;
     let mut brief = vec![format!(
@@ -21,7 +21,7 @@ pub(super) fn in_brief(round: &Round) -> String {
     brief.join("\n  ")
 }
 
-/// A line for each kind of strike.
+/// Prints a table with a line for each kind of strike.
 pub fn print(rounds: &[Round]) {
     println!(
         "{:<26}{:>6}   {:<36}{:>13}   {:<16}",
@@ -44,6 +44,7 @@ pub fn print(rounds: &[Round]) {
     }
 }
 
+/// Returns the columns of a kind of strike.
 fn row(strike: Strike, rounds: &[&Round]) -> String {
     let [least, median, most] = spread(rounds, |round| round.takeover);
     let [_, first_pause, _] = spread(rounds, |round| round.first_pause);
@@ -56,7 +57,7 @@ fn row(strike: Strike, rounds: &[&Round]) -> String {
     )
 }
 
-/// Least, median and most, in seconds.
+/// Returns the least, the median and the most, in seconds. NaN without rounds.
 fn spread(rounds: &[&Round], of: fn(&Round) -> Duration) -> [f64; 3] {
     let mut times: Vec<f64> = rounds.iter().map(|round| of(round).as_secs_f64()).collect();
     times.sort_by(f64::total_cmp);

@@ -1,4 +1,5 @@
-//! A way to the API server that can be cut, and that may be long: then requests are on it when it is cut.
+//! A connection to the API server that can be cut, and that may have a latency: then requests are
+//! on the way when it is cut.
 
 use std::{io, time::Duration};
 
@@ -19,7 +20,7 @@ use tokio::{
 
 use crate::proxy::Proxy;
 
-/// A connection to the API server that can be cut. It ends when this is dropped.
+/// A connection to the API server that can be cut. Its drop ends the connection.
 pub(super) struct Way {
     proxy: Proxy,
     url: String,
@@ -27,8 +28,8 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// Starts a connection to the API server that can be cut. Requests take `latency` to the point of the cut; answers
-    /// arrive at once.
+    /// Starts a connection to the API server that can be cut. Requests take `latency` to the point
+    /// of the cut. Answers arrive at once.
     pub async fn to(cluster: &Cluster, latency: Duration) -> Result<Self> {
         let proxy = Proxy::start(cluster.url()).await;
         let by_it = Kubeconfig::read_from(proxy.kubeconfig(cluster.kubeconfig()))?;
@@ -62,7 +63,8 @@ async fn accept(listener: TcpListener, next: String, latency: Duration) {
     }
 }
 
-/// An error is the end of a connection, which both ends notice by themselves.
+/// Carries a connection. An error is the end of the connection, which both ends notice by
+/// themselves.
 async fn carry(from: TcpStream, next: String, latency: Duration) -> io::Result<()> {
     let (mut answers, to) = TcpStream::connect(next).await?.into_split();
     let (from, mut back) = from.into_split();
@@ -74,9 +76,10 @@ async fn carry(from: TcpStream, next: String, latency: Duration) -> io::Result<(
     try_join!(depart(from, sender, latency), arrive(on_the_way, to), answer).map(drop)
 }
 
-/// Data that is sent together, and its time of arrival.
+/// Data that is sent together, and its time of arrival. Empty: the sender has closed its end.
 type Piece = (Instant, Vec<u8>);
 
+/// Reads what a client sends, without waiting for its arrival.
 async fn depart(
     mut from: OwnedReadHalf,
     way: mpsc::UnboundedSender<Piece>,
@@ -84,7 +87,7 @@ async fn depart(
 ) -> io::Result<()> {
     loop {
         let mut piece = Vec::with_capacity(16 * 1024);
-        // who has closed its end has sent this all the same
+        // a failed read counts as the end: what was read before is sent all the same
         let count = from.read_buf(&mut piece).await.unwrap_or_default();
         if way.send((Instant::now() + latency, piece)).is_err() || count == 0 {
             return Ok(());
@@ -92,6 +95,7 @@ async fn depart(
     }
 }
 
+/// Delivers each piece at its time.
 async fn arrive(mut way: mpsc::UnboundedReceiver<Piece>, mut to: OwnedWriteHalf) -> io::Result<()> {
     while let Some((time, piece)) = way.recv().await {
         sleep_until(time).await;

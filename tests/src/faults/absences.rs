@@ -1,13 +1,16 @@
-//! The spans of time in which a process can't answer.
+//! The spans of time in which a process can't answer. `servers` writes, and the plans about a
+//! webhook read: a wrong answer within a span is no violation.
 
 use jiff::Timestamp;
 
-/// The spans in which a process can't answer, each from a blow until the process is back. One may still last.
+/// The spans in which a process can't answer, each from a blow until the process is back. The last
+/// may still go on.
 #[derive(Debug, Default)]
 pub(super) struct Absences(Vec<(Timestamp, Option<Timestamp>)>);
 
 impl Absences {
-    /// Begins a span. Of one that lasts, the beginning moves on: the process could answer until now.
+    /// Begins a span. The beginning of a span that still goes on moves: the process could answer
+    /// until now.
     pub fn begin(&mut self, at: Timestamp) {
         match self.0.last_mut() {
             Some((began, None)) => *began = at,
@@ -15,14 +18,14 @@ impl Absences {
         }
     }
 
-    /// Ends the span that lasts, if there is one.
+    /// Ends the span that still goes on, if there is one.
     pub fn end(&mut self, at: Timestamp) {
         if let Some((_, ended @ None)) = self.0.last_mut() {
             *ended = Some(at);
         }
     }
 
-    /// True if the process could not answer at some time of a span.
+    /// True if a span overlaps the time from `from` to `to`.
     pub fn touch(&self, from: Timestamp, to: Timestamp) -> bool {
         self.0.iter().any(|(began, ended)| *began <= to && ended.is_none_or(|ended| from <= ended))
     }

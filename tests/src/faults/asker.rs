@@ -1,4 +1,5 @@
-//! Questions to a webhook, again and again, each with a connection of its own.
+//! Requests to a webhook, again and again, each with a connection of its own. They cover
+//! validation, conversion, the guard and the scheduler extender.
 
 use std::{pin::pin, time::Duration};
 
@@ -15,45 +16,50 @@ use tokio::{
 use super::{Diary, servers::Server};
 use crate::{World, callers::Caller};
 
-/// The longest time for an answer: the API server waits ten seconds unless a configuration says otherwise.
+/// The longest time for an answer. The API server waits ten seconds unless a configuration says
+/// otherwise.
 const IN_TIME: Duration = Duration::from_secs(10);
 
-/// The time from one round of questions to the next.
+/// The time from one round of requests to the next.
 const BETWEEN: Duration = Duration::from_millis(300);
 
+/// The uid of all reviews, which the answers repeat.
 const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
-/// A question, and the check of its answer.
+/// A request, and the check of its answer.
 struct Question {
     path: &'static str,
     body: Value,
     is_right: fn(&Value) -> bool,
 }
 
-/// The results of all questions so far.
+/// The results of all requests so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answers {
+    /// The number of rounds.
     pub asked: u64,
+    /// The requests without a right answer.
     pub failed: Vec<Failed>,
+    /// The longest time of a round.
     pub slowest: Duration,
 }
 
-/// A question that had no right answer in time.
+/// A request that had no right answer in time.
 #[derive(Clone, Debug)]
 pub(super) struct Failed {
-    /// The time at which its round was asked.
+    /// The time at which its round began.
     pub asked: Timestamp,
-    /// The time at which the round was over.
+    /// The time at which its round was over.
     pub answered: Timestamp,
     pub error: String,
 }
 
-/// Asks a webhook.
+/// Asks a webhook on a port of loopback.
 pub(super) struct Asker<'w> {
     world: &'w World,
     url: String,
     questions: Vec<Question>,
-    /// Counts the rounds that are over.
+    /// The number of rounds that are over.
     rounds: watch::Sender<u64>,
 }
 
@@ -81,7 +87,8 @@ impl<'w> Asker<'w> {
         Self { world, url: format!("https://127.0.0.1:{port}"), questions, rounds: watch::Sender::default() }
     }
 
-    /// Asks all questions, each twice: the answers must be the same. Returns the errors.
+    /// Sends all requests, each twice: the two answers must be the same. Returns the errors, and
+    /// the time of the round.
     pub async fn ask(&self) -> (Vec<String>, Duration) {
         let began = Instant::now();
         let errors = join_all(self.questions.iter().map(|question| async {
@@ -97,6 +104,7 @@ impl<'w> Asker<'w> {
         (errors.await.into_iter().flatten().collect(), began.elapsed())
     }
 
+    /// Sends a request, and returns the answer if it is right.
     async fn ask_once(&self, question: &Question) -> Result<Value> {
         let caller = Caller::at(self.world, &self.url, None);
         let (status, text) = caller.post(question.path, question.body.to_string()).await?;
@@ -106,16 +114,17 @@ impl<'w> Asker<'w> {
         Ok(answer)
     }
 
-    /// Waits until so many rounds were asked and are over.
+    /// Waits until `number` rounds were begun after this call and are over.
     pub async fn more_rounds(&self, number: u64) {
         let mut rounds = self.rounds.subscribe();
         // the present round has begun before
         let enough = *rounds.borrow() + 1 + number;
-        // an error would mean that this is gone
+        // an error would mean that this asker is gone
         let _ = rounds.wait_for(|rounds| *rounds >= enough).await;
     }
 
-    /// Asks again and again, until `end` is done. A process that a blow has ended isn't asked.
+    /// Asks again and again, until `end` is done. While a blow has ended the process, no round
+    /// begins.
     pub async fn ask_until<T>(
         &self,
         server: &Server,
@@ -161,6 +170,7 @@ fn is_converted(answer: &Value) -> bool {
         && response["convertedObjects"][0]["apiVersion"] == "scheduling.run.ai/v2"
 }
 
+/// Returns a queue with this ceiling.
 fn queue(max_duration: &str) -> Value {
     json!({
         "apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": "asked"},
@@ -168,6 +178,7 @@ fn queue(max_duration: &str) -> Value {
     })
 }
 
+/// Returns the review of a queue's creation.
 fn review(max_duration: &str) -> Value {
     let kind = json!({"group": "scheduling.run.ai", "version": "v3alpha1", "kind": "Queue"});
     let resource = json!({"group": "scheduling.run.ai", "version": "v3alpha1", "resource": "queues"});
@@ -180,6 +191,7 @@ fn review(max_duration: &str) -> Value {
     })
 }
 
+/// Returns the review of a pod's deletion by kube-scheduler.
 fn deletion() -> Value {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -197,6 +209,7 @@ fn deletion() -> Value {
     })
 }
 
+/// Returns the conversion of a queue to v2.
 fn conversion() -> Value {
     json!({
         "kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",

@@ -1,4 +1,4 @@
-//! Faults on their way from beginning to end.
+//! Faults from their beginning to their end, as the plans for keepers and for webhooks commit them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,13 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A fault that is over.
 pub(super) struct Committed {
-    /// The time at which it had begun.
+    /// The time at which it began, or at which its blow was dealt.
     pub struck: Timestamp,
-    /// The settings of clocks.
+    /// The settings of clocks: from which time on, and the seconds ahead on connections of even and
+    /// of odd numbers.
     pub clocks: Vec<(Timestamp, [i64; 2])>,
 }
 
-/// Commits a fault now, until its end.
+/// Commits a fault on these servers now, and returns at its end.
 pub(super) async fn commit(servers: &[&Server], fault: &Fault, diary: &Diary) -> Result<Committed> {
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
     diary.note(format!("fault for {:?} on {}: {:?}", fault.lasts, names.join(", "), fault.what));
@@ -54,7 +55,7 @@ pub(super) async fn commit(servers: &[&Server], fault: &Fault, diary: &Diary) ->
             let detained = struck.into_iter().collect::<Result<Vec<_>>>()?;
             committed.struck = Timestamp::now();
             sleep(fault.lasts).await;
-            // a write of a process that was stopped arrives before that goes on
+            // a write of a process that was stopped arrives before the process goes on
             for (proxy, active) in proxies().zip(detained) {
                 if let Some(active) = active {
                     proxy.lift(&active);
@@ -67,7 +68,8 @@ pub(super) async fn commit(servers: &[&Server], fault: &Fault, diary: &Diary) ->
     Ok(committed)
 }
 
-/// Deals a blow at its moment. Returns the rule by which a request waits for the end of the fault.
+/// Deals a blow at its moment, or after `PATIENCE`. Returns the rule by which a request waits for
+/// the end of the fault.
 async fn strike(server: &Server, blow: Blow, moment: Moment, diary: &Diary) -> Result<Option<Arc<Active>>> {
     let Some((rule, told)) = halt(blow, moment) else {
         server.strike(blow).await?;

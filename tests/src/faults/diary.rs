@@ -1,4 +1,5 @@
-//! The timeline of a plan: steps of the script, deeds of proxies, and changes that the observer saw.
+//! The timeline of a plan: steps of the script, deeds of proxies, and changes that the observer
+//! saw. Printed for a plan that broke a rule.
 
 use std::{
     fmt::{self, Display},
@@ -10,7 +11,7 @@ use jiff::Timestamp;
 /// The most lines that are printed, from the end.
 const LINES: usize = 400;
 
-/// Lines with the time of each. Clones share them.
+/// Lines with the time of each. Clones share the lines.
 #[derive(Clone, Debug, Default)]
 pub struct Diary(Arc<Mutex<Vec<(Timestamp, String)>>>);
 
@@ -21,6 +22,7 @@ impl Diary {
     }
 }
 
+/// Prints each line with the seconds since the first.
 impl Display for Diary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,10 +1,11 @@
-//! Parameters of a plan, drawn from its seed.
+//! Parameters of a plan, drawn from its seed. The same kind and seed draw the same parameters in
+//! the same order, so that a plan can be repeated.
 
 use std::time::Duration;
 
 use crate::scale::random;
 
-/// Draws numbers that look random. The same seed draws the same ones.
+/// Draws numbers that look random. The same seed draws the same numbers.
 #[derive(Debug)]
 pub struct Draw {
     seed: u64,
@@ -12,19 +13,19 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// Draws for a kind of fault.
+    /// Creates the draws of a plan. The name of its kind changes them as well.
     pub fn new(kind: &str, seed: u64) -> Self {
         let of_kind = kind.bytes().fold(seed, |hash, byte| random(hash, byte.into()));
         Self { seed: of_kind, drawn: 0 }
     }
 
-    /// A number below a bound.
+    /// Returns a number below a bound, which isn't zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.drawn += 1;
         random(self.seed, self.drawn) % bound
     }
 
-    /// A time between two numbers of milliseconds.
+    /// Returns a time between two numbers of milliseconds, both included.
     pub fn between(&mut self, least: u64, most: u64) -> Duration {
         Duration::from_millis(least + self.below(most - least + 1))
     }

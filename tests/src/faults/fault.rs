@@ -1,4 +1,5 @@
-//! One fault: whom it strikes, how, and when.
+//! One fault: whom it strikes, how, and when. `kinds` has the table of all faults, and `commit`
+//! plays them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::proxy::{Deed, Match, Rule};
 
-/// The servers that a fault is of.
+/// The servers that a fault strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whom {
     /// The keeper that leads when the fault begins.
@@ -35,9 +36,11 @@ pub enum Blow {
 pub enum Moment {
     /// The beginning of the fault.
     Now,
-    /// When a request is sent, before the API server gets it: the first one after so many others.
+    /// When the proxy gets a request, before the API server does: the first such request after this
+    /// number of others.
     Before(Match, u64),
-    /// When the API server has done what was asked, before the answer arrives.
+    /// When the API server has done what was asked, before the answer arrives: counted like
+    /// `Before`.
     After(Match, u64),
 }
 
@@ -52,27 +55,30 @@ pub enum What {
     Strand,
     /// All connections are closed once.
     Sever,
-    /// The API server's clock is ahead by so many seconds on even connections, and on odd ones.
+    /// The API server's clock is ahead by these seconds, on connections of even and of odd numbers.
+    /// Stays until it is set again.
     Clocks([i64; 2]),
     /// A blow to a process.
     Strike(Blow, Moment),
 }
 
-/// A fault of one kind: from when, and for how long, after the workloads have been created.
+/// A fault, timed from the creation of the workloads. For a webhook, from the end of the fault
+/// before.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// The beginning.
+    /// The time at which it begins.
     pub at: Duration,
-    /// The time to its end.
+    /// The time from its beginning to its end.
     pub lasts: Duration,
-    /// The servers that it is of.
+    /// The servers that it strikes.
     pub whom: Whom,
     /// The content.
     pub what: What,
 }
 
-/// The rule that tells of the moment of a blow, and the means by which it tells. The request of a process that is
-/// killed goes with it; that of a process that is stopped stays on its way.
+/// Returns the rule that notifies of the moment of a blow, and the notification. The request of a
+/// process that is killed ends with the process. The request of a process that is stopped stays on
+/// its way. None: the moment is now.
 pub(super) fn halt(blow: Blow, moment: Moment) -> Option<(Rule, Arc<Notify>)> {
     let told = Arc::new(Notify::new());
     let (on, nth, deed) = match moment {

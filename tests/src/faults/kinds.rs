@@ -1,4 +1,5 @@
-//! All kinds of faults, each with what it stands for and what is done.
+//! All kinds of faults, each with the row of the fault model that it stands for, and the faults of
+//! its plans.
 
 use std::{fmt, time::Duration};
 
@@ -13,11 +14,11 @@ use crate::proxy::{DRY_RUN, Deed, Match, Rule};
 /// The work that a fault may hold up while it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldsUp {
-    /// None: all goes on in time.
+    /// No work: all goes on in time.
     Nothing,
-    /// That of the leader, until another keeper leads.
+    /// The work of the leader, until another keeper leads.
     Leader,
-    /// All of it.
+    /// All work.
     All,
 }
 
@@ -34,12 +35,13 @@ impl fmt::Display for HoldsUp {
 /// A kind of fault.
 #[derive(Clone, Copy)]
 pub struct Kind {
-    /// The name, by which it can be run alone.
+    /// The name, by which the kind can be run alone (`FAULTS_KIND`).
     pub name: &'static str,
     /// The row of the fault model.
     pub row: &'static str,
-    /// The work that is held up while it lasts.
+    /// The work that is held up while the faults last.
     pub holds_up: HoldsUp,
+    /// Draws the faults of a plan.
     faults: fn(&mut Draw) -> Vec<Fault>,
 }
 
@@ -50,18 +52,18 @@ impl fmt::Debug for Kind {
 }
 
 impl Kind {
-    /// The faults of a plan.
+    /// Returns the faults of a plan.
     pub fn faults(&self, draw: &mut Draw) -> Vec<Fault> {
         (self.faults)(draw)
     }
 
-    /// True if the webhook is struck, and no keeper.
+    /// True if the faults strike the webhook, and no keeper.
     pub fn is_of_webhook(&self) -> bool {
         self.name.starts_with("webhook-")
     }
 }
 
-/// The kind of a name.
+/// Returns the kind of a name. None: the name is unknown.
 pub fn named(name: &str) -> Option<Kind> {
     ALL.iter().find(|kind| kind.name == name).copied()
 }
@@ -77,13 +79,13 @@ const OWNER_WATCHES: Match =
     Match { verbs: &["watch"], resources: &["deployments", "replicasets", "statefulsets", "jobs"] };
 const GROUP_WATCHES: Match = Match { verbs: &["watch"], resources: &["podgroups"] };
 const CHANGES: Match = Match { verbs: &["patch", "delete"], resources: &["deployments", "jobs", "pods"] };
-/// The same with the dry runs before deletions, for what an API server refuses or delays alike.
+/// Like `CHANGES`, with the dry runs before deletions: an API server refuses or delays both alike.
 const CHANGES_AND_DRY_RUNS: Match =
     Match { verbs: &["patch", "delete", DRY_RUN], resources: &["deployments", "jobs", "pods"] };
 const PATCHES: Match = Match { verbs: &["patch"], resources: &["deployments", "jobs", "pods", "podgroups"] };
 const EVENTS: Match = Match { verbs: &["create"], resources: &["events"] };
 const LEASES: Match = Match { verbs: &["update"], resources: &["leases"] };
-/// All but the Lease, so that the leader goes on to lead.
+/// All requests but those on the Lease, so that the leader goes on to lead.
 const WORK: Match = Match {
     verbs: &[],
     resources: &[
@@ -99,13 +101,16 @@ const WORK: Match = Match {
     ],
 };
 
-/// Milliseconds in which a Lease doesn't run out, and in which another keeper takes it: it lasts 6 s.
+/// Milliseconds in which a Lease of 6 s doesn't run out.
 const WITHIN_LEASE: (u64, u64) = (500, 2_900);
+/// Milliseconds in which another keeper takes a Lease of 6 s.
 const PAST_LEASE: (u64, u64) = (8_100, 11_000);
 
-/// Milliseconds until long after all that is due first had to be done, where a fault doesn't hold it up.
+/// Milliseconds until long after all that is due first had to be done, where a fault doesn't hold
+/// it up.
 const PAST_ALL: (u64, u64) = (46_000, 60_000);
 
+/// Refuses with 429 and a `Retry-After` of this many seconds.
 const fn retry_after(seconds: u32) -> Deed {
     Deed::Refuse(StatusCode::TOO_MANY_REQUESTS, Some(seconds))
 }
@@ -114,39 +119,43 @@ const fn refuse(code: StatusCode) -> Deed {
     Deed::Refuse(code, None)
 }
 
-/// One fault to both keepers, for five to twelve seconds.
+/// Returns one fault to both keepers, for five to twelve seconds.
 fn once(draw: &mut Draw, what: What) -> Vec<Fault> {
     for_a_while(draw, Whom::Keepers, what, (5_000, 12_000))
 }
 
+/// Returns one fault that begins soon, and lasts between two numbers of milliseconds.
 fn for_a_while(draw: &mut Draw, whom: Whom, what: What, (least, most): (u64, u64)) -> Vec<Fault> {
     vec![Fault { at: draw.between(500, 4_000), lasts: draw.between(least, most), whom, what }]
 }
 
+/// Returns a rule for both keepers, for five to twelve seconds.
 fn rule(draw: &mut Draw, on: Match, deed: Deed) -> Vec<Fault> {
     once(draw, What::Rule(Rule::new(on, deed)))
 }
 
-/// For longer than any cache may be old.
+/// Returns a rule for both keepers, for longer than any cache may be old.
 fn long_rule(draw: &mut Draw, on: Match, deed: Deed) -> Vec<Fault> {
     for_a_while(draw, Whom::Keepers, What::Rule(Rule::new(on, deed)), (13_000, 18_000))
 }
 
-/// Watches of `PodGroup`s that are held back once they have shown the gang. Earlier, a keeper may still wait for the end of a
-/// short watch that is to confirm what it knows, and acts on nothing when that end doesn't come.
+/// Returns watches of `PodGroup`s that are held back once they have shown the gang. Earlier, a
+/// keeper may still wait for the end of a short watch that is to confirm what it knows, and acts on
+/// nothing when that end doesn't come.
 fn held_group_watches(draw: &mut Draw) -> Vec<Fault> {
     let (at, lasts) = (draw.between(3_500, 6_000), draw.between(PAST_ALL.0, PAST_ALL.1));
     let what = What::Rule(Rule::new(GROUP_WATCHES, Deed::Hold));
     vec![Fault { at, lasts, whom: Whom::Keepers, what }]
 }
 
-/// A deed to a few requests of a kind, all of them within the fault.
+/// Returns a rule for one to three requests, after up to two others, all within the fault.
 fn some(draw: &mut Draw, on: Match, deed: Deed) -> Vec<Fault> {
     let rule = Rule::new(on, deed).after(draw.below(3)).times(1 + draw.below(3));
     for_a_while(draw, Whom::Keepers, What::Rule(rule), (15_000, 20_000))
 }
 
-/// A blow after which the process is back while it still has its Lease, or long after another could take that.
+/// Returns a blow after which the process is back while it still has its Lease, or long after
+/// another keeper could take the Lease.
 fn strike(draw: &mut Draw, whom: Whom, blow: Blow, moment: Moment) -> Vec<Fault> {
     let lasts = absence(draw);
     for_a_while(draw, whom, What::Strike(blow, moment), lasts)
@@ -156,34 +165,37 @@ fn absence(draw: &mut Draw) -> (u64, u64) {
     if draw.below(2) == 0 { WITHIN_LEASE } else { PAST_LEASE }
 }
 
+/// Returns a blow to the leader before one of its first requests of a kind reaches the API server.
 fn struck_before(draw: &mut Draw, blow: Blow, on: Match) -> Vec<Fault> {
     let moment = Moment::Before(on, draw.below(5));
     strike(draw, Whom::Leader, blow, moment)
 }
 
+/// Returns a blow to the leader after one of its first requests of a kind was done.
 fn struck_after(draw: &mut Draw, blow: Blow, on: Match) -> Vec<Fault> {
     let moment = Moment::After(on, draw.below(5));
     strike(draw, Whom::Leader, blow, moment)
 }
 
-/// A leader that is killed after it has told a run that a change of its queue has made overdue, before the end of the grace.
+/// Returns the kill of a leader after it has given notice of a run that a change of its queue has
+/// made overdue, before the end of the grace.
 fn killed_in_a_grace(draw: &mut Draw) -> Vec<Fault> {
     let at = draw.between(500, 4_000);
     let strike = What::Strike(Blow::Kill, Moment::Now);
     let (after, lasts) = (draw.between(2_000, 3_000), draw.between(PAST_LEASE.0, PAST_LEASE.1));
     vec![
-        // people change the queue a second after this
+        // people change the queue about a second after this fault
         Fault { at, lasts: Duration::ZERO, whom: Whom::Standby, what: What::Sever },
         Fault { at: at + after, lasts, whom: Whom::Leader, what: strike },
     ]
 }
 
-/// Clocks that are apart from before the start until the end of a plan.
+/// Returns clocks that are apart from before the start until the end of a plan.
 fn clocks(ahead: [i64; 2]) -> Vec<Fault> {
     vec![Fault { at: Duration::ZERO, lasts: Duration::ZERO, whom: Whom::Keepers, what: What::Clocks(ahead) }]
 }
 
-/// The same fault several times, with pauses in between.
+/// Returns the same fault several times, with pauses in between.
 fn again(draw: &mut Draw, times: u32, whom: Whom, what: &What, lasts: (u64, u64)) -> Vec<Fault> {
     let mut at = draw.between(500, 3_000);
     let mut faults = Vec::new();
@@ -195,7 +207,8 @@ fn again(draw: &mut Draw, times: u32, whom: Whom, what: &What, lasts: (u64, u64)
     faults
 }
 
-/// A cut of all, after which the Lease can be renewed at once and the watches come back much later.
+/// Returns a cut of all connections, after which the Lease can be renewed at once and the watches
+/// come back much later.
 fn late_watches(draw: &mut Draw) -> Vec<Fault> {
     let (at, cut, later) =
         (draw.between(500, 2_000), draw.between(2_000, 4_000), draw.between(9_000, 14_000));
@@ -209,7 +222,8 @@ fn late_watches(draw: &mut Draw) -> Vec<Fault> {
     ]
 }
 
-/// Events that hang, until the leader loses the lead with them for so short a time that it takes the lead again.
+/// Returns events that hang, until a cut in which the leader loses the lead for a moment and takes
+/// it again.
 fn lead_lost_with_events(draw: &mut Draw) -> Vec<Fault> {
     let (at, hang, cut) = (draw.between(500, 9_000), draw.between(1_000, 3_000), draw.between(4_400, 5_400));
     let hanging = What::Rule(Rule::new(EVENTS, Deed::Freeze));
@@ -219,7 +233,7 @@ fn lead_lost_with_events(draw: &mut Draw) -> Vec<Fault> {
     ]
 }
 
-/// Watches that end, and lists that can't be had.
+/// Returns watches that end, and lists that fail.
 fn lost_watches(draw: &mut Draw, to_lists: Deed) -> Vec<Fault> {
     let (at, lasts) = (draw.between(500, 4_000), draw.between(13_000, 18_000));
     [(WATCHES, Deed::Gone, 40), (LISTS, to_lists, u64::MAX)]
@@ -232,7 +246,7 @@ fn lost_watches(draw: &mut Draw, to_lists: Deed) -> Vec<Fault> {
         .into()
 }
 
-/// Watches that are cut, and can't be begun again.
+/// Returns watches that are cut, and can't be begun again.
 fn refused_watches(draw: &mut Draw, on: Match, deed: Deed, (least, most): (u64, u64)) -> Vec<Fault> {
     let (at, lasts) = (draw.between(500, 3_000), draw.between(least, most));
     let fault = |rule| Fault { at, lasts, whom: Whom::Keepers, what: What::Rule(rule) };
@@ -240,6 +254,7 @@ fn refused_watches(draw: &mut Draw, on: Match, deed: Deed, (least, most): (u64, 
     vec![fault(Rule::new(on, Deed::CutWatch)), fault(Rule::new(on, deed))]
 }
 
+/// Returns a fault to the webhook, for four to nine seconds.
 fn of_webhook(draw: &mut Draw, what: What) -> Vec<Fault> {
     for_a_while(draw, Whom::Webhook, what, (4_000, 9_000))
 }

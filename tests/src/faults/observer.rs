@@ -1,4 +1,5 @@
-//! An observer of a plan with a connection of its own, which no fault reaches.
+//! An observer of a plan with a connection of its own, which no fault reaches. The rules judge by
+//! the observed states, and the script waits for them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,11 +28,13 @@ use tokio::{sync::watch, task::JoinSet};
 
 use super::Diary;
 
-/// A state of an owner, and when it was seen first.
+/// A state of an owner, and when it was first seen.
 #[derive(Clone, Debug)]
 pub(super) struct OwnerState {
+    /// The time by the clock of this machine.
     pub at: Timestamp,
     pub is_paused: bool,
+    /// The record of the pause on the owner. None: there is no readable record.
     pub record: Option<PausedRecord>,
     pub requeue: RequeueState,
 }
@@ -39,37 +42,41 @@ pub(super) struct OwnerState {
 /// A pod and its end.
 #[derive(Clone, Debug)]
 pub(super) struct PodLife {
-    /// The name of the workload.
+    /// The name of the workload, from label `app`.
     pub app: String,
     pub name: String,
     pub created: Timestamp,
+    /// The time of its scheduling. None: it has no node yet.
     pub scheduled: Option<Timestamp>,
-    /// The time at which it was first seen to be going or gone.
+    /// The time at which its deletion or disappearance was first seen. None: it is still there.
     pub ended: Option<Timestamp>,
 }
 
-/// Everything that was seen.
+/// All states that were seen.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// The changes of each owner that matter, by name.
+    /// The states of each owner by name, in order. Two in a row differ in pause, record or requeue
+    /// state.
     pub(super) owners: BTreeMap<String, Vec<OwnerState>>,
-    /// By uid.
+    /// The pods by uid, also those that are gone.
     pub(super) pods: HashMap<String, PodLife>,
-    /// By uid: the reason, the name of the object that it is about, and the message.
+    /// The keeper's events by uid: the reason, the name of the object that the event is about, and
+    /// the message.
     pub(super) events: HashMap<String, (String, String, String)>,
 }
 
 impl Seen {
-    /// The times at which an owner was seen to be paused, with the state of each pause.
+    /// Returns the states in which an owner was first seen paused, one per pause.
     pub fn pauses(&self, owner: &str) -> impl Iterator<Item = &OwnerState> {
         self.changes(owner, true)
     }
 
-    /// The times at which an owner was seen to be resumed.
+    /// Returns the states in which an owner was first seen resumed after a pause.
     pub fn resumptions(&self, owner: &str) -> impl Iterator<Item = &OwnerState> {
         self.changes(owner, false)
     }
 
+    /// Returns the states after a change to paused, or from it.
     fn changes(&self, owner: &str, to_paused: bool) -> impl Iterator<Item = &OwnerState> {
         let states = self.owners.get(owner).map(Vec::as_slice).unwrap_or_default();
         let pairs = states.iter().zip(states.iter().skip(1));
@@ -80,17 +87,17 @@ impl Seen {
             .map(|(_, after)| after)
     }
 
-    /// The pods of a workload, which may have gone.
+    /// Returns the pods of a workload, also those that are gone.
     pub fn pods(&self, app: &str) -> impl Iterator<Item = &PodLife> {
         self.pods.values().filter(move |pod| pod.app == app)
     }
 
-    /// Counts the events about an object for a reason.
+    /// Returns the number of events about an object for a reason.
     pub fn events(&self, object: &str, reason: &str) -> usize {
         self.events.values().filter(|(of, name, _)| of == reason && name == object).count()
     }
 
-    /// The message of an event about an object for a reason.
+    /// Returns the message of an event about an object for a reason. None: there was no event.
     pub fn message(&self, object: &str, reason: &str) -> Option<&str> {
         self.events
             .values()
@@ -99,17 +106,18 @@ impl Seen {
     }
 }
 
-/// Follows a namespace. It ends when this is dropped.
+/// Follows a namespace until it is dropped.
 pub(super) struct Observer {
     client: Client,
     namespace: String,
     seen: Arc<Mutex<Seen>>,
+    /// Counts the events of all watches.
     changes: watch::Sender<u64>,
     _followers: JoinSet<()>,
 }
 
 impl Observer {
-    /// Begins to follow.
+    /// Begins to follow Deployments, Jobs, pods and events of a namespace.
     pub fn start(client: Client, namespace: &str, diary: &Diary) -> Self {
         let (seen, changes) = (Arc::<Mutex<Seen>>::default(), watch::Sender::default());
         let mut followers = JoinSet::new();
@@ -139,19 +147,19 @@ impl Observer {
         Self { client, namespace: namespace.into(), seen, changes, _followers: followers }
     }
 
-    /// Everything that was seen until now.
+    /// Returns a copy of all states seen until now.
     pub fn seen(&self) -> Seen {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until something was seen.
+    /// Waits until the seen states meet a condition.
     pub async fn until(&self, is_so: impl Fn(&Seen) -> bool) {
         let mut changes = self.changes.subscribe();
-        // an error would mean that this is gone
+        // an error would mean that this observer is gone
         let _ = changes.wait_for(|_| is_so(&self.seen.lock().unwrap_or_else(PoisonError::into_inner))).await;
     }
 
-    /// The identity of the keeper that has the Lease.
+    /// Returns the identity of the keeper that has the Lease. None: no keeper has it.
     pub async fn leader(&self) -> Result<Option<String>> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), &self.namespace);
         let lease = leases.get_opt("tenure-keeper").await?;
@@ -160,6 +168,7 @@ impl Observer {
     }
 }
 
+/// Returns the object of a change that isn't a deletion.
 fn applied<K>(change: Change<K>) -> Option<K> {
     match change {
         Change::Apply(object) | Change::InitApply(object) => Some(object),
@@ -167,6 +176,7 @@ fn applied<K>(change: Change<K>) -> Option<K> {
     }
 }
 
+/// Follows the objects of a kind. Never returns.
 async fn follow<K>((client, namespace, taker): (Client, String, Taker), take: fn(&Taker, Change<K>))
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
@@ -186,6 +196,7 @@ where
     while watcher(objects.clone(), watcher::Config::default()).try_for_each(taking).await.is_err() {}
 }
 
+/// Takes in the objects that the watches show.
 #[derive(Clone)]
 struct Taker {
     seen: Arc<Mutex<Seen>>,
@@ -194,6 +205,7 @@ struct Taker {
 }
 
 impl Taker {
+    /// Takes in an owner, unless its state is the last one known.
     fn owner(&self, metadata: &ObjectMeta, is_paused: bool) {
         let name = metadata.name.clone().unwrap_or_default();
         let record = pause::record_on(metadata);
@@ -213,6 +225,7 @@ impl Taker {
         }
     }
 
+    /// Takes in a pod. The first end that is seen stays.
     fn pod(&self, pod: &Pod, is_gone: bool) {
         let Some(uid) = pod.uid() else { return };
         let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -238,6 +251,7 @@ impl Taker {
         }
     }
 
+    /// Takes in an event of a keeper.
     fn event(&self, event: &Event) {
         let Some(uid) = event.uid() else { return };
         if event.reporting_controller.as_deref() != Some("tenure.dev/keeper") {

@@ -1,4 +1,5 @@
-//! A plan from its start to its verdict.
+//! A plan from its start to its verdict, for plans about keepers. Plans about a webhook are in
+//! `webhook`.
 
 use std::{collections::HashMap, future::pending, panic::AssertUnwindSafe, time::Duration};
 
@@ -29,10 +30,12 @@ use super::{
 };
 use crate::{DEADLINE, World, audit::Trail, proxy::Write};
 
-/// The time from the beginning of a plan until all of its script would have happened without a fault.
+/// The time from the beginning of a plan until all of its script would have happened without a
+/// fault.
 const SCRIPT: Duration = Duration::from_secs(32);
 
-/// The time from the beginning until the latest ceiling that is saved from would have been exceeded.
+/// The time from the beginning until the latest ceiling that a person prevents would have been
+/// exceeded.
 const SAVED: Duration = Duration::from_secs(20);
 
 /// The time in which a second event or pause would come.
@@ -45,15 +48,16 @@ pub struct Verdict {
     pub kind: &'static str,
     /// The seed.
     pub seed: u64,
-    /// Everything that broke a rule.
+    /// The violations of rules. Empty: the plan has passed.
     pub violations: Vec<String>,
-    /// The longest time until something was done that was due, from its deadline or the end of the fault.
+    /// The longest time until an overdue act was done, from its deadline or the end of the fault.
     pub recovery: Duration,
     /// The timeline, a line for each step.
     pub timeline: String,
 }
 
-/// Plays a plan of a kind on a cluster that others may share. A failure of the plan itself counts as a broken rule.
+/// Plays a plan of a kind on a cluster that other plans may share. A failure of the plan itself, a
+/// panic too, counts as a violation.
 pub async fn play(world: &World, kind: Kind, seed: u64) -> Verdict {
     let diary = Diary::default();
     let playing = async {
@@ -72,17 +76,18 @@ pub async fn play(world: &World, kind: Kind, seed: u64) -> Verdict {
     Verdict { kind: kind.name, seed, violations, recovery, timeline: diary.to_string() }
 }
 
-/// Everything that broke a rule, and the longest recovery.
+/// The violations, and the longest recovery.
 pub(super) type Outcome = (Vec<String>, Duration);
 
-/// What is known of a plan when its faults are over.
+/// The facts about a plan when its faults are over.
 struct Past {
     /// The time from which the changes of people could be read.
     changed: Timestamp,
     /// The end of the last fault.
     healed: Timestamp,
-    /// The time until which faults held up what was due, and the time for it from then on.
+    /// The time until which faults held up what was due.
     held_up_until: Timestamp,
+    /// The time for what was due, from then on.
     within: Duration,
     /// True if a keeper starts after the changes of people, or clocks change.
     forgets_grace: bool,
@@ -90,6 +95,7 @@ struct Past {
     clocks: Vec<(Timestamp, [i64; 2])>,
 }
 
+/// Plays the script and the faults at the same time, waits until all has happened, and judges.
 async fn play_on_keepers(world: &World, kind: Kind, seed: u64, diary: &Diary) -> Result<Outcome> {
     let name = format!("{}-{seed}", kind.name);
     let mut draw = Draw::new(kind.name, seed);
@@ -143,7 +149,8 @@ async fn play_on_keepers(world: &World, kind: Kind, seed: u64, diary: &Diary) ->
     Ok((violations, recovery))
 }
 
-/// The changes in the API server's audit log that no proxy has seen: the rules are about what the proxies saw.
+/// Returns the changes in the API server's audit log that no proxy has seen: the rules judge only
+/// writes that the proxies saw.
 fn unproxied(audited: &[String], writes: &[Write]) -> Vec<String> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for Write { call, .. } in writes {
@@ -185,11 +192,12 @@ impl Stage {
         self.leader().await.map(drop)
     }
 
+    /// Waits for a leader, and returns its identity.
     async fn leader(&self) -> Result<String> {
         eventually("a keeper to lead", DEADLINE, async || self.observer.leader().await).await
     }
 
-    /// The servers that a fault is of.
+    /// Returns the servers that a fault strikes.
     async fn of(&self, whom: Whom) -> Result<Vec<&Server>> {
         let leader = match whom {
             Whom::Leader | Whom::Standby => Some(self.leader().await?),
@@ -214,7 +222,7 @@ impl Stage {
         self.servers.iter().flat_map(|server| server.proxy.writes()).collect()
     }
 
-    /// Waits until all has happened, and for a moment more; or until it is too late.
+    /// Waits until all has happened, or until it is too late, and for a moment more.
     async fn settle(&self, scene: &Scene, past: &Past) -> Result<()> {
         scene.until(SAVED).await;
         let late = past.healed.max(scene.begun + SignedDuration::try_from(SCRIPT)?);
@@ -229,6 +237,7 @@ impl Stage {
         Ok(())
     }
 
+    /// Returns the violations of rules, and servers that have ended by themselves.
     async fn judge(&self, scene: &Scene, past: &Past) -> Outcome {
         let (seen, writes) = (self.observer.seen(), self.writes());
         let evidence = evidence(scene, past, &seen, &writes);
@@ -240,6 +249,7 @@ impl Stage {
     }
 }
 
+/// Returns the input of the rules.
 fn evidence<'p>(scene: &'p Scene, past: &'p Past, seen: &'p Seen, writes: &'p [Write]) -> Evidence<'p> {
     let Past { changed, held_up_until, within, forgets_grace, clocks, .. } = past;
     let (changed, held_up_until, within, forgets_grace) = (*changed, *held_up_until, *within, *forgets_grace);

@@ -1,4 +1,4 @@
-//! Verdicts as they are printed.
+//! Verdicts as text.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,7 +22,7 @@ pub fn print(verdicts: &[Verdict]) {
     }
 }
 
-/// Everything about a plan that broke a rule, with how to run it alone.
+/// Returns all about a plan that broke a rule, with the command that plays it alone.
 pub fn in_full(verdict: &Verdict) -> String {
     let Verdict { kind, seed, violations, timeline, .. } = verdict;
     let violations = violations.join("\n  ");

@@ -1,24 +1,28 @@
-//! The rules that hold under every fault, and the search for what breaks them.
+//! The rules that hold under every fault, and the search for violations.
 //!
-//! The observer says what the API server had, by a connection that no fault reaches. The proxies say what was sent
-//! when: a decision is judged by the time at which its write was *sent*, also if the write arrives much later.
+//! The observer says what the API server had, by a connection that no fault reaches. The proxies
+//! say what was sent when: a decision is judged by the time at which its write was *sent*, also if
+//! the write arrives much later.
 //!
-//! - **Once**: a run is paused once. A second pause has pods of its own that are older than the ceiling. Each pause that
-//!   was seen was made by one write, and each such write that succeeded was seen.
-//! - **Not early**: a write that pauses or deletes is sent after the deadline of the oldest pod of the run, by the clock
-//!   of the API server that is furthest behind. A workload comes back no earlier than its record says, by the same
-//!   clock. Where a run begins with its scheduling, that is by the scheduler's clock, and a beginning in the future
-//!   counts as the present: then only clocks that are ahead matter. A run that a change of its queue has made overdue goes
-//!   on for a grace, which a keeper that starts later doesn't know.
-//! - **Not by what has gone**: a pause by a ceiling that was lengthened, by a queue that was deleted, or for a label that
-//!   was taken away, is wrong if the change could be read more than [`OLDEST_BASIS`] before the write was sent, by a
-//!   connection that no fault held up.
-//! - **Not late**: all that was overdue when the faults were over is handled within [`RECOVERY`]. Where a fault holds up
-//!   nothing, or the leader alone, all is handled within [`PROMPTLY`] after its deadline, or after a [`TAKEOVER`].
-//! - **By the leader alone**: each write is sent within the renew deadline after that process sent its last renewal of
-//!   the Lease that succeeded, and not after it sent a release.
-//! - **Told once**: each pause, return and deletion has each of its events exactly once.
-//! - **Nothing else**: what no ceiling is for is not written.
+//! - **Once**: a run is paused once. A second pause has pods of its own that are older than the
+//!   ceiling. Each pause that was seen was made by one write, and each such write that succeeded
+//!   was seen.
+//! - **Not early**: a write that pauses or deletes is sent after the deadline of the oldest pod of
+//!   the run, by the clock of the API server that is furthest behind. A workload comes back no
+//!   earlier than its record says, by the same clock. A run that begins with its scheduling begins
+//!   by the scheduler's clock, and a beginning in the future counts as the present: then only
+//!   clocks that are ahead matter. A run that a change of its queue has made overdue goes on for a
+//!   grace, which a keeper that starts later doesn't know.
+//! - **Not by what has gone**: a pause by a ceiling that was lengthened, by a queue that was
+//!   deleted, or for a label that was taken away, is wrong if the change could be read more than
+//!   [`OLDEST_BASIS`] before the write was sent, by a connection that no fault held up.
+//! - **Not late**: all that was overdue when the faults were over is handled within [`RECOVERY`].
+//!   Where a fault holds up nothing, or the leader alone, all is handled within [`PROMPTLY`] after
+//!   its deadline, or after a [`TAKEOVER`].
+//! - **By the leader alone**: each write is sent within the renew deadline after the same process
+//!   sent its last renewal of the Lease that succeeded, and not after it sent a release.
+//! - **Announced once**: each pause, return and deletion has each of its events exactly once.
+//! - **Nothing else**: a workload without a ceiling is not written.
 
 mod lead;
 mod told;
@@ -34,13 +38,15 @@ use super::{
 };
 use crate::proxy::{Call, Write};
 
-/// The age of what a pause may rest on: a read before it, the wait for the rate limit, and a try that failed.
+/// The age of the state that a pause may rest on: a read before the write, the wait for the rate
+/// limit, and a try that failed.
 pub const OLDEST_BASIS: SignedDuration = SignedDuration::from_secs(5);
 
-/// The time for everything that is overdue when all faults are over.
+/// The time for all that is overdue when all faults are over.
 pub const RECOVERY: Duration = Duration::from_mins(1);
 
-/// The time for everything that is due while a fault doesn't hold it up. That takes a moment on an idle machine.
+/// The time for all that is due while a fault doesn't hold it up. On an idle machine a moment is
+/// enough.
 pub const PROMPTLY: Duration = Duration::from_secs(30);
 
 /// The time until another keeper leads: a Lease lasts 6 s.
@@ -49,24 +55,27 @@ pub const TAKEOVER: Duration = Duration::from_secs(10);
 /// The inaccuracy of the proxies' and the observer's times on a busy machine.
 const SLACK: SignedDuration = SignedDuration::from_millis(100);
 
-/// The same for a write that was sent while its keeper led: a busy machine may be slow to receive it.
+/// The inaccuracy for a write that was sent while its keeper led: a busy machine may be slow to
+/// receive the write.
 const LEADER_SLACK: Duration = Duration::from_secs(1);
 
-/// A clock that was set back counts from so much later: what is on its way then can't know it.
+/// The time after which a clock that was set back counts: what is on its way then can't know it.
 const CLOCK_KNOWN_AFTER: SignedDuration = SignedDuration::from_secs(2);
 
-/// What is known of a plan.
+/// The facts about a plan that the rules judge.
 pub(super) struct Evidence<'p> {
     pub actors: &'p [Actor],
     pub seen: &'p Seen,
     /// All writes of both keepers.
     pub writes: &'p [Write],
-    /// By how many seconds API servers' clocks were ahead, each from a time on.
+    /// The seconds by which API servers' clocks were ahead, on even and on odd connections, each
+    /// from a time on.
     pub clocks: &'p [(Timestamp, [i64; 2])],
     /// The time from which the changes of people could be read.
     pub changed: Timestamp,
-    /// The time until which faults held up what was due, and the time for it from then on.
+    /// The time until which faults held up what was due.
     pub held_up_until: Timestamp,
+    /// The time for what was due, from then on.
     pub within: Duration,
     /// True if a keeper starts after the changes of people, or clocks change.
     pub forgets_grace: bool,
@@ -86,7 +95,7 @@ struct Handled {
 }
 
 impl Evidence<'_> {
-    /// What has not happened yet.
+    /// Returns what the script expects and has not happened yet.
     pub fn outstanding(&self) -> Vec<String> {
         let mut outstanding = Vec::new();
         for actor in self.actors {
@@ -109,7 +118,7 @@ impl Evidence<'_> {
         outstanding
     }
 
-    /// All that breaks a rule, when nothing more is to come.
+    /// Returns the violations of all rules. Called when nothing more is to come.
     pub fn violations(&self) -> Vec<String> {
         let mut violations = self.outstanding();
         violations.extend(self.events(|found, expected| found > expected));
@@ -131,7 +140,8 @@ impl Evidence<'_> {
         violations
     }
 
-    /// The longest time from when something was due, and could be done, until it was.
+    /// Returns the longest time from when an act was due, and could be done, until its effect was
+    /// seen.
     pub fn recovery(&self) -> Duration {
         let handled = self.handled().unwrap_or_default();
         handled.iter().map(|handled| self.recovery_of(handled)).max().unwrap_or_default()
@@ -143,7 +153,8 @@ impl Evidence<'_> {
         Duration::try_from(handled.seen.duration_since(due)).unwrap_or_default()
     }
 
-    /// By how many seconds the clock is ahead that is furthest behind. One that was set a moment ago doesn't count yet.
+    /// Returns the seconds by which the slowest clock is ahead at a time. A clock that was set back
+    /// a moment ago doesn't count yet.
     fn slowest(&self, at: Timestamp) -> i64 {
         let least = |at: Timestamp| {
             let set = self.clocks.iter().rev().find(|(since, _)| *since <= at);
@@ -152,11 +163,14 @@ impl Evidence<'_> {
         least(at).max(least(at - CLOCK_KNOWN_AFTER))
     }
 
+    /// Returns the violation of an act that came before its deadline by its clock, with `SLACK`.
+    /// None: it was in time.
     fn early(&self, handled: &Handled) -> Option<String> {
         let ahead = match handled.clock {
             CeilingClock::Created => self.slowest(handled.sent),
             CeilingClock::Scheduled => self.slowest(handled.sent).max(0),
-            // a keeper that has started since knows of no grace, and by a clock that is behind the run is younger than the change
+            // a keeper that has started since knows no grace, and by a clock that is behind the run
+            // is younger than the change
             CeilingClock::Changed if self.forgets_grace => GRACE_ON_CHANGE,
             // a keeper may see one change before the last could be read
             CeilingClock::Changed => self.slowest(handled.sent).saturating_add(2),
@@ -166,7 +180,8 @@ impl Evidence<'_> {
         early.is_positive().then(|| format!("early: {} by {early:#}", handled.what))
     }
 
-    /// All ends of runs and returns, or what shows that a run was ended twice.
+    /// Returns all ends of runs and returns, or the violations that show that a run was ended
+    /// twice.
     fn handled(&self) -> Result<Vec<Handled>, Vec<String>> {
         let (mut handled, mut twice) = (Vec::new(), Vec::new());
         for actor in self.actors {
@@ -177,7 +192,8 @@ impl Evidence<'_> {
             let pauses: Vec<&OwnerState> = self.seen.pauses(actor.name).collect();
             let resumptions: Vec<&OwnerState> = self.seen.resumptions(actor.name).collect();
             for (number, pause) in pauses.iter().enumerate() {
-                // a creation time has no fraction of a second, but pods of the run before have ended before the return
+                // a creation time has no fraction of a second, but pods of the run before have
+                // ended before the return
                 let resumed = number.checked_sub(1).and_then(|before| resumptions.get(before));
                 let is_of_run = |pod: &&PodLife| {
                     let is_past = resumed.zip(pod.ended).is_some_and(|(resumed, ended)| ended < resumed.at);
@@ -205,7 +221,8 @@ impl Evidence<'_> {
         if twice.is_empty() { Ok(handled) } else { Err(twice) }
     }
 
-    /// Pauses that were written more often than they were seen, or less: a pause of what is paused shows no other state.
+    /// Returns the owners whose pauses were written more or less often than they were seen. A pause
+    /// of a paused owner shows no other state, so the writes are counted.
     fn paused_again(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for name in self.actors.iter().filter(|actor| actor.kind != "Pod").map(|actor| actor.name) {
@@ -223,7 +240,7 @@ impl Evidence<'_> {
         wrong
     }
 
-    /// The deletion of a pod.
+    /// Returns the deletion of a pod. None: its end wasn't seen.
     fn deleted(&self, name: &str) -> Option<Handled> {
         let actor = self.actors.iter().find(|actor| actor.name == name)?;
         let pod = self.seen.pods(name).next()?;
@@ -234,14 +251,16 @@ impl Evidence<'_> {
         Some(Handled { what: format!("deletion of {name}"), due, clock, sent, seen })
     }
 
-    /// The time at which the last write before `seen` was sent that paused an owner, or resumed it.
+    /// Returns the time at which the last write before `seen` was sent that paused an owner, or
+    /// resumed it. Without a write: `seen`.
     fn sent(&self, name: &str, seen: Timestamp, pauses: bool) -> Timestamp {
         let of_it = self.writes.iter().filter(|write| is_on(write, "patch", name) && write.is_done());
         let before = of_it.filter(|write| is_pause(write) == pauses && write.sent <= seen + SLACK);
         before.map(|write| write.sent).max().unwrap_or(seen)
     }
 
-    /// Pauses by a ceiling, a queue or a label that had gone for long.
+    /// Returns pauses by a ceiling, a queue or a label that was gone for longer than
+    /// `OLDEST_BASIS`.
     fn by_what_has_gone(&self) -> Vec<String> {
         let limit = self.changed + OLDEST_BASIS;
         let of_saved = self.actors.iter().filter(|actor| actor.fate == Fate::Saved);
@@ -261,6 +280,7 @@ impl Evidence<'_> {
         wrong.collect()
     }
 
+    /// Returns writes to workloads that no ceiling is for.
     fn untouched(&self) -> Vec<String> {
         let untouched = self.actors.iter().filter(|actor| actor.fate == Fate::Untouched);
         let touched = untouched.flat_map(|actor| {
@@ -270,7 +290,8 @@ impl Evidence<'_> {
         touched.map(|write| format!("no ceiling is for it: {} by {}", write.call, write.by)).collect()
     }
 
-    /// The end of a pod's run by its ceiling, or of its time to get ready.
+    /// Returns the end of a pod's run by its ceiling, or of its time to get ready. None: the pod
+    /// has no beginning yet.
     fn deadline(&self, actor: &Actor, pod: &PodLife) -> Option<Timestamp> {
         let begin = match actor.clock {
             CeilingClock::Created => Some(pod.created),
@@ -282,12 +303,12 @@ impl Evidence<'_> {
     }
 }
 
-/// True for a write to an object of this name.
+/// True for a write of this verb to an object of this name, not to a subresource.
 fn is_on(write: &Write, verb: &str, name: &str) -> bool {
     write.call.verb == verb && write.call.name == name && write.call.subresource.is_empty()
 }
 
-/// True for a patch that pauses, and writes the record of it.
+/// True for a patch that pauses, and writes the record of the pause.
 fn is_pause(write: &Write) -> bool {
     let patch: serde_json::Value = serde_json::from_str(&write.body).unwrap_or_default();
     patch["metadata"]["annotations"][PAUSED_ANNOTATION].is_string() && patch["spec"].is_object()

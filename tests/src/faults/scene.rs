@@ -1,4 +1,5 @@
-//! The script of a plan: queues with short ceilings and workloads in them, and what people do while the fault lasts.
+//! The script of a plan: queues with short ceilings and workloads in them, and what people do while
+//! the fault lasts.
 
 use std::time::Duration;
 
@@ -20,31 +21,33 @@ use crate::{
     workloads::{Namespace, bare_pod, distinct, in_queue, in_runai_queue, queue, runai_queue, workload},
 };
 
-/// The time from a change of people until what it saves would have been paused.
+/// The seconds from a change of people until the workloads that it saves would have been paused.
 const AFTER_CHANGE: i64 = 10;
 
-/// The time that unready pods get, and the wait until their Job comes back.
+/// The seconds that unready pods get.
 pub(super) const READY_TIMEOUT: i64 = 4;
+/// The seconds until the Job of unready pods comes back.
 pub(super) const BACKOFF: i64 = 3;
 
-/// The notice before the end of a run.
+/// The seconds of notice before the end of a run.
 const NOTICE: i64 = 4;
 
-/// The time for which a run goes on that a change of its queue has made overdue.
+/// The seconds for which a run goes on that a change of its queue has made overdue.
 pub(super) const GRACE_ON_CHANGE: i64 = 16;
 
 /// The fate that the script has in store for a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It is paused so often: it exceeds its ceiling, and a person resumes it in between.
+    /// Paused this number of times: the workload exceeds its ceiling, and a person resumes it in
+    /// between.
     Paused(usize),
-    /// It is not ready in time, comes back once, and is deactivated.
+    /// Not ready in time: the workload comes back once, and is deactivated.
     Requeued,
-    /// It has no owner, and is deleted.
+    /// Deleted: the pod has no owner.
     Deleted,
-    /// A person saves it from its ceiling.
+    /// Saved from its ceiling by a person.
     Saved,
-    /// No ceiling applies.
+    /// Left alone: no ceiling applies.
     Untouched,
 }
 
@@ -54,8 +57,9 @@ pub(super) struct Actor {
     pub name: &'static str,
     pub kind: &'static str,
     pub fate: Fate,
-    /// The ceiling in seconds, and the clock that it counts by.
+    /// The seconds from the beginning of a run to its end. Zero: no ceiling applies.
     pub ceiling: i64,
+    /// The beginning from which the ceiling counts.
     pub clock: CeilingClock,
     /// True if its queue gives notice.
     pub is_told: bool,
@@ -64,9 +68,9 @@ pub(super) struct Actor {
 /// The beginning of a pod's run for its ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CeilingClock {
-    /// The pod's creation: the tensorstack family.
+    /// The pod's creation, in the tensorstack family.
     Created,
-    /// The pod's scheduling, or later: the run.ai family.
+    /// The pod's scheduling or later, in the run.ai family.
     Scheduled,
     /// The change of its queue by a person, which makes the run overdue.
     Changed,
@@ -76,6 +80,7 @@ pub(super) enum CeilingClock {
 pub(super) struct Scene {
     pub namespace: Namespace,
     pub actors: Vec<Actor>,
+    /// The time at which the workloads were created. Until then: the creation of the scene.
     pub begun: Timestamp,
     /// The time from the beginning to the changes of people.
     change_after: Duration,
@@ -83,7 +88,8 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Creates the namespace.
+    /// Creates the namespace, and draws the ceilings and times. `fault_at` is the time at which the
+    /// first fault begins: the changes of people come soon after.
     pub async fn new(
         world: &World,
         name: &str,
@@ -122,11 +128,12 @@ impl Scene {
         Ok(Self { namespace, actors, begun: Timestamp::now(), change_after, diary: diary.clone() })
     }
 
+    /// Returns the workload of a name.
     pub fn actor(&self, name: &str) -> Option<&Actor> {
         self.actors.iter().find(|actor| actor.name == name)
     }
 
-    /// Creates the queues: the tensorstack ones have the names of their workloads.
+    /// Creates the queues. Queues of the tensorstack family have the names of their workloads.
     pub async fn create_queues(&self) {
         for actor in
             self.actors.iter().filter(|actor| actor.clock != CeilingClock::Scheduled && actor.ceiling > 0)
@@ -149,17 +156,19 @@ impl Scene {
         self.namespace.create(&unready).await;
     }
 
+    /// Returns a queue of the tensorstack family in the plan's namespace.
     fn queue(&self, name: &str, seconds: i64) -> Value {
         let mut queue = queue(name, &format!("{seconds}s"));
         queue["metadata"]["namespace"] = json!(self.namespace.name());
         queue
     }
 
-    /// The name of a cluster-scoped queue of this plan.
+    /// Returns the name of a cluster-scoped queue of this plan.
     fn runai(&self, name: &str) -> String {
         format!("{}-{name}", self.namespace.name())
     }
 
+    /// Marks a cluster-scoped queue as one of this plan.
     fn labelled(&self, mut queue: Value) -> Value {
         queue["metadata"]["labels"] = json!({PLAN_LABEL: self.namespace.name()});
         queue
@@ -203,8 +212,8 @@ impl Scene {
         distinct(object, actor.name)
     }
 
-    /// Does what people do: lengthens a ceiling, deletes a queue, takes a pod out of its queue, shortens another ceiling. Returns the
-    /// time at which all of it could be read.
+    /// Acts as people do: lengthens a ceiling, deletes a queue, takes a pod out of its queue,
+    /// shortens another ceiling. Returns the time at which all of these changes could be read.
     pub async fn change(&self) -> Result<Timestamp> {
         self.until(self.change_after).await;
         let name = self.namespace.name();
@@ -215,7 +224,8 @@ impl Scene {
         let pod = found(bare_pod(name, "relabelled", &json!({}), &Value::Null))?;
         let labels = json!({"scheduler.tensorstack.dev/queue": null});
         self.namespace.patch(&pod, &json!({"metadata": {"labels": labels}})).await;
-        // at last: a loaded machine takes seconds for all of this, and a grace begins with this change
+        // at last: a loaded machine takes seconds for all of these, and a grace begins with this
+        // change
         let shortened = found(self.queue("shortened", 0))?;
         self.namespace.patch(&shortened, &json!({"spec": {"maxDuration": "1s"}})).await;
         let changed = Timestamp::now();
@@ -244,7 +254,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Waits until so long after the beginning.
+    /// Waits until this time after the beginning.
     pub async fn until(&self, after: Duration) {
         let passed = Timestamp::now().duration_since(self.begun);
         let left = SignedDuration::try_from(after).unwrap_or_default() - passed;
@@ -253,7 +263,7 @@ impl Scene {
         }
     }
 
-    /// Deletes what is left in the cluster.
+    /// Deletes the namespace and the queues, and doesn't wait.
     pub async fn clean_up(&self, world: &World) -> Result<()> {
         let name = self.namespace.name();
         let [gang, unready] = ["gang", "unready"].map(|queue| self.runai(queue));

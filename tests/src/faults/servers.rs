@@ -1,4 +1,5 @@
-//! Our servers, each with a proxy of its own on the way to the API server.
+//! Tenure's servers, each with a proxy of its own on the way to the API server. The servers of a
+//! plan have flags and a configuration of their own, and log into the cluster's directory.
 
 use std::{
     convert::Infallible,
@@ -24,16 +25,17 @@ use crate::{
     proxy::{ApiProxy, Scope},
 };
 
-/// Key of the label by which cluster-scoped queues belong to a plan.
+/// The key of the label by which cluster-scoped queues belong to a plan.
 pub(super) const PLAN_LABEL: &str = "tenure-tests-plan";
 
-/// The time for which a leader that can't renew its Lease goes on: shorter than the default, as the plans are short.
+/// The time for which a leader that can't renew its Lease goes on. Shorter than the default, as the
+/// plans are short.
 pub(super) const RENEW_DEADLINE: Duration = Duration::from_secs(4);
 
-/// The time for a process that was asked to end.
+/// The longest time until a process that was asked to end has ended.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// The time between two looks at a listener that is to be closed.
+/// The time between two looks at a listener that is about to be closed.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The flags of the election, for [`RENEW_DEADLINE`].
@@ -49,17 +51,20 @@ pub(super) struct Server {
     pub proxy: ApiProxy,
     program: PathBuf,
     arguments: Vec<OsString>,
+    /// The base URL of its admin port.
     admin: String,
     log: PathBuf,
+    /// The process. None: it wasn't started, or a blow has ended it.
     process: Mutex<Option<Process>>,
-    /// The port of its listener, of a webhook.
+    /// The port of a webhook's listener. None: a keeper.
     port: Option<u16>,
     absences: std::sync::Mutex<Absences>,
     diary: Diary,
 }
 
 impl Server {
-    /// A keeper of a plan: it sees the plan's namespace alone, where its queues of T9k and its Lease are, too.
+    /// Creates a keeper of a plan, which isn't started. The keeper sees only the plan's namespace,
+    /// which has its queues of T9k and its Lease, too.
     pub async fn keeper(world: &World, name: &str, namespace: &str, diary: &Diary) -> Result<Self> {
         let scope = Scope { label: PLAN_LABEL, namespace };
         let mut server = Self::new(world, "tenure-keeper", name, namespace, Some(scope), diary).await?;
@@ -78,7 +83,7 @@ impl Server {
         Ok(server)
     }
 
-    /// A webhook beside the one that the API server asks, with all that it can be asked.
+    /// Creates a webhook beside the one that the API server asks, with all of its features on.
     pub async fn webhook(world: &World, namespace: &str, port: u16, diary: &Diary) -> Result<Self> {
         let mut server = Self::new(world, "tenure-webhook", "webhook", namespace, None, diary).await?;
         let certificate = world.cluster.directory().join("webhook");
@@ -97,6 +102,8 @@ impl Server {
         Ok(server)
     }
 
+    /// Creates a server without the flags of its program. `scope` are the objects that it sees.
+    /// None: all objects.
     async fn new(
         world: &World,
         program_name: &'static str,
@@ -126,7 +133,7 @@ impl Server {
         })
     }
 
-    /// Starts it, and doesn't wait.
+    /// Starts the process, and doesn't wait for readiness. Fails if it runs.
     pub async fn start(&self) -> Result<()> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments);
@@ -138,7 +145,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until it is ready, which ends an absence.
+    /// Waits until the server is ready, which ends an absence.
     pub async fn ready(&self) -> Result<()> {
         let ready = async || {
             let mut config = Config::new(self.admin.parse()?);
@@ -157,13 +164,14 @@ impl Server {
         self.absences.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if it could not answer at some time of a span: from SIGKILL until it is ready again, from SIGSTOP until
-    /// SIGCONT, and from when it has closed its listener after SIGTERM until it is ready again.
+    /// True if the server could not answer at some time of a span: from SIGKILL until it is ready
+    /// again, from SIGSTOP until SIGCONT, and from the close of its listener after SIGTERM until it
+    /// is ready again.
     pub fn was_away(&self, from: Timestamp, to: Timestamp) -> bool {
         self.absences().touch(from, to)
     }
 
-    /// Deals a blow.
+    /// Deals a blow, and begins an absence.
     pub async fn strike(&self, blow: Blow) -> Result<()> {
         self.diary.note(format!("{}: {blow:?}", self.name));
         self.absences().begin(Timestamp::now());
@@ -174,7 +182,8 @@ impl Server {
         }
     }
 
-    /// Asks it to end, and waits until it has ended well. It counts as running until then.
+    /// Asks the process to end, and waits until it has ended with success. The process counts as
+    /// running until then.
     async fn terminate(&self) -> Result<()> {
         if let Some(process) = self.process.lock().await.as_mut() {
             process.terminate()?;
@@ -193,7 +202,7 @@ impl Server {
         Ok(())
     }
 
-    /// Moves the beginning of the absence on while connections are accepted.
+    /// Moves the beginning of the absence on while connections are accepted. Never returns.
     async fn follow_listener(&self) -> Infallible {
         let Some(port) = self.port else { return pending().await };
         loop {
@@ -219,21 +228,22 @@ impl Server {
         }
     }
 
+    /// Sends a signal. Fails if the process has ended.
     async fn signal(&self, signal: Signal) -> Result<()> {
         let mut process = self.process.lock().await;
         let process = process.as_mut().with_context(|| format!("{} doesn't run", self.name))?;
-        // after the reaping its id may be another process's
+        // once the process is reaped, its id may be another process's
         ensure!(process.is_running(), process.failure("has ended"));
         let pid = i32::try_from(process.pid()).ok().and_then(Pid::from_raw).context("no such process id")?;
         Ok(kill_process(pid, signal)?)
     }
 
-    /// True from its start until a blow has ended it.
+    /// True from the start until a blow has ended the process.
     pub async fn is_started(&self) -> bool {
         self.process.lock().await.is_some()
     }
 
-    /// An error if it has ended by itself.
+    /// Fails if the process has ended by itself.
     pub async fn check(&self) -> Result<()> {
         let mut process = self.process.lock().await;
         match process.as_mut() {

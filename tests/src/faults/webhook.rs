@@ -1,4 +1,5 @@
-//! Plans about a webhook.
+//! Plans about a webhook: no answer may be wrong, and after the faults the webhook must recover in
+//! time.
 
 use anyhow::{Result, bail};
 use jiff::Timestamp;
@@ -11,10 +12,11 @@ use super::{
 };
 use crate::{DEADLINE, World};
 
-/// The rounds of questions that are asked when the webhook has recovered.
+/// The rounds of requests after the webhook has recovered.
 const ROUNDS_AFTERWARDS: u64 = 5;
 
-/// Asks a webhook all the time. Each answer counts, except where its process can't answer.
+/// Plays a plan: asks a webhook all the time while its faults last, and for some rounds more. Each
+/// answer counts, except while the process can't answer.
 pub(super) async fn play(world: &World, kind: Kind, seed: u64, diary: &Diary) -> Result<Outcome> {
     let name = format!("{}-{seed}", kind.name);
     let faults = kind.faults(&mut Draw::new(kind.name, seed));
@@ -56,7 +58,7 @@ pub(super) async fn play(world: &World, kind: Kind, seed: u64, diary: &Diary) ->
     Ok((violations, recovery))
 }
 
-/// Waits until a webhook is ready and answers all questions.
+/// Waits until a webhook is ready and answers all requests.
 async fn recovered(server: &Server, asker: &Asker<'_>) -> Result<()> {
     server.ready().await?;
     let answers = async || {

@@ -1,4 +1,5 @@
-//! The output of a command, compared with that of a page: times, ages and generated names may be others.
+//! The output of a command, compared with that of a page: times, ages and generated names may
+//! differ.
 
 use jiff::{Span, Timestamp};
 
@@ -11,7 +12,8 @@ const LEFT_OUT: &str = "…";
 /// The letters of names that Kubernetes generates.
 const GENERATED: &str = "bcdfghjklmnpqrstvwxz2456789";
 
-/// True if the lines that were printed are those of the page.
+/// True if the lines that were printed are those of the page. A line `...` of the page stands for
+/// any number of lines, and a word `…` for any number of words.
 pub fn matches(shown: &[String], printed: &[&str]) -> bool {
     match (shown.split_first(), printed.split_first()) {
         (None, None) => true,
@@ -23,6 +25,7 @@ pub fn matches(shown: &[String], printed: &[&str]) -> bool {
     }
 }
 
+/// True if two lines have the same words, with any spaces between them.
 fn same_line(shown: &str, printed: &str) -> bool {
     let (shown, printed): (Vec<_>, Vec<_>) =
         (shown.split_whitespace().collect(), printed.split_whitespace().collect());
@@ -41,7 +44,7 @@ fn same_words(shown: &[&str], printed: &[&str]) -> bool {
     }
 }
 
-/// Words are compared part by part, between their punctuation.
+/// True if two words are the same part by part, between their punctuation.
 fn same_word(shown: &str, printed: &str) -> bool {
     let is_between = |c: char| "(),\"'=;/[]{}".contains(c);
     if shown == printed {
@@ -55,6 +58,8 @@ fn same_word(shown: &str, printed: &str) -> bool {
         && some.iter().zip(&others).all(|(shown, printed)| same_part(shown, printed))
 }
 
+/// True if two parts are equal, are both times or both durations, or are names that differ in their
+/// generated parts.
 fn same_part(shown: &str, printed: &str) -> bool {
     let (short, other) = (shown.trim_end_matches(['.', ':']), printed.trim_end_matches(['.', ':']));
     shown == printed
@@ -63,15 +68,18 @@ fn same_part(shown: &str, printed: &str) -> bool {
         || is_generated_alike(short, other)
 }
 
+/// True if both words pass a check.
 fn both(shown: &str, printed: &str, is: impl Fn(&str) -> bool) -> bool {
     is(shown) && is(printed)
 }
 
+/// True for a duration that begins with a digit.
 fn is_span(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_digit()) && word.parse::<Span>().is_ok()
 }
 
-/// `web-6d4cf56db6-x7k2p` is `web-5c9f8d7b4c-2lmnz`.
+/// True for names that differ in generated parts alone: `web-6d4cf56db6-x7k2p` and
+/// `web-5c9f8d7b4c-2lmnz`.
 fn is_generated_alike(shown: &str, printed: &str) -> bool {
     let is_generated =
         |part: &str| (5..=10).contains(&part.len()) && part.chars().all(|c| GENERATED.contains(c));

@@ -1,44 +1,45 @@
-//! A page of `docs/`, taken apart: its commands, the files that it has its readers save, and what commands print.
+//! A page of `docs/`, taken apart: its commands, the files that it has its readers save, and the
+//! output of commands. A block after `<!-- not run: … -->` is left out.
 
 use std::{
     fs, mem,
     path::{Path, PathBuf},
 };
 
-/// A task page as it is written.
+/// A page as it is written.
 pub struct Page {
-    /// Its file's name.
+    /// The name of its file.
     pub name: String,
-    /// All of it.
+    /// The whole text.
     pub text: String,
 }
 
 /// A fenced block.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Block {
-    /// The heading that it stands below, without the hashes.
+    /// The heading above it, without the hashes.
     pub heading: String,
     /// The language of the fence.
     pub language: String,
     /// The lines between the fences.
     pub text: String,
-    /// The reason why it can't be run here, if there is one.
+    /// The reason why it can't be run here. None: it can.
     pub not_run: Option<String>,
 }
 
 /// One act of a reader.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Save a file, which the block names in its first line.
+    /// Save a file, whose name is in the first line of the block.
     Save {
-        /// Its name.
+        /// The name of the file.
         file: String,
-        /// All of it.
+        /// Its content.
         text: String,
     },
-    /// Run commands that print nothing worth showing.
+    /// Run commands whose output the page doesn't show.
     Run(String),
-    /// Run a command, and see this.
+    /// Run a command, and see its output.
     See {
         /// The command line.
         command: String,
@@ -47,7 +48,7 @@ pub enum Step {
     },
 }
 
-/// The workspace.
+/// Returns the workspace.
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -60,12 +61,12 @@ impl Page {
         Self { name: name.to_owned(), text }
     }
 
-    /// All fenced blocks, in order.
+    /// Returns all fenced blocks, in order.
     pub fn blocks(&self) -> Vec<Block> {
         blocks(&self.text)
     }
 
-    /// The acts of a reader below a heading, in order.
+    /// Returns the acts of a reader below a heading, in order. Panics if there are none.
     pub fn steps(&self, heading: &str) -> Vec<Step> {
         let blocks = self.blocks().into_iter().filter(|block| block.heading == heading);
         let steps: Vec<Step> =
@@ -74,7 +75,7 @@ impl Page {
         steps
     }
 
-    /// The headings of the blocks that can be run.
+    /// Returns the headings of the blocks that can be run.
     pub fn headings(&self) -> Vec<String> {
         let run = self.blocks().into_iter().filter(|block| block.not_run.is_none() && block.is_for_a_shell());
         let mut headings: Vec<String> = run.map(|block| block.heading).collect();
@@ -84,18 +85,19 @@ impl Page {
 }
 
 impl Block {
-    /// True if a reader types it.
+    /// True if a reader types the block, or the part after each `$`.
     pub fn is_for_a_shell(&self) -> bool {
         self.language == "bash" || self.text.starts_with("$ ")
     }
 
-    /// The name of the file that a reader saves it as.
+    /// Returns the name of the file that a reader saves the block as. None: the block is no file.
     pub fn file(&self) -> Option<&str> {
         let name = self.text.lines().next()?.strip_prefix("# ")?;
         let is_name = name.strip_suffix(".yaml").is_some_and(|name| !name.contains(' '));
         (self.language == "yaml" && is_name).then_some(name)
     }
 
+    /// Returns the acts of a reader for this block.
     fn steps(self) -> Vec<Step> {
         if let Some(file) = self.file() {
             return vec![Step::Save { file: file.to_owned(), text: self.text }];
@@ -108,6 +110,7 @@ impl Block {
     }
 }
 
+/// Takes a session apart: lines after `$ ` are commands, and the lines below are their output.
 fn session(text: &str) -> Vec<Step> {
     let mut steps: Vec<(String, Vec<String>)> = Vec::new();
     for line in text.lines() {
@@ -133,6 +136,7 @@ fn session(text: &str) -> Vec<Step> {
         .collect()
 }
 
+/// Takes a page apart.
 fn blocks(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut open: Option<(Block, usize)> = None;

@@ -1,4 +1,4 @@
-//! Commands of pages that aren't followed from the first to the last.
+//! Commands of pages that are not followed from the first to the last.
 
 use std::{env, process::Command};
 
@@ -17,7 +17,7 @@ pub fn commands(page: &str, heading: &str) -> Vec<String> {
     commands
 }
 
-/// Runs commands in the workspace, as a person would; all must succeed.
+/// Runs commands in the workspace, as a person would. All must succeed.
 pub async fn run(cluster: &Cluster, script: &str) {
     let mut path = vec![cluster.binaries().directory().to_owned()];
     path.extend(env::split_paths(&env::var_os("PATH").unwrap()));

@@ -1,4 +1,5 @@
-//! A person who follows a page.
+//! A person who follows a page. A command that reads is repeated until it prints what the page
+//! shows, for at most [`DEADLINE`]; a command that changes something runs once.
 
 use std::{
     collections::BTreeSet,
@@ -18,7 +19,8 @@ use super::{
 };
 use crate::{DEADLINE, World};
 
-/// No kubelet serves the logs of pods here: the programs run beside the cluster.
+/// A shell function for the logs of the programs: no kubelet serves them, since the programs run
+/// beside the cluster.
 const LOGS: &str = r#"
 kubectl() {
   case " $* " in
@@ -29,23 +31,27 @@ kubectl() {
 }
 "#;
 
-/// Verbs that change nothing. A command with another one is run once; with these, until it prints what the page shows.
+/// Verbs that change nothing. A command with one of them is repeated until it prints what the page
+/// shows; other commands run once.
 const READS: [&str; 12] = [
     "auth", "describe", "explain", "get", "list", "logs", "matrix", "queue", "rollout", "status", "validate",
     "version",
 ];
 
-/// Verbs that come with `READS` as arguments.
+/// Verbs that may have one of `READS` as an argument.
 const CHANGES: [&str; 6] = ["annotate", "apply", "delete", "drain", "patch", "resume"];
 
-/// A reader's way through a page, in a directory of its own in which the files of the page are saved.
+/// A reader's way through a page, in a directory of its own in which the files of the page are
+/// saved.
 pub struct Walk<'w> {
     page: Page,
     world: &'w World,
     directory: PathBuf,
     kubeconfig: PathBuf,
     keeper_log: PathBuf,
+    /// The texts of the page that are replaced, and their replacements.
     replaced: Vec<(&'static str, &'static str)>,
+    /// The headings that were followed.
     followed: BTreeSet<String>,
 }
 
@@ -74,7 +80,7 @@ impl<'w> Walk<'w> {
         Self { kubeconfig, ..self }
     }
 
-    /// Replaces a text of the page, such as a duration of days.
+    /// Replaces a text of the page, such as a duration of days. Panics if the page lacks the text.
     #[must_use]
     pub fn with(mut self, text: &'static str, other: &'static str) -> Self {
         assert!(self.page.text.contains(text), "{}: {text}", self.page.name);
@@ -87,7 +93,7 @@ impl<'w> Walk<'w> {
         log.clone_into(&mut self.keeper_log);
     }
 
-    /// Does everything that stands below a heading.
+    /// Does everything below a heading.
     pub async fn follow(&mut self, heading: &str) {
         assert!(self.followed.insert(heading.to_owned()), "{heading:?} was followed");
         for step in self.page.steps(heading) {
@@ -104,7 +110,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Asserts that everything was done that can be.
+    /// Asserts that all headings with commands were followed.
     pub fn end(self) {
         let left: Vec<_> =
             self.page.headings().into_iter().filter(|heading| !self.followed.contains(heading)).collect();
@@ -115,11 +121,13 @@ impl<'w> Walk<'w> {
         self.replaced.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
     }
 
+    /// Runs commands that must succeed.
     async fn run(&self, commands: &str) {
         let printed = self.output(commands, false).await;
         assert!(printed.0, "{}: {commands}{}", self.page.name, printed.1);
     }
 
+    /// Runs a command that must print these lines.
     async fn see(&self, command: &str, shown: &[String]) {
         let verb = command.split_whitespace().find(|word| READS.contains(word) || CHANGES.contains(word));
         let reads = verb.is_some_and(|verb| READS.contains(&verb));
@@ -137,7 +145,8 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// True if all of the commands succeeded, and what they printed.
+    /// Runs commands in the directory. True if all of the commands succeeded, or if the output is
+    /// what counts. Returns the output as well.
     async fn output(&self, commands: &str, is_shown: bool) -> (bool, String) {
         let plugin = spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap();
         let mut path = vec![self.world.cluster.binaries().directory().to_owned()];
@@ -160,7 +169,7 @@ impl<'w> Walk<'w> {
         let output =
             output.unwrap_or_else(|_| panic!("{}: `{commands}` doesn't end", self.page.name)).unwrap();
         let printed = String::from_utf8(output.stdout).unwrap();
-        // of what is shown, a failure is a part
+        // a page may show a failure as well
         (output.status.success() || is_shown, printed)
     }
 }

@@ -1,4 +1,7 @@
 //! A proxy that terminates TLS on the way to the API server, and breaks the API by rules.
+//!
+//! A request is noted when it arrives, which is when its client sent it; the API server's answer is
+//! noted when it comes.
 
 use std::{
     fmt::{self, Display},
@@ -46,7 +49,7 @@ use super::{
 };
 use crate::faults::Diary;
 
-/// The connection is cut.
+/// The error by which a connection is cut.
 #[derive(Debug)]
 pub struct Severed;
 
@@ -58,8 +61,9 @@ impl Display for Severed {
 
 impl std::error::Error for Severed {}
 
-/// The objects that the clients of a proxy see: those of one namespace, and of cluster-scoped queues those with a label
-/// of that value. So several keepers can work in one cluster, each in its own part of it.
+/// The objects that the clients of a proxy see: those of one namespace, and of cluster-scoped
+/// queues those with a label of this value. So several keepers can work in one cluster, each in its
+/// own part.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'s> {
     /// The key of the label.
@@ -71,55 +75,61 @@ pub struct Scope<'s> {
 /// A request that was meant to change something.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// The client.
+    /// The name of the client.
     pub by: String,
     /// The number of its process: a client that is started again has the same name.
     pub process: u32,
-    /// The time at which the proxy got it, which is when it was sent.
+    /// The time at which the proxy got the request, which is when it was sent.
     pub sent: Timestamp,
     /// The request.
     pub call: Call,
-    /// Its body, as text.
+    /// The body of the request, as text.
     pub body: String,
-    /// The API server's answer; none while it has none, or if it didn't get the request.
+    /// The status of the API server's answer. None: there is no answer yet, or the API server
+    /// didn't get the request.
     pub status: Option<StatusCode>,
 }
 
 impl Write {
-    /// True if the API server has done it.
+    /// True if the API server has done what was asked.
     pub fn is_done(&self) -> bool {
         self.status.is_some_and(|status| status.is_success())
     }
 }
 
-/// A proxy for one client. It ends when this is dropped, and its connections with it.
+/// A proxy for one client. Its drop ends the proxy and its connections.
 pub struct ApiProxy {
     url: String,
     shared: Arc<Shared>,
     _carrier: JoinSet<()>,
 }
 
+/// The state of a proxy, for all of its connections.
 struct Shared {
     name: String,
     diary: Diary,
+    /// A client without credentials of its own: requests have those of their sender.
     upstream: Client,
-    /// The label's key and the namespace.
+    /// The label's key and the namespace. None: the client sees all objects.
     scope: Option<(&'static str, String)>,
     network: watch::Sender<Network>,
     /// Counts the cuts of all connections.
     severed: watch::Sender<u64>,
+    /// The rules in force, in the order in which they were added.
     rules: Mutex<Vec<Arc<Active>>>,
+    /// Counts the changes of rules.
     rule_changes: watch::Sender<u64>,
-    /// The seconds by which the clock of the API server is ahead, for connections of even and of odd numbers: as if two
-    /// API servers were behind one address.
+    /// The seconds by which the clock of the API server is ahead, for connections of even and of
+    /// odd numbers: as if two API servers were behind one address.
     clocks: Mutex<[i64; 2]>,
+    /// The writes so far, in the order of their arrival.
     writes: Mutex<Vec<Write>>,
     /// Counts the processes of the client.
     processes: AtomicU32,
 }
 
 impl ApiProxy {
-    /// Starts a proxy for a client of this name.
+    /// Starts a proxy for a client of this name. `scope` None: the client sees all objects.
     pub async fn start(
         name: &str,
         cluster: &Cluster,
@@ -146,7 +156,7 @@ impl ApiProxy {
         Ok(Self { url, shared, _carrier: carrier })
     }
 
-    /// A copy of a kubeconfig that takes this way.
+    /// Writes a copy of a kubeconfig that takes this way, and returns its path.
     pub fn kubeconfig(&self, cluster: &Cluster, original: &Path) -> Result<PathBuf> {
         let content = fs::read_to_string(original)?;
         let port = self.url.rsplit(':').next().unwrap_or_default();
@@ -155,7 +165,8 @@ impl ApiProxy {
         Ok(copy)
     }
 
-    /// Puts a rule in force. Of several that cover a request, the first counts.
+    /// Puts a rule in force, and returns a handle to lift it. The first rule that covers a request
+    /// counts.
     pub fn add(&self, rule: Rule) -> Arc<Active> {
         let active = Arc::new(Active::new(rule));
         lock(&self.shared.rules).push(Arc::clone(&active));
@@ -163,19 +174,19 @@ impl ApiProxy {
         active
     }
 
-    /// Lifts a rule.
+    /// Lifts a rule. Requests that wait for this stop waiting.
     pub fn lift(&self, active: &Arc<Active>) {
         lock(&self.shared.rules).retain(|rule| !Arc::ptr_eq(rule, active));
         active.lift();
         self.shared.rule_changes.send_modify(|changes| *changes += 1);
     }
 
-    /// Stops all traffic without a sign.
+    /// Stops all traffic without a sign. New connections are accepted, and get no answer.
     pub fn cut(&self) {
         self.shared.network.send_modify(|network| network.is_cut = true);
     }
 
-    /// Lets all traffic pass again, beginning with what was sent in the meantime.
+    /// Lets all traffic pass again, beginning with the data that was sent in the meantime.
     pub fn heal(&self) {
         self.shared.network.send_modify(|network| network.is_cut = false);
     }
@@ -185,22 +196,23 @@ impl ApiProxy {
         self.shared.network.send_modify(|network| network.generation += 1);
     }
 
-    /// Closes all open connections.
+    /// Closes all open connections. New connections work.
     pub fn sever(&self) {
         self.shared.severed.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Sets by how many seconds the API server's clock is ahead, on connections of even and of odd numbers.
+    /// Sets the seconds by which the API server's clock is ahead, on connections of even and of odd
+    /// numbers.
     pub fn set_clocks(&self, ahead: [i64; 2]) {
         *lock(&self.shared.clocks) = ahead;
     }
 
-    /// Takes the writes from now on for those of another process.
+    /// Counts another process of the client, to which the writes from now on belong.
     pub fn begin_process(&self) {
         self.shared.processes.fetch_add(1, Relaxed);
     }
 
-    /// The writes so far, in the order in which they were sent.
+    /// Returns the writes so far, in the order in which they were sent.
     pub fn writes(&self) -> Vec<Write> {
         lock(&self.shared.writes).clone()
     }
@@ -208,18 +220,19 @@ impl ApiProxy {
 
 impl Drop for ApiProxy {
     fn drop(&mut self) {
-        // what waits for the end of a rule
+        // requests that wait for the end of a rule stop waiting
         for rule in lock(&self.shared.rules).drain(..) {
             rule.lift();
         }
     }
 }
 
-/// A panic elsewhere leaves nothing half done here.
+/// Locks a mutex. A panic elsewhere leaves nothing half done here.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Returns a client of the API server without credentials.
 fn upstream(cluster: &Cluster) -> Result<Client> {
     let mut config = Config::new(cluster.url().parse()?);
     let authority = CertificateDer::from_pem_slice(cluster.authority().certificate_pem().as_bytes())?;
@@ -228,6 +241,7 @@ fn upstream(cluster: &Cluster) -> Result<Client> {
     Client::try_from(config).context("cannot make a client")
 }
 
+/// Returns the proxy's side of TLS, with a certificate of the cluster's authority.
 fn acceptor(cluster: &Cluster) -> Result<TlsAcceptor> {
     let pair = cluster.authority().server(&["127.0.0.1".to_owned()])?;
     let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes()).collect::<Result<_, _>>()?;
@@ -246,6 +260,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, shared: Arc<Shared
     }
 }
 
+/// Serves a connection until its client ends it or it is severed.
 async fn serve(client: TcpStream, acceptor: TlsAcceptor, shared: Arc<Shared>, number: u64) {
     let mut severed = shared.severed.subscribe();
     let generation = shared.network.borrow().generation;
@@ -275,6 +290,7 @@ struct Connection {
 }
 
 impl Connection {
+    /// Notes a request, forwards it by the rules, and sets the time of the answer.
     async fn answer(mut self, request: Request<Incoming>) -> Result<Response<Answer>, Severed> {
         let (mut parts, body) = request.into_parts();
         let body = body.collect().await.map_err(|_| Severed)?.to_bytes();
@@ -298,7 +314,7 @@ impl Connection {
         Ok(answer)
     }
 
-    /// Forwards a request as a rule says.
+    /// Forwards a request as a rule says. None: no rule covers it.
     async fn obey(
         &self,
         active: Option<Arc<Active>>,
@@ -351,7 +367,7 @@ impl Connection {
                 active.lifted().await;
                 answer
             }
-            // deeds to streams
+            // deeds to streams are done in `events`
             _ => forwarded.send(&self.gate).await,
         }
     }
@@ -369,11 +385,12 @@ impl Connection {
 }
 
 impl Shared {
+    /// Returns the first rule that takes a request. Rules before it have counted the request, too.
     fn active(&self, call: &Call) -> Option<Arc<Active>> {
         lock(&self.rules).iter().find(|active| active.takes(call)).cloned()
     }
 
-    /// The number of a write among all.
+    /// Notes a write, and returns its number. None: the request changes nothing.
     fn note(&self, call: &Call, body: &Bytes) -> Option<usize> {
         if !call.is_write() {
             return None;
@@ -390,6 +407,7 @@ impl Shared {
         Some(writes.len() - 1)
     }
 
+    /// Notes the answer to a write.
     fn answered(&self, number: Option<usize>, status: StatusCode) {
         if let Some(write) = number.and_then(|number| {
             lock(&self.writes).get_mut(number).map(|w| {
@@ -409,6 +427,7 @@ struct Forwarded {
     call: Call,
     parts: Parts,
     body: Bytes,
+    /// The number of the write. None: the request is no write.
     number: Option<usize>,
 }
 
@@ -417,7 +436,8 @@ impl Forwarded {
         self.send_after(Duration::ZERO, gate).await
     }
 
-    /// A write reaches the API server also if the client gives up meanwhile.
+    /// Forwards a request after a delay. A write reaches the API server even if the client gives up
+    /// meanwhile.
     async fn send_after(self, delay: Duration, gate: &Gate) -> Result<Response<Answer>, Severed> {
         let (is_write, gate) = (self.call.is_write(), gate.clone());
         let sending = async move {
@@ -427,6 +447,8 @@ impl Forwarded {
         if is_write { tokio::spawn(sending).await.map_err(|_| Severed)? } else { sending.await }
     }
 
+    /// Forwards a request, and returns the answer: the events of a watch one by one, other answers
+    /// as a whole.
     async fn send_now(self, gate: Gate) -> Result<Response<Answer>, Severed> {
         let Self { shared, call, parts, body, number } = self;
         let answer = shared.upstream.send(Request::from_parts(parts, Body::from(body))).await;
@@ -443,8 +465,8 @@ impl Forwarded {
     }
 }
 
-/// The present deed to the stream of a watch. Each rule counts a stream once; a deed that lasts is the same one until
-/// its rule is lifted.
+/// Returns a function for the present deed to the stream of a watch. Each rule counts a stream
+/// once. A deed to a stream stays in force until its rule is lifted.
 fn present(shared: Arc<Shared>) -> impl Fn(&Call) -> Option<Deed> + Send + Sync + 'static {
     let decided: Mutex<Vec<(Arc<Active>, bool)>> = Mutex::default();
     move |call| {
@@ -468,11 +490,12 @@ fn present(shared: Arc<Shared>) -> impl Fn(&Call) -> Option<Deed> + Send + Sync 
     }
 }
 
+/// Returns the body of an answer that has all its bytes.
 fn whole(body: Bytes) -> Answer {
     Full::new(body).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// An error as the API server answers it.
+/// Returns an error as the API server answers it.
 fn refusal(code: StatusCode, retry_after: Option<u32>) -> Response<Answer> {
     let reason = match code {
         StatusCode::FORBIDDEN => "Forbidden",

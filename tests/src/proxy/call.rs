@@ -1,32 +1,33 @@
-//! Requests to the API server by verb and object.
+//! Requests to the API server by verb and object, read from the method and the URI.
 
 use http::{Method, Uri};
 
-/// Kinds without a namespace. Lists of all others can be restricted to one.
+/// Kinds without a namespace. Lists of all other kinds can be restricted to one namespace.
 const CLUSTER_SCOPED: [&str; 6] =
     ["apiservices", "customresourcedefinitions", "namespaces", "nodes", "priorityclasses", "storageclasses"];
 
-/// Kinds without a namespace whose objects belong to a scope by a label.
+/// The kind without a namespace whose objects belong to a scope by a label: group and plural.
 const LABELLED: (&str, &str) = ("scheduling.run.ai", "queues");
 
-/// The verb of a request that asks if a change would be made: `?dryRun=All`. The keeper asks before it deletes.
+/// The verb of a request that asks if a change would be made: `?dryRun=All`. The keeper asks before
+/// it deletes.
 pub const DRY_RUN: &str = "dry-run";
 
 /// A request, as an authorizer sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Call {
-    /// The verb: `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`; [`DRY_RUN`] for each of the last four
-    /// if it is to change nothing.
+    /// The verb: `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`. [`DRY_RUN`] for
+    /// each of the last four as a dry run.
     pub verb: &'static str,
-    /// The API group; empty for the core group.
+    /// The API group. Empty: the core group.
     pub group: String,
-    /// The plural name of the kind; empty for a request that is of no kind, such as discovery.
+    /// The plural name of the kind. Empty: the request is about no kind, as in discovery.
     pub resource: String,
-    /// The subresource; empty for the object itself.
+    /// The subresource. Empty: the object itself.
     pub subresource: String,
-    /// The namespace; empty for all of them, and for cluster-scoped objects.
+    /// The namespace. Empty: all namespaces, or a cluster-scoped object.
     pub namespace: String,
-    /// The name; empty for a collection.
+    /// The name. Empty: a collection.
     pub name: String,
 }
 
@@ -60,13 +61,14 @@ impl Call {
         Self { verb, group: group.into(), resource, subresource, namespace: namespace.into(), name }
     }
 
-    /// True if the request changes something, if the API server gets it.
+    /// True if the request changes something once the API server gets it. Dry runs don't.
     pub fn is_write(&self) -> bool {
         ["create", "update", "patch", "delete"].contains(&self.verb)
     }
 
-    /// The same request, which sees no objects but those of one namespace, and the cluster-scoped queues with a label
-    /// of that value.
+    /// Returns the URI of the same request about the objects of one namespace, or for
+    /// cluster-scoped queues of those with this label. A request that isn't about a collection of
+    /// all namespaces is left as it is.
     pub(super) fn restrict(&self, uri: &Uri, label: &str, namespace: &str) -> Uri {
         let is_of_all = ["list", "watch"].contains(&self.verb)
             && self.namespace.is_empty()
@@ -86,6 +88,8 @@ impl Call {
     }
 }
 
+/// Writes the verb, the resource, the name and the subresource, such as `patch pods/test/status`.
+/// The namespace is left out.
 impl std::fmt::Display for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { verb, resource, subresource, name, .. } = self;

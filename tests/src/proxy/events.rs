@@ -1,4 +1,5 @@
-//! The events of a watch on their way to a client: held back, swallowed, or cut.
+//! The events of a watch on their way to a client: held back, swallowed, or cut. A deed may begin
+//! and end while the stream lasts.
 
 use std::{collections::HashMap, mem::take};
 
@@ -16,22 +17,24 @@ use super::{Call, Deed, Gate, api::Severed};
 /// The body of an answer.
 pub(super) type Answer = UnsyncBoxBody<Bytes, Severed>;
 
+/// A part of the body, or the cut of the connection.
 type Piece = Result<Frame<Bytes>, Severed>;
 
-/// Pieces that may be on the way to a client that doesn't read.
+/// The pieces that may be on the way to a client that doesn't read.
 const IN_FLIGHT: usize = 64;
 
 /// The source of deeds to a stream, and of news of changed rules.
 pub(super) struct Deeds<F> {
-    /// Returns the present deed to the stream, and a text that describes the stream.
+    /// Returns the present deed to the stream of a call. None: events pass.
     pub present: F,
-    /// Changes whenever the rules do.
+    /// Changes whenever the rules change.
     pub changes: watch::Receiver<u64>,
-    /// Passes while the network does.
+    /// Lets events pass while the network lets them.
     pub gate: Gate,
 }
 
-/// Carries the events of a watch in the background, and returns the body that the client reads.
+/// Carries the events of a watch in the background, and returns the body that the client reads. The
+/// end of the body is the end of the watch.
 pub(super) fn carry<S, E, F>(call: Call, events: S, deeds: Deeds<F>) -> Answer
 where
     S: Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static,
@@ -51,6 +54,7 @@ where
     StreamBody::new(body).boxed_unsync()
 }
 
+/// Carries events from the API server to the body of an answer.
 struct Pump<S> {
     lines: Lines,
     events: S,
@@ -61,6 +65,7 @@ impl<S, E> Pump<S>
 where
     S: Stream<Item = Result<Bytes, E>> + Unpin,
 {
+    /// Carries events until the watch ends. Events that were held back pass when the deed ends.
     async fn run<F: Fn(&Call) -> Option<Deed>>(&mut self, call: &Call, deeds: Deeds<F>) {
         let Deeds { present, mut changes, mut gate } = deeds;
         let (mut swallows, mut has_ended) = (false, false);
@@ -107,13 +112,14 @@ where
         self.sink.send(Ok(Frame::data(bytes.into()))).await
     }
 
+    /// Cuts the connection of the client.
     async fn sever(&mut self) {
         // an error means that the client has left before
         let _ = self.sink.send(Err(Severed)).await;
     }
 }
 
-/// The event by which an API server ends a watch whose version it no longer has.
+/// Returns the event by which an API server ends a watch whose version it no longer has.
 fn gone() -> Vec<u8> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -122,7 +128,7 @@ fn gone() -> Vec<u8> {
     format!("{}\n", json!({"type": "ERROR", "object": status})).into_bytes()
 }
 
-/// Events that haven't been sent, one a line, and the beginning of the next.
+/// Events that haven't been sent, one per line, and the beginning of the next.
 #[derive(Default)]
 struct Lines {
     whole: Vec<Vec<u8>>,
@@ -130,6 +136,7 @@ struct Lines {
 }
 
 impl Lines {
+    /// Adds bytes of the stream.
     fn push(&mut self, bytes: &[u8]) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.rest.extend_from_slice(part);
@@ -143,12 +150,13 @@ impl Lines {
         self.whole.is_empty()
     }
 
+    /// Takes the whole events.
     fn take_all(&mut self) -> Vec<u8> {
         take(&mut self.whole).concat()
     }
 
-    /// Leaves the last state of each object, as if there had been no other: an API server that lists again shows no
-    /// more.
+    /// Leaves the last state of each object, as if it had had no other: an API server that lists
+    /// again shows no more. Objects that came and went are left out.
     fn swallow(&mut self) {
         let mut firsts: HashMap<String, bool> = HashMap::new();
         let mut last: Vec<(String, Value)> = Vec::new();

@@ -1,4 +1,5 @@
-//! Rules by which a proxy breaks the API: the requests, and the deed.
+//! Rules by which a proxy breaks the API: the requests, and the deed. The plans of faults write
+//! rules, and `api` and `events` obey them.
 
 use std::{
     sync::{
@@ -25,17 +26,18 @@ pub struct Match {
 }
 
 impl Match {
-    /// True if a request is of these.
+    /// True if a request has one of these verbs and resources.
     pub fn covers(&self, call: &Call) -> bool {
         let is_in = |list: &[&str], value: &str| list.is_empty() || list.contains(&value);
         is_in(self.verbs, call.verb) && is_in(self.resources, &call.resource)
     }
 }
 
-/// Something that a network or an API server may do to a request.
+/// A deed of a network or an API server to a request, or to the stream of a watch.
 #[derive(Clone, Debug)]
 pub enum Deed {
-    /// Answers with an error in place of the API server, which doesn't get the request. The number is `Retry-After`.
+    /// Answers with an error in place of the API server, which doesn't get the request. The number
+    /// is `Retry-After` in seconds.
     Refuse(StatusCode, Option<u32>),
     /// Closes the connection. The API server doesn't get the request.
     Sever,
@@ -47,22 +49,22 @@ pub enum Deed {
     HangAfterwards,
     /// Answers with an error when the API server has done what was asked.
     RefuseAfterwards(StatusCode),
-    /// Sends the request to the API server so much later, also if the client has given up.
+    /// Sends the request to the API server after this time, also if the client has given up.
     Late(Duration),
-    /// Answers so much later.
+    /// Delays the answer by this time.
     Slow(Duration),
-    /// Tells, and sends the request on when the rule is lifted, unless the client has given up.
+    /// Notifies, and sends the request on when the rule is lifted, unless the client has given up.
     HaltBefore(Arc<Notify>),
-    /// The same, also if the client has given up.
+    /// Notifies, and sends the request on when the rule is lifted, also if the client has given up.
     Detain(Arc<Notify>),
-    /// Sends the request on, tells, and answers when the rule is lifted.
+    /// Sends the request on, notifies, and answers when the rule is lifted.
     HaltAfter(Arc<Notify>),
     /// Holds back the events of a watch until the rule is lifted.
     Hold,
-    /// Holds back the events of a watch, and then shows the last state of each object alone: nothing of objects that
-    /// have come and gone.
+    /// Holds back the events of a watch, and then shows the last state of each object alone.
+    /// Objects that came and went aren't shown.
     Swallow,
-    /// No event passes any more on a watch, not even its end, also after the rule is lifted.
+    /// Lets no event of a watch pass any more, not even its end, also after the rule is lifted.
     HalfOpen,
     /// Ends a watch with an event that says that its version is gone.
     Gone,
@@ -82,7 +84,8 @@ impl Deed {
     }
 }
 
-/// A deed to requests: not to the first of them, not to more than a number, and to each with some chance.
+/// A deed to requests: after the first `skip` of them, to `times` at most, and to each with a
+/// chance of `percent`.
 #[derive(Clone, Debug)]
 pub struct Rule {
     on: Match,
@@ -93,26 +96,27 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// A deed to all of these requests.
+    /// Returns a rule for a deed to all of these requests.
     pub const fn new(on: Match, deed: Deed) -> Self {
         Self { on, skip: 0, times: u64::MAX, percent: 100, deed }
     }
 
-    /// The same, but not to the first of them.
+    /// Returns the same rule, without the first `skip` requests.
     #[must_use]
     pub const fn after(mut self, skip: u64) -> Self {
         self.skip = skip;
         self
     }
 
-    /// The same to so many at most.
+    /// Returns the same rule for `times` requests at most, counted after the skipped ones.
     #[must_use]
     pub const fn times(mut self, times: u64) -> Self {
         self.times = times;
         self
     }
 
-    /// The same to some, by chance.
+    /// Returns the same rule for this part of the requests. The choice depends on the number of a
+    /// request alone, so it is the same in each run.
     #[must_use]
     pub const fn percent(mut self, percent: u64) -> Self {
         self.percent = percent;
@@ -120,7 +124,7 @@ impl Rule {
     }
 }
 
-/// A rule in force.
+/// A rule in force, and the number of requests that it has counted.
 pub struct Active {
     rule: Rule,
     seen: AtomicU64,
@@ -144,17 +148,17 @@ impl Active {
         self.lifted.cancelled().await;
     }
 
-    /// True if the deed is to be done to a request.
+    /// True if the deed is to be done to a request. Counts the request if the rule covers it.
     pub(super) fn takes(&self, call: &Call) -> bool {
         !self.rule.deed.is_to_stream() && self.rule.on.covers(call) && self.counts()
     }
 
-    /// True if the deed may be done to the stream of a watch.
+    /// True if the deed may be done to the stream of a watch. Counts nothing.
     pub(super) fn takes_stream(&self, call: &Call) -> bool {
         self.rule.deed.is_to_stream() && self.rule.on.covers(call)
     }
 
-    /// Counts one more, and returns true if the deed is to be done to it.
+    /// Counts a request or a stream. True if the deed is to be done to it.
     pub(super) fn counts(&self) -> bool {
         let number = self.seen.fetch_add(1, Relaxed);
         let Rule { skip, times, percent, .. } = self.rule;

@@ -1,7 +1,7 @@
 //! Many owners with a pod each, all in one queue, and their pauses.
 //!
-//! The owners are T9k jobs, whose controller is not in the cluster: [`Controller`] does the little of its work that
-//! matters here.
+//! The owners are T9k jobs, whose controller is not in the cluster: [`Controller`] does the little
+//! of its work that matters here.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -30,7 +30,9 @@ use crate::{
     workloads::{Namespace, bare_pod, controller, in_queue, owned, queue},
 };
 
+/// The namespace of all owners and pods.
 const NAMESPACE: &str = "crowd";
+/// The queue of all pods.
 const QUEUE: &str = "crowd";
 const API_VERSION: &str = "batch.tensorstack.dev/v1beta1";
 const KIND: &str = "GenericJob";
@@ -69,19 +71,20 @@ impl<'a> Crowd<'a> {
         self.count
     }
 
-    /// The queue, as the API server has it.
+    /// Returns the queue, as the API server had it when it was created.
     pub const fn queue(&self) -> &DynamicObject {
         &self.queue
     }
 
-    /// Sets the queue's ceiling, and returns when that is done: all pods have exceeded it by then, or none.
+    /// Sets the queue's ceiling, and returns the time at which that was done. With a short ceiling
+    /// all pods have exceeded it by then.
     pub async fn set_ceiling(&self, max_duration: &str) -> Instant {
         let patch = json!({"spec": {"maxDuration": max_duration}});
         Namespace::of(self.world, "t9k-system").patch(&self.queue, &patch).await;
         Instant::now()
     }
 
-    /// Returns when the pods were created, by their names, which are those of their owners.
+    /// Returns the creation times of the pods, by their names, which are those of their owners.
     pub async fn created(&self) -> Result<HashMap<String, Timestamp>> {
         let pods = pods(&self.world.cluster.client()?).list(&ListParams::default()).await?.items;
         let created =
@@ -89,12 +92,12 @@ impl<'a> Crowd<'a> {
         Ok(created.collect())
     }
 
-    /// Starts what stands in for the controller of the owners.
+    /// Starts the stand-in for the controller of the owners.
     pub fn controller(&self) -> Result<Controller> {
         Ok(Controller::start(self.world.cluster.client()?))
     }
 
-    /// Waits until so many are paused.
+    /// Waits until at least `count` owners are paused.
     pub async fn await_pauses(
         &self,
         controller: &Controller,
@@ -111,7 +114,8 @@ impl<'a> Crowd<'a> {
         eventually("owners to be paused", deadline, enough).await
     }
 
-    /// Fails unless each owner was paused, and none twice: the API server counts how often a spec was changed.
+    /// Fails unless each owner was paused exactly once. The API server counts in
+    /// `metadata.generation` how often a spec was changed, and the audit log has the patches.
     pub async fn assert_each_paused_once(&self) -> Result<()> {
         let owners = owners(&self.world.cluster.client()?).list(&ListParams::default()).await?.items;
         ensure!(owners.len() == self.count, "{} owners of {} are there", owners.len(), self.count);
@@ -122,7 +126,8 @@ impl<'a> Crowd<'a> {
         Ok(())
     }
 
-    /// Returns the number of owners that have a `MaxDurationExceeded` event. Fails if one has two.
+    /// Returns the number of owners that have a `MaxDurationExceeded` event. Fails if an owner has
+    /// two.
     pub async fn owners_with_event(&self) -> Result<usize> {
         let events: Api<Event> = Api::namespaced(self.world.cluster.client()?, NAMESPACE);
         let of_pauses = ListParams::default().fields("reason=MaxDurationExceeded");
@@ -131,7 +136,7 @@ impl<'a> Crowd<'a> {
     }
 }
 
-/// Returns the number of names. Fails if one appears twice.
+/// Returns the number of names. Fails if a name appears twice.
 fn none_twice(names: impl IntoIterator<Item = String>, what: &str) -> Result<usize> {
     let mut seen = HashSet::new();
     for name in names {
@@ -141,13 +146,14 @@ fn none_twice(names: impl IntoIterator<Item = String>, what: &str) -> Result<usi
     Ok(seen.len())
 }
 
+/// Creates an owner and its pod.
 async fn create(client: &Client, number: usize) -> Result<()> {
     let name = format!("owner-{number:05}");
     let spec = json!({"replicaSpecs": [{"type": "worker", "replicas": 1}]});
     let owner = fixtures::object(API_VERSION, KIND, NAMESPACE, &name, &spec);
     let how = PostParams::default();
     let owner = owners(client).create(&how, &serde_json::from_value(owner)?).await?;
-    // no scheduler of this name is there, and this family counts from a pod's creation
+    // a scheduler of this name is absent, and this family counts from a pod's creation
     let spec = json!({"schedulerName": "absent"});
     let pod = bare_pod(NAMESPACE, &name, &in_queue(QUEUE), &spec);
     let pod = serde_json::from_value(owned(pod, &[controller(&owner)]))?;
@@ -168,7 +174,7 @@ fn is_paused(owner: &DynamicObject) -> bool {
     owner.data.pointer("/spec/runMode/pause/enabled") == Some(&Value::Bool(true))
 }
 
-/// Returns the deviation of an owner that should have been paused once.
+/// Returns the deviation of an owner that should have been paused once. None: it was.
 fn complaint(owner: &DynamicObject) -> Option<String> {
     let (name, generation) = (owner.name_any(), owner.metadata.generation.unwrap_or_default());
     if !is_paused(owner) {
@@ -180,7 +186,8 @@ fn complaint(owner: &DynamicObject) -> Option<String> {
     (generation != 2).then(|| format!("{name} has generation {generation}, and not 2"))
 }
 
-/// Deletes the pod of each owner that is paused, as the owners' own controller would, and notes when it saw the pause.
+/// Deletes the pod of each owner that is paused, as the owners' own controller would, and notes the
+/// time at which it saw the pause. Its drop ends the work.
 pub struct Controller {
     seen: Arc<Mutex<HashMap<String, Instant>>>,
     task: JoinHandle<()>,
@@ -217,6 +224,7 @@ impl Drop for Controller {
     }
 }
 
+/// Follows the owners. Never returns.
 async fn control(client: Client, seen: Arc<Mutex<HashMap<String, Instant>>>) {
     let (pods, now) = (pods(&client), DeleteParams::default().grace_period(0));
     let take = async |event: watcher::Event<DynamicObject>| {
@@ -228,7 +236,7 @@ async fn control(client: Client, seen: Arc<Mutex<HashMap<String, Instant>>>) {
                 .unwrap_or_else(PoisonError::into_inner)
                 .entry(name.clone())
                 .or_insert_with(Instant::now);
-            // it may be gone already
+            // the pod may be gone already
             let _ = pods.delete(&name, &now).await;
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! Reviews at a steady rate, and how long the webhook takes for them.
+//! Reviews at a steady rate, and how long the webhook takes for them. Used to measure the webhook
+//! while the cluster is busy.
 
 use std::{
     fs,
@@ -19,13 +20,14 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::World;
 
-/// The name of the thread that asks.
+/// The name of the thread that asks, by which `processors` knows it.
 pub const THREAD: &str = "reviews";
 
 /// The time at which a review was sent, and the time until its answer.
 type Sample = (Instant, Duration);
 
-/// Asks the webhook at a steady rate, whether it has answered or not, until it is dropped.
+/// Asks the webhook at a steady rate until it is dropped, whether earlier reviews were answered or
+/// not.
 pub struct Load {
     samples: Arc<Mutex<Vec<Sample>>>,
     failures: Arc<Mutex<Vec<String>>>,
@@ -34,8 +36,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Reviews an update of a queue, so often a second. It has a thread of its own, so that what else this process
-    /// does isn't measured.
+    /// Starts to review an update of a queue, `per_second` times a second. The load has a thread of
+    /// its own, so that other work of this process isn't measured.
     pub fn start(world: &World, queue: &DynamicObject, per_second: u32) -> Result<Self> {
         let (samples, failures, stop) = (Arc::default(), Arc::default(), Arc::default());
         let asker = Asker {
@@ -57,7 +59,7 @@ impl Load {
         Latencies::of(sent.map(|(_, latency)| *latency).collect())
     }
 
-    /// Ends it, and says whether all reviews were answered as they should.
+    /// Ends the load. Blocks until all answers are there. Fails unless all reviews were allowed.
     pub fn end(mut self) -> Result<()> {
         self.stop.store(true, Relaxed);
         let ended = self.thread.take().context("it was started")?.join();
@@ -95,13 +97,15 @@ impl Latencies {
         self.0.len()
     }
 
-    /// Returns the latency, in milliseconds, below which so many percent are.
+    /// Returns the latency, in milliseconds, that this percentage of latencies is below. NaN
+    /// without latencies.
     pub fn percentile(&self, percent: usize) -> f64 {
         let latency = self.0.get(self.0.len() * percent / 100);
         latency.map_or(f64::NAN, |latency| latency.as_secs_f64() * 1e3)
     }
 }
 
+/// The thread that asks.
 struct Asker {
     config: Config,
     review: Vec<u8>,
@@ -117,6 +121,7 @@ impl Asker {
         runtime.block_on(self.ask_on())
     }
 
+    /// Asks until it is stopped, and waits for the answers.
     async fn ask_on(self) -> Result<()> {
         let client = Client::try_from(self.config)?;
         // connecting doesn't count
@@ -149,6 +154,7 @@ impl Asker {
     }
 }
 
+/// Sends a review, which must be allowed.
 async fn ask(client: &Client, review: &[u8]) -> Result<()> {
     let request = Request::post("/validate?timeout=10s").header(CONTENT_TYPE, "application/json");
     let answer = client.request_text(request.body(review.to_vec())?).await?;
@@ -156,6 +162,7 @@ async fn ask(client: &Client, review: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Returns the configuration of a client of the webhook.
 fn config(world: &World) -> Result<Config> {
     let authority = fs::read(world.cluster.directory().join("webhook/ca.crt"))?;
     let mut config = Config::new(world.tenure.webhook_url().parse()?);
@@ -164,7 +171,7 @@ fn config(world: &World) -> Result<Config> {
     Ok(config)
 }
 
-/// The review that the API server would send for a `kubectl apply` of another ceiling.
+/// Returns the review that the API server would send for a `kubectl apply` of another ceiling.
 fn review(queue: &DynamicObject) -> Result<Vec<u8>> {
     let old = serde_json::to_value(queue)?;
     let mut new = old.clone();

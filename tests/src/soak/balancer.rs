@@ -1,4 +1,5 @@
-//! Sends new connections to the servers that are ready, in turns. Connections that are open stay where they are.
+//! Sends new connections to the servers that are ready, in turns. Connections that are open stay
+//! where they are, as with a Service.
 
 use std::net::Ipv4Addr;
 
@@ -10,8 +11,9 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Carries connections while it lives.
+/// Carries connections until it is dropped.
 pub(super) struct Balancer {
+    /// The ports of the servers that are ready.
     ready: watch::Sender<Vec<u16>>,
     _carrier: JoinSet<()>,
 }
@@ -26,7 +28,7 @@ impl Balancer {
         Ok(Self { ready, _carrier: carrier })
     }
 
-    /// A server that listens on this port of 127.0.0.1 is ready, or not.
+    /// Notes that a server that listens on this port of 127.0.0.1 is ready, or isn't.
     pub fn set_ready(&self, port: u16, is_ready: bool) {
         self.ready.send_modify(|ready| {
             ready.retain(|other| *other != port);

@@ -1,4 +1,5 @@
-//! The replicas of a webhook, and their certificate.
+//! The replicas of a webhook, and their certificate. The certificate is in files that change as a
+//! kubelet changes those of a Secret.
 
 use std::{
     fs,
@@ -16,7 +17,7 @@ use tokio::{sync::Mutex, task::spawn_blocking};
 use super::{balancer::Balancer, file};
 use crate::{DEADLINE, World, keeper::get};
 
-/// As many as the chart has.
+/// The number of replicas, as in the chart.
 const REPLICAS: usize = 2;
 
 /// The link that a kubelet changes when a Secret has changed.
@@ -27,20 +28,26 @@ pub(super) struct Replicas {
     all: Vec<Replica>,
     balancer: Balancer,
     authority: Authority,
+    /// The directory of the certificate.
     directory: PathBuf,
+    /// The number of certificates so far.
     rotations: AtomicU32,
 }
 
+/// A process of the webhook.
 struct Replica {
     program: PathBuf,
     arguments: Vec<String>,
     log: PathBuf,
     port: u16,
+    /// The base URL of its admin port.
     admin: String,
+    /// The process. None: it isn't started.
     process: Mutex<Option<Process>>,
 }
 
 impl Replicas {
+    /// Starts the replicas and the balancer.
     pub async fn start(world: &World, authority: Authority) -> Result<Self> {
         let port = world.tenure.webhook_url().rsplit(':').next().context("the URL has a port")?.parse()?;
         let directory = world.cluster.directory().join("rotated");
@@ -64,8 +71,8 @@ impl Replicas {
         Ok(replicas)
     }
 
-    /// Writes a new certificate of the same authority, as a kubelet does: a new directory, and a link that is changed at
-    /// once.
+    /// Writes a new certificate of the same authority, as a kubelet does: a new directory, and a
+    /// link that is changed at once.
     pub fn rotate(&self) -> Result<()> {
         let number = self.rotations.fetch_add(1, Relaxed);
         let data = self.directory.join(format!("..{number}"));
@@ -83,7 +90,8 @@ impl Replicas {
         Ok(())
     }
 
-    /// Restarts one of the replicas, as a rollout does.
+    /// Restarts one of the replicas, by turns, as a rollout does: the balancer sends it no
+    /// connections from when it is unready until it is ready again.
     pub async fn restart(&self, number: u32) -> Result<()> {
         let replica = self.all.get(number as usize % REPLICAS).context("there is such a replica")?;
         let mut process = replica.process.lock().await.take().context("it was started")?;
@@ -101,6 +109,7 @@ impl Replicas {
 }
 
 impl Replica {
+    /// Prepares a replica, and starts nothing.
     async fn new(world: &World, number: usize, certificate: &Path) -> Result<Self> {
         let (port, admin) = (free_port()?, free_port()?);
         let account = world.cluster.service_account_kubeconfig(RELEASE_NAMESPACE, "tenure-webhook").await?;
@@ -124,6 +133,7 @@ impl Replica {
         })
     }
 
+    /// Starts the process, and waits until it is ready.
     async fn start(&self) -> Result<()> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments);

@@ -1,4 +1,4 @@
-//! What an observer makes of a crowd from the audit log alone, beside what the keeper has counted.
+//! The GPU-seconds of a crowd, once from the audit log alone and once from the keeper's record.
 
 use std::collections::BTreeMap;
 
@@ -17,24 +17,27 @@ pub type GpuSeconds = BTreeMap<(String, String), f64>;
 pub struct UsageDifference {
     /// The sum that the observer found.
     pub observed: f64,
-    /// The difference of the sums, as a part of it.
+    /// The difference of the sums, as a part of the observed sum.
     pub of_total: f64,
-    /// The greatest difference of a queue and an end, as a part of it.
+    /// The greatest difference of a queue and an end, as a part of the observed value.
     pub of_any: f64,
 }
 
 /// The requests that bound a pod and ended it.
 #[derive(Debug, Default)]
 struct Trace {
+    /// The time of its binding.
     bound: Option<Timestamp>,
     /// The time at which its node reported its end.
     finished: Option<Timestamp>,
-    /// The last deletion.
+    /// The time of its last deletion.
     deleted: Option<Timestamp>,
+    /// True if the keeper has deleted it.
     by_keeper: bool,
 }
 
 impl Trace {
+    /// Takes in a write of the pod.
     fn take(&mut self, write: &audit::PodWrite) {
         let by_node = write.user.contains("kwok");
         match (write.verb.as_str(), write.subresource.as_str()) {
@@ -49,7 +52,8 @@ impl Trace {
         }
     }
 
-    /// Returns the end, the queue, and the seconds from the binding to the end: Kubernetes cuts both to the second.
+    /// Returns the end, the queue, and the seconds from the binding to the end: Kubernetes cuts
+    /// both to the second. None: the pod wasn't bound, or has no end.
     fn run(&self, way: &str) -> Option<(&'static str, &'static str, i64)> {
         let (end, queue, at) = match way {
             "succeeded" => ("succeeded", "free", self.finished),
@@ -63,7 +67,8 @@ impl Trace {
     }
 }
 
-/// Computes what the pods of a namespace have used, from the times of the requests that bound and ended them.
+/// Computes the GPU-seconds of the pods of a namespace, from the times of the requests that bound
+/// and ended them.
 pub fn observed(world: &World, namespace: &str) -> Result<GpuSeconds> {
     let mut traces: BTreeMap<String, Trace> = BTreeMap::new();
     for write in audit::writes_of_pods(&world.cluster, namespace) {
@@ -83,7 +88,7 @@ pub fn observed(world: &World, namespace: &str) -> Result<GpuSeconds> {
     Ok(used)
 }
 
-/// The same as the keeper has counted it.
+/// Returns the GPU-seconds of the keeper's record.
 #[allow(clippy::cast_precision_loss, reason = "they are small")]
 pub fn counted(record: &UsageRecord) -> GpuSeconds {
     let mut used = GpuSeconds::new();
@@ -96,7 +101,7 @@ pub fn counted(record: &UsageRecord) -> GpuSeconds {
     used
 }
 
-/// Compares what the keeper has counted with what the observer has found.
+/// Compares the keeper's count with the observer's.
 pub fn compare(counted: &GpuSeconds, observed: &GpuSeconds) -> UsageDifference {
     let [sum, found] = [counted, observed].map(|of| of.values().sum::<f64>());
     let keys = counted.keys().chain(observed.keys());

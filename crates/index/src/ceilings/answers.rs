@@ -1,4 +1,8 @@
 //! Answers about pods, their workloads and their runs.
+//!
+//! Each task of the keeper asks here for its own work: stamps, evidence, events about ineffective
+//! values, overlong terminations, reports and metrics. The keeper asks for a `RunState` whenever it
+//! judges an act. The plugin asks for standings.
 
 use std::collections::HashSet;
 
@@ -20,49 +24,53 @@ use crate::{
     times::time,
 };
 
-/// The age from which on a workload is told that its queue doesn't exist, or that its pods have none: both may come after it.
+/// The least age of a workload for an event about a missing queue or about an unused queue label:
+/// queues and pods may be created after the workload.
 const SETTLED: SignedDuration = SignedDuration::from_secs(10);
 
-/// The age up to which it is.
+/// The age from which on a workload gets no event about a missing queue or about an unused queue
+/// label.
 const OF_LATE: SignedDuration = SignedDuration::from_mins(10);
 
 /// Numbers of pods and paused owners.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// The pods that are kept.
+    /// The pods in a queue that aren't exempt, finished or terminating.
     pub pods: usize,
     /// The pods that run under a ceiling.
     pub under_ceiling: usize,
-    /// The overdue pods. A pod stays one of them while an act on it is in flight.
+    /// The overdue pods, those with an act in flight included.
     pub overdue: usize,
-    /// The pods that will be overdue at `soon`, if they run on.
+    /// The pods that will be overdue at `soon` if they run on.
     pub soon_overdue: usize,
     /// The pods to evict: their workload wasn't ready in time.
     pub unready: usize,
-    /// The paused owners that come back by themselves, without overdue ones that have pods: those were resumed.
+    /// The paused owners that come back by themselves. An owner that is due and has pods doesn't
+    /// count: it was resumed.
     pub returning: usize,
-    /// The paused owners that stay so until a person resumes them.
+    /// The paused owners without pods that don't come back by themselves.
     pub staying_paused: usize,
     /// The pods past their ceiling that still terminate although their grace period is over.
     pub past_end: usize,
 }
 
-/// A bound pod that lacks evidence about its run.
+/// A bound pod that lacks evidence about its run. The keeper's `evidence` task writes the evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingEvidence {
-    /// Its uid.
+    /// The pod's uid.
     pub uid: Uid,
-    /// Its namespace.
+    /// The pod's namespace.
     pub namespace: String,
-    /// Its name.
+    /// The pod's name.
     pub name: String,
-    /// The evidence to write.
+    /// The value of annotation `tenure.dev/evidence` to write.
     pub evidence: Evidence,
 }
 
 impl CeilingIndex {
-    /// Returns the rules of a queue for a run in it, with the configured ones where queues say nothing. Without notices
-    /// where there is no such queue.
+    /// Returns the rules of a queue for the runs in it. The configured notices and rules for
+    /// unready workloads count where no queue on the path to the root sets them. A queue that
+    /// doesn't exist has no notices.
     pub fn rules(&mut self, family: Family, queue: &str) -> Nearest {
         let limits = self.objects.limits(family, queue);
         let Ceilings { pods_ready, notice, .. } = &self.reader;
@@ -79,13 +87,15 @@ impl CeilingIndex {
         Family::ALL.into_iter().any(|of| self.objects.limits(of, name).is_some())
     }
 
-    /// The time at which the next pod's ceiling is reached, or was if it is overdue.
+    /// Returns the time at which the next pod's ceiling is reached, or was if the pod is overdue.
+    /// None: no run is to be ended.
     pub fn next_expiry(&mut self) -> Option<Timestamp> {
         self.reschedule();
         self.reader.deadlines.next_expiry()
     }
 
-    /// The names of the live pods of a namespace that are exempt by priority, those below this owner first.
+    /// Returns the names of the live pods of a namespace that have a controller and are exempt by
+    /// priority. Pods below `owner` come first, then by name.
     pub fn exempt_pods(&self, namespace: &str, owner: Uid) -> Vec<String> {
         let below: HashSet<Uid> = self.objects.owners.with_descendants(owner).into_iter().collect();
         let exempt = self.reader.deadlines.exempt(namespace);
@@ -95,38 +105,43 @@ impl CeilingIndex {
         pods.into_iter().map(|(_, name)| name.to_owned()).collect()
     }
 
-    /// The time at which the first of a root owner's pods expires, as far as their owners are known.
+    /// Returns the first end among the pods of a root owner, as far as their owners are known.
+    /// None: no ceiling applies.
     pub fn first_end(&mut self, namespace: &str, root: Uid) -> Option<Timestamp> {
         self.reschedule();
         self.pods_of(namespace, root).filter_map(|(_, pod)| pod.end()).min()
     }
 
-    /// The names of the pods of a root owner in a namespace, as far as their owners are known.
+    /// Returns the uids and names of the pods of a root owner in a namespace, as far as their
+    /// owners are known.
     pub fn pods_below(&self, namespace: &str, root: Uid) -> impl Iterator<Item = (Uid, &str)> {
         self.pods_of(namespace, root).map(|(uid, pod)| (uid, &*pod.name))
     }
 
-    /// Returns the starts that are to be written on groups which have changed since the last call, or whose start has come.
+    /// Returns the starts to write on `PodGroup`s that have changed since the last call, or whose
+    /// start has come.
     pub fn new_stampings(&mut self, now: Timestamp) -> Vec<Stamping> {
         self.objects.gangs.new_stampings(now)
     }
 
-    /// Returns the start that is to be written on a group now. None: there is none any more.
+    /// Returns the start to write now on the group of `before`. None: there is none any more.
     pub fn stamping(&mut self, before: &Stamping, now: Timestamp) -> Option<Stamping> {
         self.objects.gangs.stamping(before, now)
     }
 
-    /// The time at which there may be a new start to write, unless something changes before.
+    /// Returns the time at which there may be a new start to write, unless something changes
+    /// before. None: no group waits for one.
     pub fn next_stamp(&self) -> Option<Timestamp> {
         self.objects.gangs.next_stamp()
     }
 
-    /// Notes a stamp that was written or logged.
+    /// Records a stamp that was written, or that was logged by a dry run.
     pub fn note_stamp(&mut self, stamping: &Stamping, stamped: Stamped) {
         self.objects.gangs.note_stamp(stamping, stamped);
     }
 
-    /// Returns the numbers of pods and paused owners at `now`.
+    /// Returns the numbers of pods and paused owners at `now`, for the keeper's metrics. `soon` is
+    /// a later time.
     pub fn counts(&mut self, now: Timestamp, soon: Timestamp) -> Counts {
         self.reschedule();
         let past_end = self.reader.terminating.past_end(&mut self.objects, now);
@@ -148,7 +163,8 @@ impl CeilingIndex {
         }
     }
 
-    /// Reads a pod, with what is known of it if it is kept.
+    /// Reads a pod, with the index's record of the pod if there is one. None: the pod is in no
+    /// queue.
     fn seen(&mut self, pod: &projection::Pod) -> Option<Seen> {
         let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
         let Ceilings { deadlines, terminating, .. } = &self.reader;
@@ -156,13 +172,15 @@ impl CeilingIndex {
         Seen::read_by(pod, &mut self.objects, known)
     }
 
-    /// Computes the standing of a pod, without keeping it. None: it is in no queue. An exempt pod has one, too.
+    /// Computes the standing of a pod, without keeping the pod. An exempt pod has a standing, too.
+    /// None: the pod is in no queue.
     pub fn standing(&mut self, pod: &projection::Pod) -> Option<Standing> {
         self.seen(pod)?.standing(self)
     }
 
-    /// Returns the state of a pod's run at `now`, by the rules of the queue that is due. `owner` is the object to act on, and
-    /// `granted` all granted extensions of the namespace, both as they were just read.
+    /// Returns the state of a pod's run at `now`, by the rules of the queue that is due. `owner` is
+    /// the object to act on, and `granted` all granted extensions of the namespace, both as they
+    /// were just read. None for either: the fields that are read from it are None as well.
     pub fn run_state(
         &mut self,
         pod: &projection::Pod,
@@ -211,8 +229,9 @@ impl CeilingIndex {
         }
     }
 
-    /// The notes of what has no effect that are to be told now: at most one of a namespace, and at most `most`. Of queues, they are
-    /// about workloads that were made of late, and not a moment ago: queues and pods may come after them.
+    /// Takes the notes about values without effect that are to be reported now: at most one per
+    /// namespace, and at most `most`. A note about a queue concerns a workload that is at least 10
+    /// seconds and less than 10 minutes old: queues and pods may be created after the workload.
     pub fn take_ineffective(&mut self, most: usize, now: Timestamp) -> Vec<Ineffective> {
         self.reschedule();
         self.note_labels(now);
@@ -231,7 +250,7 @@ impl CeilingIndex {
         objects.interner.own.take(most, now)
     }
 
-    /// Notes the owners that have the label of a queue, and no pod that has a queue.
+    /// Adds notes about the owners that have the label of a queue, and no pod in a queue.
     fn note_labels(&mut self, now: Timestamp) {
         for (uid, owner) in std::mem::take(&mut self.objects.interner.own.labelled) {
             let age = now.duration_since(owner.created);
@@ -246,13 +265,14 @@ impl CeilingIndex {
         }
     }
 
-    /// The counts of the queues of the run.ai family, as of `now`.
+    /// Returns the counts of the queues of the run.ai family, as of `now`.
     pub fn tally(&mut self, floors: &Floors, now: Timestamp) -> Tally {
         self.reschedule();
         tally(self, floors, now)
     }
 
-    /// The bound pods on which evidence is to be written: nothing else in the cluster says any more what ends their run.
+    /// Returns the bound pods on which evidence is to be written: no other object in the cluster
+    /// shows any more what ends their run.
     pub fn missing_evidence(&mut self) -> Vec<MissingEvidence> {
         self.reschedule();
         let missing = self.reader.deadlines.lacking_evidence();
@@ -265,30 +285,33 @@ impl CeilingIndex {
         missing.map(of).collect()
     }
 
-    /// The pods that terminate for longer than `longest` after their ceiling was reached and their deletion asked for.
+    /// Returns the pods that terminate for longer than `longest` after both their ceiling was
+    /// reached and their deletion was requested.
     pub fn overlong(&mut self, now: Timestamp, longest: SignedDuration) -> Vec<Overlong> {
         let uids: Vec<Uid> = self.reader.terminating.0.keys().copied().collect();
         uids.into_iter().filter_map(|uid| self.overlong_pod(uid, now, longest)).collect()
     }
 
-    /// The pod with this uid, if it is one of [`overlong`](Self::overlong).
+    /// Returns the pod with this uid, if [`overlong`](Self::overlong) returns it at `now`.
     pub fn overlong_pod(&mut self, uid: Uid, now: Timestamp, longest: SignedDuration) -> Option<Overlong> {
         self.reader.terminating.overlong(&mut self.objects, uid, now, longest)
     }
 
-    /// Returns the queues of a pod, and the end that its ceiling sets. None: it is in no queue.
+    /// Returns the queues of a pod and the ends that Tenure sets to its run, for the usage ledger.
+    /// None: the pod is in no queue.
     pub fn run_place(&mut self, pod: &projection::Pod) -> Option<RunPlace> {
         let is_exempt = self.reader.deadlines.exempts(pod);
         self.seen(pod)?.run_place(&mut self.objects, self.reader.pods_ready, is_exempt)
     }
 
-    /// The pods of queues that an owner controls, directly or not.
+    /// Returns the pods in queues that an owner controls, directly or through other owners.
     pub fn controlled_pods(&self, owner: Uid) -> Vec<Uid> {
         let owners = self.objects.owners.with_descendants(owner).into_iter();
         owners.flat_map(|of| self.reader.deadlines.controlled_by(of).map(|(uid, _)| uid)).collect()
     }
 
-    /// The end of a run by these extensions, in place of the known ones.
+    /// Returns the end of a run by these extensions, in place of the known ones. None: no ceiling
+    /// applies.
     fn end_with(&mut self, seen: &Seen, extensions: &[Extension]) -> Option<Timestamp> {
         let known = std::mem::replace(&mut self.objects.grants, Grants::listed(extensions));
         let standing = seen.standing(self);

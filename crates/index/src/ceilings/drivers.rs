@@ -1,20 +1,24 @@
-//! Pods that control other pods, such as the driver of a Spark application its executors: all of them are one run.
+//! Pods that control other pods, as the driver of a Spark application controls its executors: all
+//! of them are one run. `CeilingIndex` calls this for each change of a pod.
 //!
-//! A tenant may name any pod as the controller of thousands. So an event of a pod costs the same however many siblings it has. A
-//! driver's pods are looked at only when its own controller or its scheduling changes.
+//! A tenant may name any pod as the controller of thousands. So an event of a pod costs the same,
+//! no matter how many siblings the pod has. The pods of a driver are looked at only when the
+//! driver's own controller or scheduling changes.
 
 use crate::{Uid, cluster::Objects, deadlines::Deadlines, owners::Controller, times::Milliseconds};
 
 /// The controller and the scheduling of a pod that is kept.
 type Facts = (Option<Controller>, Option<Milliseconds>);
 
-/// Returns what counts of a pod for the pods that it controls. None: the pod isn't kept.
+/// Returns the facts about a pod that matter to the pods that it controls. None: the pod isn't
+/// kept.
 pub fn facts(deadlines: &Deadlines, uid: Uid) -> Option<Facts> {
     deadlines.get(uid).map(|pod| (pod.controller, pod.started))
 }
 
-/// Takes a pod as a part of the run of the pod that controls it, and the pods that it controls as parts of its own. `before` are
-/// its facts as they were.
+/// Updates the runs around a pod that has changed: the pod belongs to the run of the pod that
+/// controls it, and the pods that it controls belong to its own. Pods whose end or evidence may
+/// change are marked. `before`: the pod's facts before the change.
 pub fn drive(objects: &mut Objects, deadlines: &mut Deadlines, uid: Uid, before: Option<Facts>) {
     let now = facts(deadlines, uid);
     let controller = |of: Option<Facts>| Some(of?.0?.uid);
@@ -30,7 +34,8 @@ pub fn drive(objects: &mut Objects, deadlines: &mut Deadlines, uid: Uid, before:
     }
 }
 
-/// Has the ends and the evidence of the pods that a pod controls, or did, computed again where they may have changed.
+/// Marks the pods that a driver controls, or did control, where their end or evidence may have
+/// changed.
 fn follow(objects: &mut Objects, deadlines: &mut Deadlines, driver: Uid) {
     let below: Vec<Uid> = deadlines.controlled_by(driver).map(|(below, _)| below).collect();
     if below.iter().any(|below| deadlines.are_neighbours(*below, driver)) {
@@ -40,6 +45,7 @@ fn follow(objects: &mut Objects, deadlines: &mut Deadlines, driver: Uid) {
     objects.moved.pods.extend(moved);
 }
 
+/// Records a driver as an owner, so that the owners above the driver count for its pods, too.
 fn record(objects: &mut Objects, deadlines: &Deadlines, driver: Uid) {
     let Some(pod) = deadlines.get(driver) else { return };
     if objects.owners.drive(driver, pod.controller) {
@@ -47,7 +53,8 @@ fn record(objects: &mut Objects, deadlines: &Deadlines, driver: Uid) {
     }
 }
 
-/// Forgets a pod that controlled others, once it and those are gone. Until then these have it above them.
+/// Forgets a driver as an owner, once the driver and its pods are gone. Until then the driver links
+/// its pods to the owners above.
 fn forget(objects: &mut Objects, deadlines: &Deadlines, driver: Uid) {
     let is_used = || deadlines.get(driver).is_some() || deadlines.controlled_by(driver).next().is_some();
     if objects.owners.drives(driver) && !is_used() && objects.owners.replace(driver, None) {

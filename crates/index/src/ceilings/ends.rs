@@ -1,6 +1,9 @@
-//! The workloads whose objects show another end than their run has.
+//! The workloads whose objects show another end than their run has, in annotation
+//! `tenure.dev/expires-at`. The keeper's `ExpiryController` asks for them every few seconds, and
+//! writes the ends.
 //!
-//! What an object shows is a tenant's to change, and nothing but a reason to look: the end comes from the deadlines.
+//! A tenant may change what an object shows. So a shown end is no more than a reason to look: the
+//! end that is written comes from the deadlines.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,36 +17,37 @@ use crate::{
     times::{Milliseconds, in_time, time},
 };
 
-/// The least time for which a pod runs before its workload shows the end of the run: what ends sooner costs no write.
+/// The least age of a run before its workload shows the end. A run that ends sooner costs no write.
 const SETTLED: SignedDuration = SignedDuration::from_secs(10);
 
-/// A workload whose object shows another end than its run has, as far as the watches show.
+/// A workload whose object shows another end than its run has, as far as the watches have shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleEnd {
-    /// Its namespace.
+    /// The workload's namespace.
     pub namespace: ArcStr,
-    /// The uid of its object: a root owner, or a pod without one.
+    /// The uid of the object that shows the end: a root owner, or a pod without one.
     pub object: Uid,
-    /// The end of its run. None: no ceiling applies any more.
+    /// The end of the run. None: no ceiling applies any more.
     pub end: Option<Timestamp>,
-    /// The pod whose run ends first.
+    /// The pod of the workload whose run ends first.
     pub pod: Uid,
-    /// The end that the object shows.
+    /// The end that the object shows. None: no end.
     shown: Option<Milliseconds>,
 }
 
 /// The answer about one workload.
 enum Look {
-    /// It shows its end, or needn't.
+    /// The object shows the right end, or the end is past.
     Right,
-    /// Its run is too young.
+    /// The run is younger than `SETTLED`.
     Later,
     Stale(StaleEnd),
 }
 
 impl CeilingIndex {
-    /// Returns the workloads whose objects show another end than their run has, in no order. The first call looks at all
-    /// pods, and each further one at those that were planned again, or whose workload's object has changed.
+    /// Returns the workloads whose objects show another end than their run has, in no order. The
+    /// first call looks at all pods. Each further call looks at pods that were planned again, whose
+    /// workload's object has changed, or whose workload was stale or too young before.
     pub fn stale_ends(&mut self, now: Timestamp) -> Vec<StaleEnd> {
         self.reschedule();
         let (mut looks, mut still) = (HashMap::new(), HashSet::new());
@@ -60,8 +64,9 @@ impl CeilingIndex {
         looks.into_values().filter_map(stale).collect()
     }
 
-    /// Returns the pod of a workload whose object shows another end, if it still does, and takes the workload off the list.
-    /// `failures`: the number of tries before this.
+    /// Returns a pod of a workload whose object shows another end, and takes the workload off the
+    /// list. `failures`: the number of failed tries so far. None: the object shows the right end by
+    /// now, or the run is too young.
     pub fn take_stale_end(&mut self, known: &StaleEnd, failures: u8, now: Timestamp) -> Option<DueBatch> {
         self.reschedule();
         let Look::Stale(stale) = self.look_at_end(&known.namespace, known.object, now) else { return None };
@@ -74,23 +79,26 @@ impl CeilingIndex {
         Some(DueBatch { task, first, rest: Vec::new() })
     }
 
-    /// Has the workload of a pod looked at again.
+    /// Has the workload of a pod looked at again by the next call of
+    /// [`stale_ends`](Self::stale_ends).
     pub fn doubt_end(&mut self, pod: Uid) {
         self.reader.deadlines.doubt_end(pod);
     }
 
-    /// Looks at no ends any more, until the next call of [`stale_ends`](Self::stale_ends).
+    /// Stops looking at ends, until the next call of [`stale_ends`](Self::stale_ends). That call
+    /// looks at all pods.
     pub fn forget_ends(&mut self) {
         self.reader.deadlines.moved_ends = None;
     }
 
-    /// True if an end or a notice is due that wasn't tried yet.
+    /// True if an end or a notice is due. An end by a ceiling that was tried before doesn't count.
     pub fn is_pressed(&mut self, now: Timestamp) -> bool {
         self.reschedule();
         self.reader.deadlines.is_pressed(now)
     }
 
-    /// Has the workloads looked at whose objects have changed, or that have lost or taken a pod.
+    /// Has the workloads looked at whose objects have changed, that have lost a pod, or whose chain
+    /// of owners has changed.
     pub(super) fn follow_ends(&mut self) {
         let changed = self.objects.shown_ends.take_changed();
         let rerooted = self.objects.owners.take_rerooted();
@@ -112,20 +120,22 @@ impl CeilingIndex {
         }
     }
 
-    /// The object that shows the end of a pod's run, with its namespace.
+    /// Returns the object that shows the end of a pod's run, with its namespace: the root owner, or
+    /// the pod without one. None: the pod isn't kept.
     fn object_of(&self, uid: Uid) -> Option<(ArcStr, Uid)> {
         let pod = self.reader.deadlines.get(uid)?;
         let root = self.objects.owners.root(pod.controller);
         Some((pod.namespace.clone(), root.unwrap_or(uid)))
     }
 
-    /// The pods whose end an object shows.
+    /// Returns the pods whose end an object shows, with their records.
     fn pods_showing(&self, namespace: &str, object: Uid) -> impl Iterator<Item = (Uid, &ManagedPod)> {
         let itself = self.reader.deadlines.get(object).map(|pod| (object, pod));
         let itself = itself.filter(|(_, pod)| self.objects.owners.root(pod.controller).is_none());
         itself.into_iter().chain(self.pods_of(namespace, object))
     }
 
+    /// Compares the first end among the pods of an object with the end that the object shows.
     fn look_at_end(&self, namespace: &ArcStr, object: Uid, now: Timestamp) -> Look {
         let first = self.pods_showing(namespace, object).min_by_key(|(uid, pod)| (pod.expiry.at, *uid));
         let Some((pod, first)) = first else { return Look::Right };

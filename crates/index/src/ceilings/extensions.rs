@@ -1,4 +1,5 @@
-//! Runs for which extensions are asked.
+//! Runs for which extensions are requested. `CeilingIndex` describes such a run when the keeper
+//! decides about a request, and when a notice says how much more time the run may get.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{ceiling::least_extensions, expiry::Family, extension::GoingRun};
@@ -6,7 +7,8 @@ use tenure_policy::{ceiling::least_extensions, expiry::Family, extension::GoingR
 use super::Standing;
 use crate::{Uid, cluster::Objects};
 
-/// Returns a run that began at `since`, by the standing of one of its pods.
+/// Returns a run that began at `since`, by the standing of one of its pods. Only grants count that
+/// were requested since then. None: the pod is in no queue that exists.
 pub fn going_run(
     objects: &mut Objects,
     namespace: &str,
@@ -28,7 +30,8 @@ pub fn going_run(
     })
 }
 
-/// Joins what two pods of a run may get: the least counts.
+/// Joins what two pods of a run may get: the lesser allowance, and the greater number and total of
+/// grants.
 pub fn joined(one: GoingRun, other: GoingRun) -> GoingRun {
     let (least, more) =
         if one.allowance.max_total <= other.allowance.max_total { (one, other) } else { (other, one) };

@@ -1,4 +1,6 @@
-//! The Jobs of a `CronJob` that stay paused. A suspended Job hasn't ended, so the history limits of its `CronJob` don't count it.
+//! The Jobs of a `CronJob` that stay paused. A suspended Job hasn't ended, so the history limits of
+//! its `CronJob` don't count such a Job. The keeper's `PausedHistory` deletes the surplus, and a
+//! pause event says how many are kept.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +9,21 @@ use arcstr::ArcStr;
 use super::CeilingIndex;
 use crate::{Uid, paused::Paused};
 
-/// A `CronJob`, by its namespace and uid: a Job may name a `CronJob` of another namespace.
+/// The namespace of a Job, and the uid of the `CronJob` that the Job names. A Job may name a
+/// `CronJob` of another namespace: that is another key, so no Job makes those of another namespace
+/// surplus.
 type CronJobKey = (ArcStr, Uid);
 
 impl CeilingIndex {
-    /// The Jobs that stay paused, with their `CronJob`. `source` is the watch of Jobs.
+    /// Returns the Jobs that stay paused, with their `CronJob`. `source` is the number of the watch
+    /// of Jobs.
     fn paused_jobs(&self, source: u16) -> impl Iterator<Item = (CronJobKey, &Paused)> {
         let staying = self.objects.paused.staying_below(self.objects.interner.kinds.cron_job());
         let jobs = staying.filter(move |(_, paused)| paused.source == source);
         jobs.map(|(cron_job, paused)| ((paused.namespace.clone(), cron_job), paused))
     }
 
-    /// The number of Jobs of a `CronJob` that stay paused, without one of them.
+    /// Returns the number of Jobs of a `CronJob` that stay paused, without `job`.
     pub fn paused_beside(&self, namespace: &str, cron_job: Uid, job: Uid, source: u16) -> usize {
         let key = (ArcStr::from(namespace), cron_job);
         let others =
@@ -26,8 +31,9 @@ impl CeilingIndex {
         others.count()
     }
 
-    /// The oldest Jobs that stay paused, beyond the `most` that each `CronJob` keeps. Their age is the API server's: a record is a
-    /// tenant's word.
+    /// Returns the oldest Jobs that stay paused, beyond the `most` that each `CronJob` keeps. Jobs
+    /// are ordered by the `creationTimestamp` of the API server, then by name: the time in a record
+    /// can be written by a tenant.
     pub fn surplus_jobs(&self, most: usize, source: u16) -> Vec<Paused> {
         let mut by_cron_job: BTreeMap<CronJobKey, Vec<&Paused>> = BTreeMap::new();
         for (cron_job, paused) in self.paused_jobs(source) {

@@ -1,4 +1,6 @@
-//! The limits of a pod, by its queues, `PodGroup`s and owners.
+//! The limits of a pod, by its queues, `PodGroup`s and owners. `CeilingIndex` calls this when it
+//! plans a pod, and `Seen` when it computes a standing. The shortest ceiling counts: a workload's
+//! own ceiling shortens its run, and never lengthens it.
 
 use arcstr::ArcStr;
 use jiff::SignedDuration;
@@ -21,7 +23,9 @@ use crate::{
     times::Milliseconds,
 };
 
-/// When something is to be done about a pod. `notice` and `pods_ready` are the rules where queues don't say.
+/// Computes the ceiling of a pod, the time by which its workload must be ready, and the facts to
+/// fix while the pod is bound. `notice` and `pods_ready` are the configured rules, for queues that
+/// set none. A pod whose own ceiling or queue seems to have no effect is marked for an event.
 pub fn deadlines(
     objects: &mut Objects,
     notice: NoticePoints,
@@ -45,7 +49,8 @@ pub fn deadlines(
     });
     let lacks_queue = lacks_queue(objects, &standing);
     let Standing { mut queues, own, .. } = standing;
-    // a PodGroup may name anything, of any length: what no queue has for a name isn't kept, nor written on pods
+    // a PodGroup may name anything, of any length: a name that no queue has isn't kept, nor written
+    // on pods
     for family in Family::ALL {
         queues[family].take_if(|queue| objects.limits(family, queue).is_none());
     }
@@ -58,7 +63,7 @@ pub fn deadlines(
     PodDeadlines { ceiling, ready_until, lacks_queue, run }
 }
 
-/// True if a queue of a workload, or one on its way to the root, isn't there.
+/// True if a queue of a workload, or a queue on the path to the root, doesn't exist.
 fn lacks_queue(objects: &mut Objects, standing: &Standing) -> bool {
     Family::ALL.into_iter().any(|family| {
         let limits = |queue: &ArcStr| objects.limits(family, queue);
@@ -66,7 +71,8 @@ fn lacks_queue(objects: &mut Objects, standing: &Standing) -> bool {
     })
 }
 
-/// The workload's own ceiling, if it is longer than that of the queue, of two queues the longer: it shortens nothing.
+/// Returns the workload's own ceiling if it has no effect: all existing queues of the pod have a
+/// shorter ceiling. None: there is no own ceiling, or it counts.
 pub fn ignored_own(objects: &mut Objects, standing: &Standing) -> Option<SignedDuration> {
     let own = standing.own?;
     let limits = Family::ALL.into_iter().filter_map(|family| objects.limits(family, standing.queue(family)?));
@@ -76,7 +82,8 @@ pub fn ignored_own(objects: &mut Objects, standing: &Standing) -> Option<SignedD
     (!ceilings.is_empty() && ceilings.iter().all(is_longer)).then_some(own)
 }
 
-/// The queue that a pod names and that doesn't exist. None: it names none, or the default queue counts in its place.
+/// Returns the queue that a pod names and that doesn't exist. None: the pod names no such queue, or
+/// the default queue counts in its place.
 fn unknown_queue(objects: &mut Objects, standing: &Standing) -> Option<(Family, ArcStr)> {
     Family::ALL.into_iter().find_map(|family| {
         let queue = standing.queue(family)?;
@@ -84,7 +91,8 @@ fn unknown_queue(objects: &mut Objects, standing: &Standing) -> Option<(Family, 
     })
 }
 
-/// The note of a queue that doesn't exist, for the workload of a pod.
+/// Returns the note about a queue that doesn't exist, for the workload of a pod. None: the pod's
+/// queues exist.
 pub fn without_queue(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Option<Ineffective> {
     let standing = standing(objects, uid, pod);
     let (family, queue) = unknown_queue(objects, &standing)?;
@@ -94,7 +102,9 @@ pub fn without_queue(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Optio
     Some(Ineffective { bearer: Bearer::Pod, namespace, name, uid: workload, why })
 }
 
-/// The note of an own ceiling that is longer than that of the pod's queue.
+/// Returns the note about an own ceiling that is longer than that of the pod's queue. The note
+/// names the object that bears the ceiling: the root owner, a `PodGroup` or the pod. None: the own
+/// ceiling counts, or no object bears it any more.
 pub fn ineffective(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Option<Ineffective> {
     let standing = standing(objects, uid, pod);
     let own = ignored_own(objects, &standing)?;
@@ -113,7 +123,8 @@ pub fn ineffective(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Option<
     Some(Ineffective { bearer, namespace, name, uid, why })
 }
 
-/// Until when the workload of a pod must be ready. One that takes no room may wait, unless its creation counts.
+/// Returns the time by which the workload of a pod must be ready. A pod that takes no room may
+/// wait, unless the time counts from its creation. None: there is no such time.
 pub fn ready_until(
     objects: &mut Objects,
     pods_ready: Option<PodsReady>,
@@ -134,15 +145,17 @@ pub fn ready_until(
     Some(ReadyUntil { at, cause, family, queue })
 }
 
-/// The rules for a workload that doesn't get ready.
+/// Returns the rules for a workload that doesn't get ready. None: the workload may take any time.
 fn rules(objects: &mut Objects, pods_ready: Option<PodsReady>, standing: &Standing) -> Option<PodsReady> {
     let (family, queue) = standing.first_queue()?;
     let nearest = objects.limits(family, queue).and_then(|limits| limits.nearest.pods_ready);
     PodsReady::applying(nearest, pods_ready)
 }
 
-/// The queue of a pod: that which its label or its group names, unless one that was fixed when the pod was bound, or that it has
-/// evidence of, ends its run earlier. With the name that no queue has, if the default queue counts in its place.
+/// Returns the queue of a pod in a family, and the name that the pod gives if the default queue
+/// counts in its place. A label or a group names the queue. A queue that was fixed when the pod was
+/// bound, or that evidence names, counts instead if its ceiling is shorter, or if nothing else
+/// names a queue.
 fn queue(
     objects: &mut Objects,
     family: Family,
@@ -163,7 +176,8 @@ fn queue(
     (queue, by_default)
 }
 
-/// The queue that a pod names: that of its group, if there is such a group and it [counts](group_counts).
+/// Returns the queue that a pod names: the queue of its group if the group [counts](group_counts),
+/// else that of its label.
 fn named_queue(
     objects: &mut Objects,
     family: Family,
@@ -190,7 +204,8 @@ pub fn standing(objects: &mut Objects, uid: Uid, pod: &ManagedPod) -> Standing {
     standing_below(objects, root, (uid, pod), of_groups)
 }
 
-/// Computes the standing of a pod whose root owner notes this ceiling.
+/// Computes the standing of a pod whose root owner notes the ceiling `root`. None: that owner notes
+/// none.
 pub fn standing_below(
     objects: &mut Objects,
     root: Option<SignedDuration>,
@@ -212,7 +227,8 @@ pub fn standing_below(
         of_queue.into_iter().chain(own).min()
     });
     let alone = pod.clocks();
-    // no group moves the end of a pod past its own scheduling and the ceiling
+    // the run counts from the pod's own scheduling at the latest: a group can't move its end
+    // further
     let clocks = Clocks { started: start.into_iter().chain(alone.started).min(), ..alone };
     let start = if is_grouped { start } else { pod.scheduled() };
     let granted = extension(objects, (uid, pod), queues[Family::Runai].as_deref(), clocks);

@@ -1,4 +1,6 @@
-//! The pods whose marks for autoscalers differ from what a floor says.
+//! The pods whose marks for autoscalers differ from what a floor says: a protected pod tells
+//! autoscalers to leave it and its node alone. The keeper's `FloorMarks` writes and removes the
+//! marks.
 
 use std::collections::HashMap;
 
@@ -18,18 +20,19 @@ use crate::{Uid, deadlines::ManagedPod};
 /// A pod whose marks are to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleMarks {
-    /// Its uid.
+    /// The pod's uid.
     pub uid: Uid,
-    /// Its namespace.
+    /// The pod's namespace.
     pub namespace: ArcStr,
-    /// Its name.
+    /// The pod's name.
     pub name: Box<str>,
-    /// True if a floor protects it.
+    /// True if a floor protects the pod now.
     pub is_protected: bool,
 }
 
 impl CeilingIndex {
-    /// The bound pods whose marks for autoscalers are to change at `now`. Without `floors`, no pod is to have any.
+    /// Returns the pods whose marks for autoscalers are to change at `now`. None for `floors`: no
+    /// pod is to have marks.
     pub fn stale_marks(&mut self, floors: Option<&Floors>, now: Timestamp) -> Vec<StaleMarks> {
         self.reschedule();
         let mut known = HashMap::new();
@@ -50,7 +53,8 @@ impl CeilingIndex {
         stale
     }
 
-    /// The queue whose floors protect a bound pod, and the start of its workload.
+    /// Returns the queue whose floors protect a bound pod, and the start of its workload. None: the
+    /// pod isn't bound, its workload hasn't started, or its queue doesn't exist.
     fn floor_of(&self, uid: Uid, pod: &ManagedPod) -> Option<(QueueId, Timestamp)> {
         let (scheduled, gangs) = (pod.scheduled()?, &self.objects.gangs);
         let memberships = gangs.memberships(uid);

@@ -1,4 +1,6 @@
-//! Queues that went missing a moment ago: they may be created again at once, as a tool does that replaces them.
+//! Queues that went missing a moment ago: a tool that replaces queues creates them again at once.
+//! The index looks for such queues after each change of queues. While a queue is missing for a
+//! moment only, the keeper puts off ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +11,12 @@ use tenure_policy::expiry::Family;
 use super::Standing;
 use crate::cluster::Objects;
 
-/// The time for which nothing is done by the rest of a tree that lacks a queue: what the queue sets would not count, such
-/// as a longer time to get ready.
+/// The time for which nothing is done by the rest of a tree that lacks a queue: fields that the
+/// queue sets, such as a longer time to get ready, would not count.
 const MOMENT: SignedDuration = SignedDuration::from_mins(1);
 
-/// The queues that aren't there, though workloads or queues name them, and since when.
+/// The queues that workloads or queues name and that don't exist, with the time since which each is
+/// missing.
 #[derive(Debug, Default)]
 pub struct MissingQueues {
     since: BTreeMap<(Family, String), Timestamp>,
@@ -22,7 +25,8 @@ pub struct MissingQueues {
 }
 
 impl MissingQueues {
-    /// Looks for queues that are missing since a change that was seen at `now`.
+    /// Looks for queues that are missing since a change that was seen at `now`. Forgets queues that
+    /// exist again, and deleted queues after `MOMENT`.
     pub fn look(&mut self, objects: &mut Objects, now: Timestamp) {
         let absent = Family::ALL.into_iter().flat_map(|family| {
             let tree = objects.queues[family].tree();
@@ -35,14 +39,16 @@ impl MissingQueues {
         for key in &absent {
             self.since.entry(key.clone()).or_insert(now);
         }
-        // one that other queues name stays known, so that it doesn't count as missing since now again and again
+        // a parent that other queues name stays known: otherwise it would count as missing since
+        // now after each change
         self.since.retain(|key, at| {
             (absent.contains(key) || now.duration_since(*at) <= MOMENT)
                 && objects.limits(key.0, &key.1).is_none()
         });
     }
 
-    /// True if a queue of a workload, or one on its way to the root, has been missing for a moment only.
+    /// True if a queue of a workload, or a queue on the path to the root, went missing no longer
+    /// than `MOMENT` ago.
     pub fn has_one_of(&self, objects: &Objects, standing: &Standing, now: Timestamp) -> bool {
         if self.since.is_empty() {
             return false;

@@ -1,8 +1,9 @@
-//! Paused owners that come back by themselves, in the order in which they do.
+//! Paused owners that come back by themselves, in the order in which they do. The keeper's
+//! `Requeuer` resumes them.
 //!
-//! For each workload that leaves room in a queue, the next one that waits there comes back before its time. A workload
-//! that was paused because its pods didn't get ready calls no other back: two of them would call each other again and
-//! again.
+//! When a workload leaves room in a queue, the next owner that waits there comes back before its
+//! time, if the queue's rules say so. A workload that was paused because its pods didn't get ready
+//! calls no other back: two of them would call each other again and again.
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
@@ -16,25 +17,27 @@ use crate::{
     paused::{DueReturn, Holder, Paused},
 };
 
-/// A workload that takes room in a queue.
+/// The queue in which a workload takes room, and the workload.
 type Occupant = (Family, ArcStr, Holder);
 
 impl CeilingIndex {
     /// Returns the next time after `after` at which a paused owner is due to come back by itself.
+    /// None: no owner is due later.
     pub fn next_return(&self, after: Timestamp) -> Option<Timestamp> {
         self.objects.paused.next_return(&self.objects.owners, after)
     }
 
-    /// Returns the paused owners that come back at `now`, in no order. Leaves out owners with pods, which would count for their
-    /// next run. Owners that a person has deactivated are among them, for that to be noted, and owners that run again though
-    /// nothing has resumed them, for their record to be taken away.
+    /// Returns the paused owners that come back at `now`, in no order. Owners with pods are left
+    /// out, since the pods would count for the next run. Two kinds of owners are included for the
+    /// sake of their record: those that a person has deactivated, which the record is to say, and
+    /// those that run again though Tenure hasn't resumed them, whose record is to be removed.
     pub fn due_returns(&mut self, now: Timestamp) -> Vec<DueReturn> {
         let mut paused = std::mem::take(&mut self.objects.paused);
         let may = |paused: &Paused| !paused.returns.comes_back() || !self.has_pods(paused);
         let is_back = |left: &Holder| self.is_there(left);
         let mut due = paused.due(&self.objects.owners, now, may, is_back);
         let again = paused.running_again(&self.objects.owners, |paused| self.runs_again(paused));
-        // one that is due waits until its pods are gone
+        // an owner that is due waits until its pods are gone
         let again = again.filter(|paused| paused.due().is_none_or(|at| at > now));
         let again: Vec<Paused> = again.cloned().collect();
         self.objects.paused = paused;
@@ -42,7 +45,7 @@ impl CeilingIndex {
         let with_turn = |mut paused: Paused| {
             let rules = self.rules(paused.rules_of(), &paused.queue).pods_ready;
             let turn = paused.turn(rules.map(|of| of.timestamp).unwrap_or_default());
-            // records, too, may name any queue
+            // tenants write records, too, which may name any queue
             if self.objects.limits(paused.rules_of(), &paused.queue).is_none() {
                 paused.queue = ArcStr::new();
             }
@@ -56,18 +59,20 @@ impl CeilingIndex {
         self.objects.hand_backs.all().cloned().collect()
     }
 
+    /// True if there are live pods below the root owner of a pause.
     pub(super) fn has_pods(&self, paused: &Paused) -> bool {
         self.pods_under(&paused.namespace, paused.root).next().is_some()
     }
 
-    /// True if an owner has pods that were made after its pause, or in the same second: the API server writes times of
-    /// creation in seconds.
+    /// True if an owner has pods that were created after its pause, or in the same second: the API
+    /// server writes the time of creation in whole seconds.
     fn runs_again(&self, paused: &Paused) -> bool {
         let at = paused.at.as_second().saturating_mul(1_000);
         self.pods_under(&paused.namespace, paused.root).any(|(_, pod)| pod.created >= at)
     }
 
-    /// The workload of a pod that takes room, before the pod changes; none if no other waits for that room.
+    /// Returns the workload of a pod that takes room, before the pod changes. None: the change
+    /// leaves no room that a paused owner may be called back for.
     pub(super) fn occupant(&mut self, uid: Uid, changed: &projection::Pod) -> Option<Occupant> {
         let Self { objects, reader } = self;
         if objects.paused.is_empty() || !leaves_room(changed) {
@@ -90,7 +95,8 @@ impl CeilingIndex {
         Some((family, queue.clone(), holder))
     }
 
-    /// If a workload has left, lets the next one come back that waits in its queue.
+    /// Lets the next owner that waits in a queue come back earlier, if a workload that took room
+    /// there has left.
     pub(super) fn call_next(&mut self, (family, queue, holder): Occupant) {
         if self.is_there(&holder) {
             return;

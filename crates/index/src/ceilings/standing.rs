@@ -1,4 +1,8 @@
 //! The standing of a pod: its queues and clocks.
+//!
+//! A standing is computed from the queues, `PodGroup`s and owners that the index knows, and not
+//! kept. The keeper computes one whenever it plans or judges a run, and the plugin for each pod
+//! that it lists or explains.
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
@@ -21,41 +25,51 @@ use crate::{
     times::{in_time, milliseconds},
 };
 
-/// The standing of a pod: its clocks, queues and the end of its run. See [`CeilingIndex::standing`].
+/// The standing of a pod: its clocks, its queues and the end of its run. See
+/// `CeilingIndex::standing`.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// The two clocks that its ceilings run by.
+    /// The two clocks that the pod's ceilings run by.
     pub clocks: Clocks,
-    /// The start of its workload: that of its `PodGroup`, if there is one.
+    /// The start of the pod's workload: that of its `PodGroup`, or the scheduling of a pod without
+    /// a group. None: the workload hasn't started.
     pub start: Option<Timestamp>,
-    /// True if there is one.
+    /// True if a `PodGroup` that exists counts for the workload.
     pub is_grouped: bool,
-    /// Its queue of each family.
+    /// The pod's queue of each family, which may not exist. None: the pod is in no queue of the
+    /// family.
     pub queues: PerFamily<Option<ArcStr>>,
-    /// The name that its workload gives, where no queue has it and the default queue counts.
+    /// The name of a queue that the workload gives, where no queue has that name and the default
+    /// queue counts.
     pub by_default: PerFamily<Option<ArcStr>>,
-    /// The least of the ceilings that people have noted on it, its root owner and its `PodGroup`s.
+    /// The least of the ceilings that people have noted on the pod, its root owner and its
+    /// `PodGroup`s.
     pub own: Option<SignedDuration>,
-    /// The time that its run was granted beyond that ceiling.
+    /// The time that the run was granted beyond the ceiling that ends it. Zero: no time was
+    /// granted.
     pub extension: SignedDuration,
-    /// The time at which its run ends, and the family whose ceiling sets it.
+    /// The time at which the run ends, and the family whose ceiling sets it. None: no ceiling
+    /// applies.
     pub expires: Option<(Timestamp, Family)>,
-    /// The lack of ready pods in its `PodGroup`. None: enough are ready.
+    /// The lack of ready pods in the pod's `PodGroup`. None: enough pods are ready, or there is no
+    /// group.
     pub lacking: Option<NotReady>,
 }
 
 impl Standing {
-    /// Its queue of a family.
+    /// Returns the pod's queue of a family.
     pub fn queue(&self, family: Family) -> Option<&ArcStr> {
         self.queues[family].as_ref()
     }
 
-    /// Its queue whose rules for workloads that don't get ready count.
+    /// Returns the pod's queue whose rules for workloads that don't get ready count: that of the
+    /// run.ai family, if there is one.
     pub(super) fn first_queue(&self) -> Option<(Family, &ArcStr)> {
         Family::ALL.into_iter().find_map(|family| Some((family, self.queue(family)?)))
     }
 
-    /// Its queue whose ceiling ends its run, or would.
+    /// Returns the pod's queue whose ceiling ends the run. If no ceiling applies, returns the queue
+    /// of the run.ai family, if there is one, or else that of T9k's.
     pub fn ending_queue(&self) -> Option<(Family, &ArcStr)> {
         match self.expires {
             Some((_, family)) => Some((family, self.queue(family)?)),
@@ -63,7 +77,8 @@ impl Standing {
         }
     }
 
-    /// Returns the ceiling that ends a run with this standing, and the queue that sets it. None: no ceiling applies.
+    /// Returns the ceiling that ends a run with this standing, and the queue that sets it. None: no
+    /// ceiling applies.
     pub fn ceiling(&self, trees: PerFamily<&QueueTree>) -> Option<ExceededCeiling> {
         let (end, family) = self.expires?;
         let run = end.duration_since(self.clocks.since(family)?);
@@ -78,13 +93,15 @@ impl Standing {
         Some(ExceededCeiling { max_duration, queue: queue.map(str::to_owned), extended })
     }
 
-    /// Returns the ceiling that a workload notes itself, where that of its queue is shorter and counts.
+    /// Returns the ceiling that the workload notes itself, if it has no effect: the ceilings of the
+    /// pod's queues are shorter.
     pub fn ignored_own<R>(&self, model: &mut ClusterModel<R>) -> Option<SignedDuration> {
         ignored_own(&mut model.objects, self)
     }
 }
 
-/// A pod that was seen, and isn't kept.
+/// A pod that was read, and that the index doesn't keep. The plugin reads all pods first, and then
+/// computes their standings.
 #[derive(Debug)]
 pub struct Seen {
     pub(super) uid: Uid,
@@ -93,12 +110,13 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Reads a pod, to compute its standing later, when all pods of its `PodGroup`s are known. None: it is in no queue.
+    /// Reads a pod, to compute its standing later, when all pods of its `PodGroup`s are known.
+    /// None: the pod is in no queue.
     pub fn read<R>(pod: &projection::Pod, model: &mut ClusterModel<R>) -> Option<Self> {
         Self::read_by(pod, &mut model.objects, None)
     }
 
-    /// Reads a pod of which `known` is known.
+    /// Reads a pod. `known` is the index's record of the pod. None: the pod is in no queue.
     pub(super) fn read_by(
         pod: &projection::Pod,
         objects: &mut Objects,
@@ -109,22 +127,25 @@ impl Seen {
         Some(Self { uid, pod: ManagedPod::read(pod, &mut objects.interner, known)?, of })
     }
 
-    /// The end of its run that it shows. A tenant may write it.
+    /// Returns the end of the run that the pod shows. A tenant may have written it.
     pub fn shown_end(&self) -> Option<Timestamp> {
         in_time(self.pod.shown_end)
     }
 
-    /// Computes its standing by the queues, `PodGroup`s and owners that are known.
+    /// Computes the pod's standing by the queues, `PodGroup`s and owners that are known. None: the
+    /// pod is in no queue.
     pub fn standing<R>(&self, model: &mut ClusterModel<R>) -> Option<Standing> {
         self.standing_by(&mut model.objects)
     }
 
+    /// Computes the pod's standing, with the ceiling of the root owner that the index knows.
     pub(super) fn standing_by(&self, objects: &mut Objects) -> Option<Standing> {
         let root = objects.owners.own_ceiling(self.pod.controller);
         self.standing_with(objects, root)
     }
 
-    /// Computes its standing by one of its owners as it is now. Only the ceiling of its root owner counts.
+    /// Computes the pod's standing by one of its owners, as that owner was just read. Only the
+    /// ceiling of the root owner counts.
     pub(super) fn standing_below(&self, objects: &mut Objects, owner: &ObjectMeta) -> Option<Standing> {
         let uid = Uid::of(owner.uid.as_deref().unwrap_or_default());
         let root = if objects.owners.root(self.pod.controller) == Some(uid) {
@@ -135,7 +156,8 @@ impl Seen {
         self.standing_with(objects, root)
     }
 
-    /// Computes its standing if its root owner notes this ceiling.
+    /// Computes the pod's standing if its root owner notes the ceiling `root`. None: the pod is in
+    /// no queue.
     fn standing_with(&self, objects: &mut Objects, root: Option<SignedDuration>) -> Option<Standing> {
         objects.gangs.compute();
         let of_groups = objects.gangs.of(&self.of);
@@ -143,7 +165,8 @@ impl Seen {
         standing.first_queue().is_some().then_some(standing)
     }
 
-    /// Returns its queues and the ends of its run, by these rules for unready workloads. None: it is in no queue.
+    /// Returns the pod's queues and the ends of its run. `rules` are the configured rules for
+    /// unready workloads. An exempt pod has no ends. None: the pod is in no queue.
     pub(super) fn run_place(
         &self,
         objects: &mut Objects,
@@ -152,7 +175,8 @@ impl Seen {
     ) -> Option<RunPlace> {
         let standing = self.standing_by(objects)?;
         let ready_until = limits::ready_until(objects, rules, &self.pod, &standing);
-        // pods may name any queue: what is counted by queue has no other queues than there are
+        // pods may name any queue: usage by queue has only queues that exist, and the empty name
+        // for all others
         let existing = |family| {
             let queue = standing.queue(family)?;
             Some(if objects.limits(family, queue).is_some() { queue.clone() } else { ArcStr::new() })

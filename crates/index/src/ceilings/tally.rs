@@ -1,4 +1,6 @@
-//! Counts the workloads of each queue, in one look at all pods.
+//! Counts the workloads of each queue, in one look at all pods. The keeper's status `Reporter` asks
+//! for the counts, writes them to the status of the queues, and exports them as metrics. Only
+//! queues of the run.ai family are counted.
 
 use std::collections::HashMap;
 
@@ -21,7 +23,8 @@ use crate::{GroupWorkload, Uid, cluster::Objects, podgroups::GangId};
 pub struct Tally {
     /// The report on each queue, with the queue's name, in no order.
     pub reports: Vec<(String, QueueReport)>,
-    /// When it changes by itself: the first protection ends then.
+    /// The time at which a report changes without an event: the first protection ends then. None:
+    /// no workload is protected.
     pub until: Option<Timestamp>,
 }
 
@@ -29,17 +32,19 @@ pub struct Tally {
 #[derive(Default)]
 struct Count {
     workloads: Workloads,
+    /// The first end among the pods of the queue.
     expires: Option<Timestamp>,
+    /// The longest floor of the queue. None: not computed yet.
     floor: Option<SignedDuration>,
     starts: Vec<Timestamp>,
 }
 
-/// The unit that counts as one running workload: it would be paused as one.
+/// The unit that counts as one running workload: a pause stops it as one.
 #[derive(PartialEq, Eq, Hash)]
 enum Holder {
-    /// Its root owner, by namespace.
+    /// A root owner, by namespace.
     Owner(ArcStr, Uid),
-    /// The group of pods without an owner that can be paused.
+    /// A `PodGroup` whose pods have no owner that can be paused.
     Group(GangId),
     /// A pod by itself.
     Pod(Uid),
@@ -48,9 +53,9 @@ enum Holder {
 /// The part of a running workload that is in one queue.
 #[derive(Default)]
 struct Run {
-    /// When the last of its floors ends; none if it isn't within one.
+    /// The time at which the last of the floors that protect the run ends. None: no floor does.
     protected: Option<Timestamp>,
-    /// From when its ceiling counts.
+    /// The time from which the ceiling counts: the first start or scheduling of the run's pods.
     since: Option<Timestamp>,
 }
 
@@ -75,7 +80,9 @@ pub fn tally(index: &CeilingIndex, floors: &Floors, now: Timestamp) -> Tally {
     counting.tally()
 }
 
-/// Returns the queue of a group: the one that it names itself, else the one that its pods name, which may be several: then it is always the same.
+/// Returns the queue of a group: the queue that a group of the run.ai family names, else that of
+/// the first pod which names one. Pods are in the order of their uids, so the result stays the same
+/// if pods name several queues.
 pub(super) fn queue_of_group<'w>(index: &'w CeilingIndex, group: &GroupWorkload<'w>) -> Option<&'w str> {
     let own = group.queue.filter(|_| group.key.kind == PodGroupKind::Runai).map(ArcStr::as_str);
     let mut pods = group.members.iter().filter_map(|uid| index.reader.deadlines.get(*uid));
@@ -83,6 +90,7 @@ pub(super) fn queue_of_group<'w>(index: &'w CeilingIndex, group: &GroupWorkload<
 }
 
 impl Counting<'_> {
+    /// Counts the pods that take room by their workload, and finds the first end in each queue.
     fn pods(&mut self, index: &CeilingIndex) {
         let Objects { gangs, owners, .. } = &index.objects;
         let mut queues_of_groups = HashMap::new();
@@ -115,6 +123,8 @@ impl Counting<'_> {
         }
     }
 
+    /// Counts the paused owners without pods, in the queue of the run.ai family that their record
+    /// names.
     fn paused(&mut self, index: &CeilingIndex) {
         for paused in index.objects.paused.topmost(&index.objects.owners) {
             // where the record doesn't say, a queue of both families may be either
@@ -131,7 +141,8 @@ impl Counting<'_> {
         }
     }
 
-    /// Takes a pod of a workload that started then, if it has.
+    /// Counts a pod as a part of a running workload in a queue. `start` is that of the workload.
+    /// None: the workload hasn't started.
     fn runs(&mut self, of: (QueueId, Holder), start: Option<Timestamp>, scheduled: Timestamp) {
         let Self { tree, floors, now, counts, runs } = self;
         let count = counts.entry(of.0).or_default();
@@ -142,6 +153,7 @@ impl Counting<'_> {
         run.since = run.since.into_iter().chain(start).chain([scheduled]).min();
     }
 
+    /// Makes the report of each queue that exists.
     fn tally(mut self) -> Tally {
         for ((queue, _), run) in &self.runs {
             let Count { workloads, starts, .. } = self.counts.entry(*queue).or_default();

@@ -1,4 +1,6 @@
-//! Pods that terminate, and the bound on that time: they choose their grace period themselves.
+//! Pods that terminate, and the bound on the time that this takes: a pod chooses its grace period
+//! itself, and could run on past its ceiling. The keeper's `Terminations` asks for the pods whose
+//! grace period is to be shortened.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::deletion::DeletionTimes;
@@ -10,10 +12,11 @@ use crate::{Uid, cluster::Objects, deadlines::ManagedPod, uid::UidMap};
 /// The least grace period that lets a kubelet end a pod in order.
 const LEAST_GRACE: SignedDuration = SignedDuration::from_secs(1);
 
-/// The pods that terminate and are in a queue.
+/// The pods that terminate and are in a queue, by uid.
 #[derive(Debug, Default)]
 pub struct Terminating(pub UidMap<Termination>);
 
+/// A terminating pod, with the times of its deletion.
 #[derive(Debug)]
 pub struct Termination {
     pod: Seen,
@@ -24,22 +27,23 @@ pub struct Termination {
 /// A pod past its ceiling that terminates for longer than is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlong {
-    /// Its uid.
+    /// The pod's uid.
     pub uid: Uid,
-    /// Its namespace.
+    /// The pod's namespace.
     pub namespace: String,
-    /// Its name.
+    /// The pod's name.
     pub name: String,
-    /// The rest of its grace period, in whole seconds.
+    /// The rest of the pod's grace period, in whole seconds.
     pub left: SignedDuration,
-    /// The rest that is allowed, in whole seconds: at least one.
+    /// The rest that is allowed, in whole seconds: at least one, and less than `left`.
     pub allowed: SignedDuration,
 }
 
 impl Terminating {
-    /// Adds, updates or removes the record of a pod's termination: only a pod in a queue that terminates, and isn't exempt,
-    /// has one. `running` is what was known of it until now: its queue may not be known any more, since its `PodGroup` may go
-    /// with it, or before.
+    /// Adds, updates or removes the record of a pod's termination. Only a terminating pod that is
+    /// in a queue, isn't exempt and hasn't ended has a record. `running` is the record of the pod
+    /// while it ran: the pod's queue may be known from there alone, since its `PodGroup` may be
+    /// deleted with the pod or before.
     pub fn apply(
         &mut self,
         objects: &mut Objects,
@@ -57,12 +61,14 @@ impl Terminating {
         self.0.insert(uid, Termination { pod: seen, name, times });
     }
 
-    /// Returns a pod that terminates.
+    /// Returns the record of a terminating pod.
     pub fn pod(&self, uid: Uid) -> Option<&ManagedPod> {
         Some(&self.0.get(&uid)?.pod.pod)
     }
 
-    /// Returns a pod if it will terminate for longer than `longest` after its run has ended and its deletion was asked for.
+    /// Returns a pod if it will terminate for longer than `longest`, counted from the later of two
+    /// times: the end of its run, and the request for its deletion. None: it won't, or its run
+    /// hasn't reached a ceiling.
     pub fn overlong(
         &self,
         objects: &mut Objects,
@@ -84,14 +90,15 @@ impl Terminating {
         overlong.filter(|of| of.allowed < of.left)
     }
 
-    /// The number of pods past their ceiling whose grace period is over.
+    /// Returns the number of pods past their ceiling whose grace period is over.
     pub fn past_end(&self, objects: &mut Objects, now: Timestamp) -> usize {
         self.0.values().filter(|of| of.times.until < now && of.expired_by(objects, now).is_some()).count()
     }
 }
 
 impl Termination {
-    /// The end of its run, if that is past.
+    /// Returns the end of the run by the pod's ceiling. None: the end isn't past, or no ceiling
+    /// applies.
     fn expired_by(&self, objects: &mut Objects, now: Timestamp) -> Option<Timestamp> {
         let (end, _) = self.pod.standing_by(objects)?.expires?;
         (end < now).then_some(end)

@@ -1,4 +1,5 @@
-//! The work that is due, and its results.
+//! The work that is due, and its results. The keeper's `ExpiryController` lists the work with
+//! `due`, takes a `batch` right before each act, and calls `settle` with the result.
 
 use jiff::Timestamp;
 
@@ -6,25 +7,29 @@ use super::CeilingIndex;
 use crate::{BatchCoverage, DueBatch, DueKey, DueWork, Outcome, Task, TaskSet, Uid};
 
 impl CeilingIndex {
-    /// Returns the work that is due at `now`, the most urgent first: one entry for the pods that one act may serve.
+    /// Returns the work that is due at `now`, the most urgent first: one entry for the pods that
+    /// one act may serve.
     pub fn due(&mut self, tasks: TaskSet, now: Timestamp) -> Vec<DueWork> {
         self.reschedule();
         self.reader.deadlines.due(tasks, now)
     }
 
-    /// Returns the pods of a key whose most urgent task is due at `now`. None: nothing is.
+    /// Returns the pods of a key whose most urgent task is due at `now`. None: no task is due.
     pub fn batch(&mut self, tasks: TaskSet, key: &DueKey, now: Timestamp) -> Option<DueBatch> {
         self.reschedule();
         self.reader.deadlines.batch(tasks, key, now)
     }
 
-    /// The next instant after `now` at which more is due.
+    /// Returns the next instant after `now` at which more work is due. None: no more work is
+    /// planned.
     pub fn next_due_after(&mut self, now: Timestamp) -> Option<Timestamp> {
         self.reschedule();
         self.reader.deadlines.next_due_after(now)
     }
 
-    /// Notes the result of an act on a batch. The pods that were `served` had this `outcome`; the others are still due.
+    /// Records the result of an act on a batch. The pods that were `served` had this `outcome`; the
+    /// others are still due. If an act that ends runs has served only the first pod, each of the
+    /// others gets an act of its own.
     pub fn settle(&mut self, group: &DueBatch, served: BatchCoverage, outcome: Outcome, now: Timestamp) {
         if group.task == Task::Evict && outcome == Outcome::Paused {
             self.judge(group.first.uid);
@@ -41,17 +46,19 @@ impl CeilingIndex {
         self.objects.moved.pods.extend(group.pods().map(|pod| pod.uid));
     }
 
-    /// Notes that the pods of this pod's root owner outlive its pause: all of them, due later or in flight, too.
+    /// Records that the pods of this pod's root owner outlive its pause: all of them, also those
+    /// that are due later or in flight.
     fn judge(&mut self, uid: Uid) {
-        // the note was made for all pods at once
+        // this was recorded for all pods at once
         let Some(pod) = self.reader.deadlines.get(uid).filter(|pod| !pod.outlives()) else { return };
         let Some(root) = self.objects.owners.root(pod.controller) else { return };
         let pods: Vec<Uid> = self.pods_of(&pod.namespace, root).map(|(uid, _)| uid).collect();
         self.reader.deadlines.outlive(&pods);
     }
 
-    /// Forgets which workloads were told of their end: the keeper that told them doesn't lead any more, and its events may be
-    /// lost. If it leads again, it looks at those workloads, as the next keeper would.
+    /// Forgets which workloads got a notice of their present end: the keeper that sent the notices
+    /// doesn't lead any more, and its events may be lost. If it leads again, it looks at those
+    /// workloads again, as the next keeper would.
     pub fn forget_notices(&mut self) {
         self.reschedule();
         self.objects.moved.pods.extend(self.reader.deadlines.forget_notices());

@@ -1,4 +1,6 @@
-//! The workloads of pods, for the rules of preemption.
+//! The workloads of pods, for the rules of preemption. The plugin asks for them when it explains a
+//! preemption. The webhook doesn't: it looks workloads up through the `WorkloadCache` of its own
+//! index.
 
 use tenure_policy::{
     expiry::Family,
@@ -13,16 +15,18 @@ use crate::{Crew, GroupWorkload, PartId, Uid, podgroups::memberships};
 /// A pod's workload for the rules of preemption.
 #[derive(Clone, Debug)]
 pub struct PodWorkload<'p> {
-    /// All pods of its group, or itself.
+    /// All pods of the pod's group, or the pod by itself.
     pub whole: Workload<'p>,
-    /// The part of an elastic group that is counted apart when the pod goes.
+    /// The part of an elastic group that is counted apart when the pod goes. None: the whole group
+    /// is counted.
     pub part: Option<(PartId, Workload<'p>)>,
-    /// The number of the pod's subgroup.
+    /// The number of the pod's subgroup in the shape of the group; 0 for a pod by itself.
     pub subgroup: usize,
 }
 
 impl CeilingIndex {
-    /// The workload of a pod for the rules of preemption, as of the last call of [`gangs`](Self::gangs).
+    /// Returns the workload of a pod for the rules of preemption, as of the last call of
+    /// [`gangs`](Self::gangs).
     pub fn workload<'p>(&'p self, pod: &'p projection::Pod) -> PodWorkload<'p> {
         let gangs = &self.objects.gangs;
         let memberships = memberships(pod, |text| text.into());

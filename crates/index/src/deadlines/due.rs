@@ -1,4 +1,5 @@
-//! The tasks that are due, and their pods.
+//! The tasks that are due, and their pods, as the index hands them to the keeper's
+//! `ExpiryController`.
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
@@ -7,7 +8,7 @@ use tenure_policy::{expiry::Family, judge::Due, ready::Cause};
 
 use crate::{Uid, kinds::KindHash};
 
-/// The tasks of one queue of work.
+/// The tasks of one work queue of the keeper. Ends and notices have a queue each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskSet {
     /// Tasks that end runs.
@@ -17,7 +18,8 @@ pub enum TaskSet {
 }
 
 impl TaskSet {
-    /// Returns the tasks, the most urgent first. A notice may turn out to be a withdrawal.
+    /// Returns the tasks, the most urgent first. When a notice is handed out, it may turn out to be
+    /// a withdrawal.
     pub const fn by_urgency(self) -> &'static [Task] {
         match self {
             Self::Ends => &[Task::Expire, Task::Evict],
@@ -44,7 +46,8 @@ pub struct DueWork {
     pub key: DueKey,
     /// The most urgent task.
     pub task: Task,
-    /// True if the pods that are due first were tried before.
+    /// True if the pods that are due first were tried before. Always false for evictions and
+    /// notices.
     pub is_retry: bool,
     /// The time since which the first pod is due.
     pub since: Timestamp,
@@ -55,38 +58,42 @@ pub struct DueWork {
 pub struct DuePod {
     /// The pod's uid: another pod may have its name by now.
     pub uid: Uid,
-    /// Its namespace.
+    /// The pod's namespace.
     pub namespace: String,
-    /// Its name.
+    /// The pod's name.
     pub name: String,
     /// The family whose ceiling counts.
     pub family: Family,
-    /// The queue that it is in, of that family.
+    /// The pod's queue of that family. Empty: none.
     pub queue: String,
     /// The time at which the ceiling is reached, or at which the workload must be ready.
     pub deadline: Timestamp,
     /// The time since which the task is due.
     pub since: Timestamp,
-    /// The time at which it is handed out: a notice covers all points whose time has come by then.
+    /// The time at which the pod is handed out: a notice covers all points whose time has come by
+    /// then.
     pub handed_out: Timestamp,
-    /// The reason why its workload isn't ready.
+    /// The reason why the pod's workload isn't ready; [`Cause::WaitForStart`] if there is no such
+    /// reason.
     pub cause: Cause,
-    /// The end of the run in the workload's last notice.
+    /// The end of the run in the workload's last notice, or for [`Task::Note`] and its withdrawal
+    /// the end that the object shows. None: no notice was given.
     pub told: Option<Timestamp>,
-    /// The number of times that the task was done while the pod runs on. Failed tries count only for notices.
+    /// The number of times that the task was done while the pod runs on. Failed tries count only
+    /// for notices.
     pub attempts: u8,
-    /// It has outlived a pause of its workload, which wasn't ready.
+    /// True if the pod has outlived a pause of its workload, which wasn't ready.
     pub outlives: bool,
 }
 
-/// Pods of one controller with the same task: to act on their owner serves all of them.
+/// Pods of one controller with the same task: one act on their owner serves all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueBatch {
     /// The task.
     pub task: Task,
-    /// The one that is most overdue.
+    /// The pod that is most overdue.
     pub first: DuePod,
-    /// The others.
+    /// The other pods, the most overdue first.
     pub rest: Vec<DuePod>,
 }
 
@@ -96,7 +103,7 @@ impl DueBatch {
         std::iter::once(&self.first).chain(&self.rest)
     }
 
-    /// Returns what a judgement needs to know of the pods.
+    /// Returns the facts about the pods that a judgement needs.
     pub fn due(&self) -> Due {
         let DuePod { family, queue, deadline, handed_out, attempts, told, .. } = self.first.clone();
         let first_deadline = self.pods().map(|pod| pod.deadline).min().unwrap_or(deadline);
@@ -114,19 +121,21 @@ impl DueBatch {
     }
 }
 
-/// The result of an action, for the pods that it has served.
+/// The result of an action, for the pods that the action has served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done. Pods that are still there are due again after a growing while, but not after a notice.
+    /// The action was done. Pods that are still there are due again after a growing wait, but not
+    /// after a notice.
     Acted,
-    /// It was done, and their workload is paused: a pod that outlives the pause belongs to a run that was judged already.
+    /// The action was done, and the workload is paused. A pod that outlives the pause belongs to a
+    /// run that was judged already.
     Paused,
     /// The end of the run has moved since the pods were handed out. The try doesn't count.
     Moved,
-    /// It could not be done. Pods are due again after a while, which grows with each try.
+    /// The action could not be done. Pods are due again after a wait, which grows with each try.
     Failed,
-    /// It was not yet time. Pods are due again by the clock.
+    /// The action was too early. Pods are due again by the clock.
     TooEarly,
-    /// No more action is to be taken on them.
+    /// No more action is to be taken on the pods.
     Final,
 }

@@ -1,4 +1,6 @@
-//! The time at which the ceiling of a pod is reached, and the time by which its workload must be ready.
+//! The time at which the ceiling of a pod is reached, and the time by which its workload must be
+//! ready. `Deadlines` plans both for each pod. A change of queues that shortens a run may grant it
+//! time, but none beyond the end that it had before.
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
@@ -16,9 +18,10 @@ use crate::times::{Milliseconds, NEVER, PodReadiness, milliseconds, milliseconds
 #[derive(Clone, Debug)]
 pub struct Ceiling {
     pub at: Timestamp,
-    /// The beginning of the run that it counts.
+    /// The beginning of the run that the ceiling counts.
     pub since: Option<Timestamp>,
     pub family: Family,
+    /// The queue of `family` whose ceiling counts.
     pub queue: Option<ArcStr>,
     pub notice: NoticePoints,
 }
@@ -26,30 +29,34 @@ pub struct Ceiling {
 /// The progress of a pod's expiry.
 #[derive(Debug)]
 pub struct Expiry {
-    /// The time at which the ceiling is reached, rounded up; [`NEVER`] if there is none.
+    /// The time at which the ceiling is reached, in milliseconds since the epoch, rounded up.
+    /// [`NEVER`]: no ceiling applies.
     pub at: i64,
-    /// The queue whose ceiling counts.
+    /// The queue whose ceiling counts, or counted last.
     pub queue: Option<ArcStr>,
     pub step: Step,
-    /// Not before this, since a change of queues came so late; [`NEVER`] if the pod is new, and none has been computed.
+    /// The time before which the run doesn't end, since a change of queues has granted it;
+    /// `i64::MIN` if none has. [`NEVER`]: the pod is new, and no end was computed.
     earliest: i64,
-    /// The time of that change, if it has moved the end.
+    /// The time of the change of queues that has moved the end. None: no change has.
     graced_since: Option<Milliseconds>,
 }
 
 /// The evidence that a pod was ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadyNote {
-    /// The pod has none, and needs none: its conditions show it, or it has not been ready.
+    /// The pod has no evidence, and needs none: its conditions show that it was ready, or it has
+    /// not been ready.
     None,
-    /// It was ready, and nothing else says so.
+    /// The pod was ready, and neither its conditions nor its annotations show that.
     Lacking,
-    /// It is on the pod.
+    /// The pod bears the evidence.
     Noted,
 }
 
 impl ReadyNote {
-    /// `readiness` is that of the pod as it was seen so far, and `is_noted` true if the pod has the evidence.
+    /// Compares the readiness of a pod, as seen so far, with what the pod shows. `is_noted`: the
+    /// pod bears the evidence.
     pub fn of(pod: &Pod, readiness: PodReadiness, is_noted: bool) -> Self {
         match readiness.get() {
             _ if is_noted => Self::Noted,
@@ -66,7 +73,8 @@ impl Default for Expiry {
 }
 
 impl Expiry {
-    /// Sets the ceiling that applies now. The queue of the last one is kept: a notice that is withdrawn names it.
+    /// Sets the ceiling that applies now. The queue of the last ceiling is kept, since the
+    /// withdrawal of a notice names it.
     pub fn plan(&mut self, ceiling: Option<Ceiling>) {
         self.at = ceiling.as_ref().map_or(NEVER, |ceiling| milliseconds_up(ceiling.at));
         if let Some(ceiling) = ceiling {
@@ -74,9 +82,12 @@ impl Expiry {
         }
     }
 
-    /// Returns the ceiling after a change of queues, or after the last one: it is reached no earlier than the time that the
-    /// change has granted. Returns, too, the end that was past when a queue went missing, as long as the pod lacks one: if
-    /// the queue comes back, that is no change which the run is granted time for.
+    /// Returns the ceiling after a change of queues, or after the last change: it is reached no
+    /// earlier than the time that the change has granted. `change` is the present change of queues,
+    /// if there is one.
+    ///
+    /// Also returns `lost`, the end that was past when a queue went missing, as long as the pod
+    /// lacks a queue. If the queue comes back, that change grants the run no time.
     pub fn granted(
         &mut self,
         ceiling: Option<Ceiling>,
@@ -95,7 +106,7 @@ impl Expiry {
             let since = ceiling.as_ref().and_then(|ceiling| ceiling.since);
             let earliest = change.earliest_end(since, before.map(time), after, has_notice);
             let earliest = earliest.map_or(i64::MIN, milliseconds_up);
-            // another change may leave the end that an earlier one has granted
+            // a later change may leave the end that an earlier one has granted
             if earliest != self.earliest {
                 let is_moved = earliest != i64::MIN && Some(earliest) != before;
                 self.graced_since = milliseconds(change.at).filter(|_| is_moved);
@@ -112,19 +123,22 @@ impl Expiry {
         (bounded, lost)
     }
 
-    /// Returns the points of notices before an end: one alone if a change of queues has granted it.
+    /// Returns the points of notices before an end. If a change of queues has granted the end, that
+    /// is one point, at the beginning of the grace.
     pub fn points(&self, points: NoticePoints, end: i64) -> NoticePoints {
         let since = self.graced_since.filter(|_| end == self.earliest);
         since.map_or(points, |since| points.of_grace(time(end).duration_since(time(since.get()))))
     }
 
-    /// The time of the next task.
+    /// Returns the place of the next try to end the run: at the end, or after the wait since the
+    /// last try.
     pub fn next(&self) -> Slot {
         Slot::new(self.step.tries.lane(), self.at.max(self.step.tries.not_before()))
     }
 }
 
-/// The time by which a pod's workload must be ready, the cause why it isn't, and the queue that sets the time.
+/// The time by which a pod's workload must be ready, the cause why it isn't, and the queue that
+/// sets the time.
 #[derive(Clone, Debug)]
 pub struct ReadyUntil {
     pub at: Timestamp,
@@ -136,22 +150,24 @@ pub struct ReadyUntil {
 /// The progress of the eviction of a pod whose workload isn't ready. Most workloads are.
 #[derive(Debug, Default)]
 pub struct Unready {
-    /// None if its workload may take any time.
+    /// The time by which the workload must be ready. None: the workload is ready, or may take any
+    /// time.
     pub until: Option<ReadyUntil>,
-    /// Its workload was paused for it.
+    /// True if the workload was paused since it wasn't ready.
     pub paused: bool,
     pub step: Step,
 }
 
 impl Unready {
-    /// Sets the time by which it must be ready, and keeps the tries so far.
+    /// Sets the time by which the workload must be ready, and keeps the tries so far. None for
+    /// `until`: there is no such time.
     pub fn plan(known: Option<Box<Self>>, until: Option<ReadyUntil>) -> Option<Box<Self>> {
         let mut unready = if until.is_some() { known.unwrap_or_default() } else { known? };
         unready.until = until;
         Some(unready)
     }
 
-    /// The time of the next task.
+    /// Returns the place of the next try to evict the pod. First and repeated tries share the lane.
     pub fn next(&self) -> Slot {
         let at = self.until.as_ref().map(|until| milliseconds_up(until.at));
         at.map_or(Slot::NONE, |at| Slot::new(Lane::First, at.max(self.step.tries.not_before())))

@@ -1,4 +1,6 @@
-//! Notices to the workloads of pods, of the end of their runs.
+//! Notices to the workloads of pods, of the end of their runs. `Deadlines` plans the next notice of
+//! each pod whenever the end of its run is computed. A notice that was given is corrected when the
+//! end moves.
 
 use std::time::Duration;
 
@@ -12,14 +14,16 @@ use super::{
 };
 use crate::times::{Milliseconds, NEVER, milliseconds, milliseconds_up};
 
+/// The waits after failed tries to give a notice.
 const RETRY: Wait = Wait { first: Duration::from_secs(10), last: Duration::from_mins(10) };
 
-/// The progress of a pod's notice. Most pods have none.
+/// The progress of a pod's notice. Most pods have none. Times are in milliseconds since the epoch.
 #[derive(Debug, Default)]
 pub struct Notice {
-    /// The time at which it is to be given, if it is.
+    /// The time at which the next notice is to be given. None: no notice is due.
     at: Option<Milliseconds>,
-    /// The end of the run that the workload was told.
+    /// The end of the run in the workload's last notice. None: no notice was given, or it was
+    /// withdrawn.
     pub told: Option<Milliseconds>,
     /// The time of the last notice, which covers all points that had passed by then.
     given: Option<Milliseconds>,
@@ -27,7 +31,9 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// Plans the next notice: some time before the end or, if the end has changed since it was told, at once.
+    /// Plans the next notice: at the next point before the end or, if the end has changed since the
+    /// last notice, at once. `known` is the progress so far. None: no notice is planned, and none
+    /// was given.
     pub fn plan(known: Option<Box<Self>>, created: i64, ceiling: Option<&Ceiling>) -> Option<Box<Self>> {
         let told = known.as_ref().and_then(|known| known.told).map(Milliseconds::get);
         let at = match (told, ceiling) {
@@ -47,7 +53,8 @@ impl Notice {
         Some(notice)
     }
 
-    /// Forgets that the workload was told this end; returns true if it was. Another end is still to be corrected.
+    /// Forgets the last notice if it gave this end. Returns true if it did. A notice of another end
+    /// is still to be corrected.
     pub fn forget(&mut self, end: i64) -> bool {
         let was_told = self.told.is_some_and(|told| told.get() == end);
         if was_told {
@@ -56,16 +63,19 @@ impl Notice {
         was_told
     }
 
-    /// True if nothing is to be told, and nothing was told or tried.
+    /// True if no notice is planned, none was given, and none was tried.
     pub fn is_idle(&self) -> bool {
         self.at.is_none() && self.told.is_none() && self.step.tries == Tries::default()
     }
 
-    /// The time of the next task.
+    /// Returns the place of the next try to give the notice. First and repeated tries share the
+    /// lane.
     pub fn next(&self) -> Slot {
         self.at.map_or(Slot::NONE, |at| Slot::new(Lane::First, at.get().max(self.step.tries.not_before())))
     }
 
+    /// Records the result of a notice or of a withdrawal. Only a failure is followed by another try
+    /// after a wait.
     pub fn settle(&mut self, due: &DuePod, task: Task, outcome: Outcome, now: Timestamp) {
         match outcome {
             Outcome::Acted => {

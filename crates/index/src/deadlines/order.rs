@@ -1,4 +1,6 @@
-//! Pods in the order in which their tasks are due.
+//! Pods in the order in which their tasks are due. Each [`Order`] has two lanes, and all due pods
+//! of the first come before those of the second: pods whose run could not be ended before can't
+//! hold up others. Evictions and notices use the first lane alone.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,7 +13,8 @@ use crate::{
     times::{NEVER, milliseconds_up},
 };
 
-/// The wait before the second try to stop a pod. It doubles with each try, up to eight times as long.
+/// The wait before the second try to stop a pod. It doubles with each further try, up to eight
+/// times this wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryAfter(pub Duration);
 
@@ -21,29 +24,34 @@ impl Default for RetryAfter {
     }
 }
 
-/// The time within which the watches show an end that has moved.
+/// The wait after an end that has moved. By then, the watches show the new end.
 const SHOWN_AFTER: SignedDuration = SignedDuration::from_secs(1);
 
-/// First tries come before all others.
+/// The lane of a try. The first lane comes before the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
+    /// First tries to end a run, and all tries to evict a pod or to give a notice.
     First,
+    /// Further tries to end a run.
     Again,
 }
 
-/// The place of a pod in an [`Order`]: a lane, and a time in milliseconds since the epoch. None by default.
+/// The place of a pod in an [`Order`]: a lane, and a time in milliseconds since the epoch. By
+/// default, a pod has no place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot(i64);
 
 impl Slot {
-    /// In no lane: it lies between the two.
+    /// No place in any lane. It lies between the two lanes.
     pub const NONE: Self = Self(0);
     /// The greatest distance of a time from the epoch. Timestamps take 49 bits.
     const REACH: i64 = 1 << 60;
-    /// Where the epoch lies in the second lane; in the first one, this much before [`Self::NONE`].
+    /// The distance of each lane's epoch from [`Self::NONE`]: before it in the first lane, after it
+    /// in the second.
     const EPOCH: i64 = 1 << 61;
 
-    /// None for [`NEVER`].
+    /// Returns the place at a time in milliseconds since the epoch. For [`NEVER`], returns
+    /// [`Self::NONE`].
     pub fn new(lane: Lane, at: i64) -> Self {
         if at == NEVER { Self::NONE } else { Self::at(lane, at) }
     }
@@ -60,13 +68,13 @@ impl Slot {
         if self.0 < 0 { Lane::First } else { Lane::Again }
     }
 
-    /// The time; none in no lane.
+    /// Returns the time in milliseconds since the epoch. None: the pod has no place.
     pub fn time(self) -> Option<i64> {
         let epoch = Self::at(self.lane(), 0).0;
         (self != Self::NONE).then(|| self.0.saturating_sub(epoch))
     }
 
-    /// The time, if the place is in the same lane as another one and due by `now`.
+    /// Returns the time, if this place is in the same lane as `other` and its time is before `now`.
     pub fn due_with(self, other: Self, now: i64) -> Option<i64> {
         self.time().filter(|at| self.lane() == other.lane() && *at < now)
     }
@@ -77,7 +85,7 @@ impl Slot {
 pub struct Order(BTreeSet<(Slot, Uid)>);
 
 impl Order {
-    /// Moves a pod to another place.
+    /// Moves a pod from its place in `slot` to another, and updates `slot`.
     pub fn place(&mut self, uid: Uid, slot: &mut Slot, to: Slot) {
         if *slot == to {
             return;
@@ -89,29 +97,29 @@ impl Order {
         *slot = to;
     }
 
-    /// The pods of a lane that are due from one time to before another.
+    /// Returns the pods of a lane whose time is at least `from` and less than `to`.
     fn range(&self, lane: Lane, from: i64, to: i64) -> impl Iterator<Item = (Slot, Uid)> {
         let (from, to) = (Slot::at(lane, from), Slot::at(lane, to));
         self.0.range((from, Uid::MIN)..(to, Uid::MIN)).copied()
     }
 
-    /// The pods that are due by now, first tries first.
+    /// Returns the pods whose time is before `now`, those of the first lane first.
     pub fn due(&self, now: i64) -> impl Iterator<Item = (Slot, Uid)> {
         self.range(Lane::First, i64::MIN, now).chain(self.range(Lane::Again, i64::MIN, now))
     }
 
-    /// True if a first try is due by now.
+    /// True if a pod of the first lane is due before `now`.
     pub fn is_pressed(&self, now: i64) -> bool {
         self.range(Lane::First, i64::MIN, now).next().is_some()
     }
 
-    /// The time of the next entry that isn't due by `now`.
+    /// Returns the time of the next place that isn't due at `now`. None: there is no such place.
     pub fn next_from(&self, now: i64) -> Option<i64> {
         let next = |lane| self.range(lane, now, NEVER).next()?.0.time();
         [Lane::First, Lane::Again].into_iter().filter_map(next).min()
     }
 
-    /// The pods one of which was due first, whenever its next try is.
+    /// Returns pods among which is the pod that was due first, no matter when its next try is.
     pub fn may_be_first(&self) -> impl Iterator<Item = Uid> {
         let first = self.range(Lane::First, i64::MIN, NEVER).take(1);
         first.chain(self.range(Lane::Again, i64::MIN, NEVER)).map(|(_, uid)| uid)
@@ -129,14 +137,16 @@ pub struct Step {
     pub slot: Slot,
 }
 
-/// The number of tries of a task, and the earliest time of the next: eight bytes, since each pod has some.
+/// The number of tries of a task, and the earliest time of the next: eight bytes, since each pod
+/// has some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tries {
-    /// In milliseconds since the epoch, up to the year 10889. The greatest is [`NEVER`].
+    /// The earliest time of the next try, in milliseconds since the epoch, up to the year 10889.
+    /// The greatest is [`NEVER`].
     not_before: [u8; 6],
-    /// The number of tries that succeeded and didn't help.
+    /// The number of tries that succeeded and didn't help. For notices, the number of failed tries.
     in_vain: u8,
-    /// The number of tries that failed.
+    /// The number of failed tries to stop a pod.
     failed: u8,
 }
 
@@ -156,7 +166,7 @@ impl Tries {
         if self.in_vain == 0 && self.failed == 0 { Lane::First } else { Lane::Again }
     }
 
-    /// Counts a try to stop a pod.
+    /// Records the outcome of a try to stop a pod, and the time of the next try.
     pub fn settle(&mut self, outcome: Outcome, retry_after: RetryAfter, now: Timestamp) {
         let RetryAfter(first) = retry_after;
         let wait = Wait { first, last: first.saturating_mul(8) };
@@ -172,7 +182,7 @@ impl Tries {
         }
     }
 
-    /// Counts a try that succeeded. The next one follows after a while if that doesn't help.
+    /// Counts a try in `in_vain`. The next try follows after the wait.
     pub fn count_done(&mut self, now: Timestamp, wait: Wait) {
         self.wait(now, wait);
         self.in_vain = self.in_vain.saturating_add(1);
@@ -183,7 +193,7 @@ impl Tries {
         (self.in_vain, self.failed) = (0, 0);
     }
 
-    /// Allows another try after all. Earlier tries count as before.
+    /// Allows another try after a final outcome. Earlier tries count as before.
     pub fn revive(&mut self) {
         if self.not_before == Self::NEVER {
             self.not_before = [0; 6];

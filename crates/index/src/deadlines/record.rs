@@ -1,4 +1,9 @@
-//! The record of a pod in a queue.
+//! The record of a pod in a queue. `Deadlines` keeps one for each pod, and the standing of a pod is
+//! computed from it.
+//!
+//! A pod may change or lose the objects that end its run. So the queues, the workload's own ceiling
+//! and the start that were known while it was bound are fixed in its record. They are also written
+//! on the pod as evidence, for the next keeper.
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
@@ -24,73 +29,80 @@ use crate::{
     times::{Milliseconds, NEVER, PodReadiness, in_time, milliseconds, milliseconds_up, time},
 };
 
-/// A pod in a queue. Times are in milliseconds since the epoch.
+/// A pod in a queue, in a few hundred bytes. Times are in milliseconds since the epoch.
 #[derive(Debug)]
 pub struct ManagedPod {
     pub name: Box<str>,
     pub namespace: ArcStr,
-    /// The queue that it names itself in each family. That of its `PodGroup` counts, if there is such a group.
+    /// The queue that the pod names itself in each family. The queue of its `PodGroup` counts, if
+    /// there is such a group.
     pub queues: PerFamily<Option<ArcStr>>,
+    /// The controller that the pod names. A tenant may name any.
     pub controller: Option<Controller>,
-    /// The ceiling that the pod itself notes.
+    /// The ceiling that the pod itself notes, as a duration in milliseconds.
     pub own: Option<Milliseconds>,
-    /// None if its objects say all that ends its run.
+    /// The facts that were fixed while the pod was bound, and the evidence on the pod. None: other
+    /// objects show all that ends its run.
     fixed: Option<Box<FixedRun>>,
     pub created: i64,
+    /// The pod's scheduling. None: the pod isn't bound.
     pub started: Option<Milliseconds>,
     pub readiness: PodReadiness,
-    /// The evidence that it was ready.
+    /// The evidence that the pod was ready.
     ready_note: ReadyNote,
     /// The family whose ceiling counts, or did.
     pub family: Family,
     pub expiry: Expiry,
+    /// The progress of the pod's notice. None: no notice is planned, and none was given.
     pub notice: Option<Box<Notice>>,
-    /// None if its workload is ready, or may take as long as it likes.
+    /// The progress of the pod's eviction. None: the workload is ready, or may take any time.
     pub unready: Option<Box<Unready>>,
-    /// Acting on it serves no other pod of its controller.
+    /// True if an act on the pod serves no other pod of its controller.
     pub alone: bool,
-    /// What it tells autoscalers.
+    /// The state of the pod's marks for autoscalers.
     pub marks: Marks,
-    /// The end of its run that it shows.
+    /// The end of the run that the pod shows. A tenant may have written it.
     pub shown_end: Option<Milliseconds>,
-    /// It names an owner whose pods are never touched. Any user may name one, so its ceiling holds until that owner is
-    /// found; but no workload is counted.
+    /// True if the pod names an owner whose pods are never touched. Any user may name one, so the
+    /// pod's ceiling holds until that owner is found; but the pod isn't counted as a workload.
     pub claims_exemption: bool,
 }
 
-/// What ends the run of a bound pod, as it was computed, and by the evidence on the pod.
+/// The facts that end the run of a bound pod: as they were computed, and as the evidence on the pod
+/// shows them.
 #[derive(Clone, Debug, Default)]
 struct FixedRun {
     known: RunLimits,
     noted: RunLimits,
 }
 
-/// What ends a run.
+/// The facts that end a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct RunLimits {
-    /// The queues that its labels don't name. They count unless another queue ends the run earlier.
+    /// The queues that the pod's labels don't name. They count unless another queue ends the run
+    /// earlier.
     queues: PerFamily<Option<ArcStr>>,
-    /// The least ceiling that its workload has noted itself.
+    /// The least ceiling that the workload has noted itself, as a duration in milliseconds.
     own: Option<Milliseconds>,
-    /// The earlier start of the pod that controls it, or did.
+    /// The start of the pod that controls this one, or did, if that start is earlier.
     since: Option<Milliseconds>,
 }
 
 /// The facts about the run of a bound pod that don't move its end later from now on.
 #[derive(Clone, Debug, Default)]
 pub struct BoundRun {
-    /// Its queues.
+    /// The queues of the pod that exist.
     pub queues: PerFamily<Option<ArcStr>>,
-    /// The least ceiling that its workload notes. None: it notes none that ends the run.
+    /// The least ceiling that the workload notes. None: the workload notes none that ends the run.
     pub own: Option<SignedDuration>,
     /// True if another object notes that ceiling.
     pub own_is_noted: bool,
-    /// True if its workload has to be ready: then it counts whether the pod was.
+    /// True if the workload has to be ready. Then it counts whether the pod was.
     pub must_be_ready: bool,
 }
 
 impl ManagedPod {
-    /// Reads a pod. `known` is what is known of it. None: the pod is in no queue.
+    /// Reads a pod. `known` is the earlier record of the pod. None: the pod is in no queue.
     pub fn read(pod: &projection::Pod, interner: &mut Interner, known: Option<&Self>) -> Option<Self> {
         let mut read = Self {
             name: pod.metadata.name.as_deref().unwrap_or_default().into(),
@@ -115,7 +127,8 @@ impl ManagedPod {
         read.update(pod, interner).then_some(read)
     }
 
-    /// Takes what can change; says whether it is still in a queue.
+    /// Updates the fields that can change. Returns true if the pod is still in a queue. Facts that
+    /// were fixed are kept only while the pod stays bound.
     pub fn update(&mut self, pod: &projection::Pod, interner: &mut Interner) -> bool {
         let Interner { kinds, names, own, kueue_queues } = interner;
         let was_bound = self.started.is_some();
@@ -150,7 +163,8 @@ impl ManagedPod {
         Family::ALL.into_iter().any(is_in)
     }
 
-    /// Fixes the queues of a bound pod and its own ceiling, as they are now. Returns true if the pod lacks evidence of them.
+    /// Fixes the present queues of a bound pod and its workload's own ceiling. Returns true if the
+    /// pod lacks evidence of them, or of its readiness.
     pub fn fix(&mut self, run: BoundRun) -> bool {
         let BoundRun { queues: mut now, own, own_is_noted, must_be_ready } = run;
         if self.started.is_none() {
@@ -174,8 +188,8 @@ impl ManagedPod {
         lacks_evidence
     }
 
-    /// Returns the queue of a family that was fixed for a bound pod, and the one that it has evidence of. Neither: the pod's label or
-    /// `PodGroup` names it.
+    /// Returns the queue of a family that was fixed for a bound pod, and the queue that it has
+    /// evidence of. Neither: the pod's label or `PodGroup` names its queue.
     pub fn fixed_queues(&self, family: Family) -> [Option<&ArcStr>; 2] {
         let of = |run: fn(&FixedRun) -> &RunLimits| run(self.fixed.as_deref()?).queues[family].as_ref();
         [of(|fixed| &fixed.known), of(|fixed| &fixed.noted)]
@@ -196,7 +210,7 @@ impl ManagedPod {
         }
     }
 
-    /// Allows another try of the tasks that were final under its last controller.
+    /// Allows another try of the tasks that had a final outcome under the last controller.
     pub fn revive(&mut self) {
         self.expiry.step.tries.revive();
         if let Some(unready) = &mut self.unready {
@@ -204,19 +218,20 @@ impl ManagedPod {
         }
     }
 
-    /// The pod as a part of its workload.
+    /// Returns the pod as a part of its workload. The subgroup is 0, as that of a pod without a
+    /// group.
     pub fn live_pod(&self) -> LivePod {
         let created = time(self.created);
         LivePod { subgroup: 0, created, scheduled: self.scheduled(), readiness: self.readiness.get() }
     }
 
-    /// The time of its scheduling. None: it isn't bound.
+    /// Returns the time of the pod's scheduling. None: the pod isn't bound.
     pub fn scheduled(&self) -> Option<Timestamp> {
         in_time(self.started)
     }
 
-    /// The clocks that ceilings run by, if it is in no `PodGroup`: those of a pod that another pod controls belong to the run
-    /// of that one.
+    /// Returns the clocks that ceilings run by if the pod is in no `PodGroup`. The clocks of a
+    /// bound pod that another pod controls begin no later than the run of that other pod.
     pub fn clocks(&self) -> Clocks {
         let (created, started) = (time(self.created), self.scheduled());
         let since = in_time(self.since().filter(|_| started.is_some()));
@@ -224,7 +239,8 @@ impl ManagedPod {
         Clocks { created: earliest(created), started: started.map(earliest) }
     }
 
-    /// Counts the run of a bound pod from the scheduling of the pod that controls it. Returns true if that moves its end.
+    /// Counts the run of a bound pod from the scheduling of the pod that controls it, if that is
+    /// earlier. Returns true if this moves the end.
     pub fn count_from(&mut self, scheduled: Option<Milliseconds>) -> bool {
         let Some(from) = scheduled.filter(|of| self.started.is_some_and(|own| of.get() < own.get())) else {
             return false;
@@ -234,7 +250,8 @@ impl ManagedPod {
         std::mem::replace(known, earliest) != earliest
     }
 
-    /// True if it counts from the scheduling of another pod, and has no evidence of that.
+    /// True if the run counts from the scheduling of another pod, and the pod bears no evidence of
+    /// that.
     pub fn lacks_since(&self) -> bool {
         let times = |fixed: &FixedRun| Some((fixed.known.since?, fixed.noted.since));
         let of = self.fixed.as_deref().and_then(times);
@@ -246,12 +263,13 @@ impl ManagedPod {
         Milliseconds::earliest(known.since, noted.since)
     }
 
-    /// The end of its run.
+    /// Returns the end of the run, rounded up to a millisecond. None: no ceiling applies.
     pub fn end(&self) -> Option<Timestamp> {
         (self.expiry.at != NEVER).then(|| time(self.expiry.at))
     }
 
-    /// The pod's own ceiling: the least one that it notes, or that was fixed.
+    /// Returns the pod's own ceiling: the least of the ceilings that the pod notes, that were
+    /// fixed, or that evidence names.
     pub fn own_ceiling(&self) -> Option<SignedDuration> {
         self.own.into_iter().chain(self.fixed_own()).map(in_time_span).min()
     }
@@ -261,7 +279,8 @@ impl ManagedPod {
         self.own.map(in_time_span) == Some(own)
     }
 
-    /// The least ceiling that its workload has noted so far. None: it has noted none that ended the run.
+    /// Returns the least ceiling that the workload has noted so far. None: it has noted none that
+    /// ended the run.
     pub fn known_own(&self) -> Option<SignedDuration> {
         self.fixed.as_ref()?.known.own.map(in_time_span)
     }
@@ -271,24 +290,25 @@ impl ManagedPod {
         Milliseconds::earliest(known.own, noted.own)
     }
 
-    /// True if it has outlived a pause of its workload, which wasn't ready.
+    /// True if the pod has outlived a pause of its workload, which wasn't ready.
     pub fn outlives(&self) -> bool {
         self.unready.as_ref().is_some_and(|unready| unready.paused)
     }
 
-    /// The pods that an act on this one serves.
+    /// Returns the key of the pods that an act on this pod serves: those of its controller, or the
+    /// pod alone.
     pub fn due_key(&self, uid: Uid) -> DueKey {
         let controller = self.controller.filter(|_| !self.alone);
         let (uid, kind) = controller.map_or((uid, None), |of| (of.uid, Some(of.kind)));
         DueKey { namespace: self.namespace.clone(), uid, kind }
     }
 
-    /// True if one act may serve this pod and another one of the same key.
+    /// True if one act may serve this pod and another pod of the same key.
     pub fn is_sibling(&self, other: &Self) -> bool {
         (self.expiry.at == NEVER) == (other.expiry.at == NEVER) && self.outlives() == other.outlives()
     }
 
-    /// The progress of a task.
+    /// Returns the progress of a task. The default: there has been none.
     pub fn step(&self, task: Task) -> Step {
         let step = match task {
             Task::Expire => Some(self.expiry.step),
@@ -299,7 +319,7 @@ impl ManagedPod {
         step.unwrap_or_default()
     }
 
-    /// The pod as it is handed out at `now`, with a task that is due since an earlier time.
+    /// Returns the pod as it is handed out at `now`, with a task that is due since an earlier time.
     pub fn due(&self, uid: Uid, task: Task, (since, now): (i64, i64)) -> DuePod {
         let told = self.notice.as_ref().and_then(|notice| notice.told);
         let until = self.unready.as_ref().and_then(|unready| unready.until.as_ref());
@@ -324,7 +344,7 @@ impl ManagedPod {
     }
 }
 
-/// A ceiling in milliseconds. One that is too long is none.
+/// Returns a ceiling in milliseconds. None: there is none, or it is too long for the type.
 fn in_milliseconds(own: Option<SignedDuration>) -> Option<Milliseconds> {
     Milliseconds::new(own?.as_millis().try_into().unwrap_or(NEVER))
 }

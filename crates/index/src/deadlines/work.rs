@@ -1,4 +1,6 @@
-//! The work that is due: the pods of a task, and the results of acts on them.
+//! The work that is due: the pods of a task, and the results of acts on them. `CeilingIndex` calls
+//! this for the keeper. Invariant: a batch has pods of one key and one task, which one act on their
+//! owner may serve.
 
 use std::collections::HashSet;
 
@@ -14,7 +16,7 @@ use crate::{
 };
 
 impl Orders {
-    /// The orders of a set of tasks, the most urgent first.
+    /// Returns the orders of a set of tasks, the most urgent first.
     fn of(&self, tasks: TaskSet) -> impl Iterator<Item = (Task, &Order)> {
         let order = |task| match task {
             Task::Expire => &self.expiries,
@@ -26,7 +28,8 @@ impl Orders {
 }
 
 impl Deadlines {
-    /// The work that is due, the most urgent of each key, in order: first tries come before others.
+    /// Returns the work that is due: for each key the most urgent. Ends by a ceiling come before
+    /// evictions, and first tries before others.
     pub fn due(&self, tasks: TaskSet, now: Timestamp) -> Vec<DueWork> {
         let mut known = HashSet::new();
         let due = self.orders.of(tasks).flat_map(|(task, order)| {
@@ -40,7 +43,9 @@ impl Deadlines {
         .collect()
     }
 
-    /// The pods of a key with its most urgent task that is due: expiries come before evictions.
+    /// Returns the pods of a key with its most urgent task that is due: ends by a ceiling come
+    /// before evictions. At most `MOST_IN_BATCH` pods, the most overdue first. None: no task of the
+    /// key is due.
     pub fn batch(&self, tasks: TaskSet, key: &DueKey, now: Timestamp) -> Option<DueBatch> {
         let now = now.as_millisecond();
         let of_key = || self.pods.get(&key.uid).map(|pod| (key.uid, pod.as_ref()));
@@ -48,7 +53,8 @@ impl Deadlines {
         let others = || self.controlled_by(key.uid).filter(|(uid, _)| *uid != key.uid);
         let pods = || of_key().into_iter().chain(others());
         let pods = || pods().filter(|(uid, pod)| pod.due_key(*uid) == *key);
-        // in either lane: a pod that was tried waits for no flood of others of its controller
+        // looks in both lanes: a pod that was tried doesn't wait for a flood of others of its
+        // controller
         let first = |task: &Task| {
             let slots = pods().map(|(uid, pod)| (uid, pod.step(*task).slot));
             let due = slots.filter_map(|(uid, slot)| Some((slot.time().filter(|at| *at < now)?, uid, slot)));
@@ -69,14 +75,16 @@ impl Deadlines {
         Some(DueBatch { task, first: due(slot.time()?, uid, first), rest })
     }
 
-    /// Marks a pod whose end needs an act of its own.
+    /// Marks a pod whose end needs an act of its own. The mark ends with the next act that ends
+    /// runs.
     pub fn try_alone(&mut self, uid: Uid) {
         if let Some(pod) = self.pods.get_mut(&uid) {
             pod.alone = true;
         }
     }
 
-    /// Notes the result of an act on a pod.
+    /// Records the result of an act on a pod. The pod's place in the orders changes with the next
+    /// `schedule`.
     pub fn settle(&mut self, due: &DuePod, task: Task, outcome: Outcome, now: Timestamp) {
         let retry_after = self.retry_after;
         let Some(pod) = self.pods.get_mut(&due.uid) else { return };
@@ -96,7 +104,7 @@ impl Deadlines {
         }
     }
 
-    /// Notes that pods which aren't ready outlive a pause of their workload.
+    /// Records that pods which aren't ready outlive a pause of their workload.
     pub fn outlive(&mut self, pods: &[Uid]) {
         for uid in pods {
             if let Some(unready) = self.pods.get_mut(uid).and_then(|pod| pod.unready.as_mut()) {
@@ -105,7 +113,8 @@ impl Deadlines {
         }
     }
 
-    /// Forgets that workloads were told the present end of their run. Returns the pods that this is about.
+    /// Forgets the notices that gave the present end of a run. Returns the pods whose notice was
+    /// forgotten.
     pub fn forget_notices(&mut self) -> Vec<Uid> {
         let told = self.pods.iter_mut().filter_map(|(uid, pod)| {
             let at = pod.expiry.at;

@@ -1,4 +1,5 @@
-//! An owner that was paused.
+//! An owner that was paused, as the owner's annotations say, and its place among the owners that
+//! come back.
 
 use std::cmp::Reverse;
 
@@ -12,6 +13,7 @@ use crate::{Uid, owners::Controller, podgroups::GroupKey};
 /// A workload that takes, or took, room in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
+    /// All pods of a `PodGroup`.
     Group(GroupKey),
     /// A root owner, in a namespace.
     Owner(ArcStr, Uid),
@@ -19,7 +21,7 @@ pub enum Holder {
     Pod(Uid),
 }
 
-/// A return before its time.
+/// A return before the owner's own time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Early {
     pub at: Timestamp,
@@ -27,15 +29,16 @@ pub(super) struct Early {
     pub left: Holder,
 }
 
-/// A place among returning owners: the priority, the time by the strategy of the queue, and the name. The least comes first.
+/// A place among returning owners: the priority, the time by the strategy of the queue, and the
+/// name. The least comes first, so the highest priority does.
 pub type Turn = (Reverse<i32>, Timestamp, String);
 
 /// An owner that is due to come back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueReturn {
-    /// The owner. Its queue is empty if there is none of that name.
+    /// The owner. Its queue is empty if no queue of that name exists.
     pub paused: Paused,
-    /// Its place among those of its queue.
+    /// The owner's place among those of its queue.
     pub turn: Turn,
 }
 
@@ -47,44 +50,47 @@ pub struct Paused {
     pub queue: ArcStr,
     /// The family of that queue. None if the record doesn't say.
     pub family: Option<Family>,
-    /// It was paused because its pods didn't get ready.
+    /// True if the owner was paused because its pods didn't get ready.
     pub was_unready: bool,
-    /// The way and the time of its return by itself.
+    /// The way and the time in which the owner comes back by itself, if it does.
     pub returns: Return,
-    /// True if it stays paused until a person resumes it, by a record that says whose it is.
+    /// True if the owner stays paused until a person resumes it, by a record that names the owner's
+    /// uid.
     pub(super) stays: bool,
-    /// The number of its pauses because its pods didn't get ready.
+    /// The number of the owner's pauses because its pods didn't get ready.
     pub count: u32,
-    /// The priority of its pods.
+    /// The priority of the owner's pods; 0 if the annotations don't say.
     pub priority: i32,
-    /// When it was paused.
+    /// The time of the pause.
     pub at: Timestamp,
-    /// When it was created.
+    /// The owner's creation.
     pub created: Option<Timestamp>,
-    /// Its name.
+    /// The owner's name.
     pub name: Box<str>,
-    /// Empty if it is of the whole cluster.
+    /// The owner's namespace. Empty: the owner is cluster-scoped.
     pub namespace: ArcStr,
     pub(super) controller: Option<Controller>,
     /// True if the record names its object.
     pub(super) says_whose: bool,
-    /// The root owner of its pods: the owner itself, or the object of a Workload of Kueue.
+    /// The root owner of the pods: the owner itself, or the job or pod that Kueue runs by this
+    /// Workload.
     pub root: Uid,
-    /// The watch that has seen it.
+    /// The number of the watch that has seen the owner.
     pub source: u16,
-    /// As the API server writes it.
+    /// The owner's uid, as the API server writes it.
     pub uid: Box<str>,
-    /// None if it comes back at its own time.
+    /// A return before the owner's own time. None: the owner comes back at its own time.
     pub(super) early: Option<Box<Early>>,
 }
 
 impl Paused {
-    /// The family by whose rules it comes back.
+    /// Returns the family by whose rules the owner comes back: the run.ai family if the record
+    /// doesn't say.
     pub fn rules_of(&self) -> Family {
         self.family.unwrap_or(Family::Runai)
     }
 
-    /// The facts on which the order of returns depends.
+    /// Returns the facts on which the order of returns depends.
     pub fn waiting(&self) -> Waiting {
         Waiting {
             priority: self.priority,
@@ -94,19 +100,21 @@ impl Paused {
         }
     }
 
-    /// Returns the place among returning owners.
+    /// Returns the owner's place among returning owners.
     pub fn turn(&self, strategy: RequeuingTimestamp) -> Turn {
         let waiting = self.waiting();
         (Reverse(waiting.priority), waiting.timestamp(strategy), waiting.name)
     }
 
-    /// The time at which it comes back: before its own time, if another workload of its queue has left.
+    /// Returns the time at which the owner comes back: before its own time, if another workload of
+    /// its queue has left. None: it doesn't come back by itself.
     pub fn due(&self) -> Option<Timestamp> {
         let early = self.early.as_ref().map(|early| early.at);
         self.returns.at().map(|at| early.map_or(at, |early| early.min(at)))
     }
 
-    /// True if it waits for its next try to get ready after `now`, and may be called earlier.
+    /// True if the owner waits until after `now` for its next try to get ready, and may be called
+    /// earlier.
     pub(super) fn waits(&self, now: Timestamp) -> bool {
         self.was_unready && self.early.is_none() && matches!(self.returns, Return::Requeue(at) if at > now)
     }

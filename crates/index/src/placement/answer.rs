@@ -1,4 +1,8 @@
 //! Answers to schedulers: which of the offered victims may be preempted.
+//!
+//! The scheduler extender asks for each question of a scheduler, with a preemptor and the victims
+//! on each candidate node. For each node the answer keeps the victims, names others, or drops the
+//! node. A victim that isn't known is never granted.
 
 use std::{borrow::Cow, cmp::Reverse, num::NonZero, sync::LazyLock, thread};
 
@@ -21,22 +25,22 @@ use crate::Uid;
 /// A scheduler's request to preempt, with the inputs of the verdicts besides the pods.
 #[derive(Clone, Copy, Debug)]
 pub struct PreemptionRequest<'q> {
-    /// The rules to decide by.
+    /// The rules that decide.
     pub rules: Rules<'q>,
     /// The pod that needs room.
     pub preemptor: &'q Pod,
-    /// Its needs besides room.
+    /// The preemptor's needs besides room.
     pub neighbor: Neighbor<'q>,
 }
 
 /// The verdict on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeVerdict<'a> {
-    /// As it was offered, each pod once, the most important first.
+    /// The offered victims, each pod once, the most important first.
     Keep(Vec<Taken<'a>>),
-    /// Other victims in their place, the most important first.
+    /// Other victims in place of the offered ones, the most important first.
     Instead {
-        /// Their uids; at least one.
+        /// The victims; at least one.
         victims: Vec<Taken<'a>>,
         /// The number of victims whose eviction violates a disruption budget.
         budget_violations: usize,
@@ -45,23 +49,25 @@ pub enum NodeVerdict<'a> {
     Drop(Rejection),
 }
 
-/// A pod that may be taken.
+/// A pod that may be preempted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken<'a> {
-    /// Its uid, as the API server or the scheduler writes it.
+    /// The pod's uid, as the API server or the scheduler writes it.
     pub text: Cow<'a, str>,
-    /// Its uid.
+    /// The pod's uid.
     pub uid: Uid,
-    /// True if it is one of a group.
+    /// True if the pod is in a group that exists.
     pub in_group: bool,
 }
 
-/// The reason why no pod makes room.
+/// The reason why no pod of a node makes room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// A victim is protected, and no other pods will do. Another question is worthwhile once others may do, too.
+    /// A victim is protected, and no other pods will do. Another question is worthwhile once the
+    /// victim may go, or others may.
     Protected(Protected),
-    /// A victim isn't known, or isn't known to be on this node: it may be protected.
+    /// The victim with this uid isn't known, or isn't known to be on this node: it may be
+    /// protected.
     Unknown(String),
     /// No victim was offered.
     NoVictims,
@@ -69,33 +75,39 @@ pub enum Rejection {
 
 /// Buffers that are filled for each node: to allocate them each time takes longer than most answers.
 struct Scratch<'o, 'q, 'i> {
+    /// The workloads that were met so far.
     workloads: WorkloadCache<'q, 'i>,
     /// The pods that were offered, with their uids as the scheduler writes them.
     found: Vec<(&'o Cow<'i, str>, Uid, Option<&'i PodRecord>)>,
     /// The pods of the node, the offered ones first.
     here: Vec<Here<'o, 'i>>,
-    /// The number of searches for other victims that are left.
+    /// The number of searches for other victims that are left for this thread.
     searches: usize,
 }
 
-/// The number of nodes beyond which other threads help; a scheduler of a large cluster doesn't offer more. Those
-/// threads may have to wait for a processor, which takes longer than the answers for so few nodes.
+/// The number of nodes beyond which other threads help. A scheduler of a large cluster doesn't
+/// offer more. Other threads may have to wait for a processor, which takes longer than the answers
+/// for fewer nodes.
 const FEW_NODES: usize = 1_000;
 
-/// The number of searches beyond which other threads help: one takes ten times as long as an answer without.
+/// The number of searches beyond which other threads help. A node with a search takes ten times as
+/// long as one without.
 const FEW_SEARCHES: usize = 16;
 
-/// The most threads for a question. A scheduler asks one at a time, and more threads gain little.
+/// The most threads for a question. A scheduler asks one question at a time, and more threads gain
+/// little.
 const MOST_THREADS: usize = 4;
 
-/// The threads that there are processors for, asked once: it takes the system some time to say.
+/// The number of threads for which there are processors, read once: the system takes some time to
+/// say.
 static THREADS: LazyLock<usize> = LazyLock::new(|| {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     processors.min(MOST_THREADS)
 });
 
 impl PlacementIndex {
-    /// Answers for all nodes, in the order of the offers, by the starts that [`Self::settle`] last computed.
+    /// Returns the verdicts on all nodes, in the order of the offers, by the starts that
+    /// [`Self::settle`] last computed.
     pub fn answer<'a>(
         &'a self,
         question: &PreemptionRequest<'_>,
@@ -111,7 +123,7 @@ impl PlacementIndex {
         answers
     }
 
-    /// The preemptor as rules see it.
+    /// Returns the preemptor as rules see it.
     pub(super) fn preemptor<'q>(&'q self, question: &PreemptionRequest<'q>) -> Preemptor<'q> {
         Preemptor {
             place: Place::find(question.rules.tree, self.queue_of_preemptor(question.preemptor)),
@@ -122,12 +134,15 @@ impl PlacementIndex {
         }
     }
 
+    /// Returns the pool of a node. None: no floors of pools are configured, or the node isn't known
+    /// or has no label of a pool.
     pub(super) fn pool(&self, floors: &Floors, node: &str) -> Option<&str> {
         let Floors { node_pools, node_pool_label_key, .. } = floors;
         let labels = (!node_pools.is_empty()).then(|| self.reader.nodes.get(node)).flatten()?;
         labels.get(node_pool_label_key).map(String::as_str)
     }
 
+    /// Returns the queue of a preemptor: that of its `PodGroup`, else that of the pod.
     fn queue_of_preemptor<'q>(&'q self, pod: &'q Pod) -> Option<&'q str> {
         let named = PodGroupKind::Runai.named_by(pod);
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
@@ -136,15 +151,17 @@ impl PlacementIndex {
     }
 }
 
+/// A question with the facts that hold for all of its nodes.
 struct Asked<'a, 'i> {
     index: &'i PlacementIndex,
     question: &'a PreemptionRequest<'a>,
     preemptor: Preemptor<'a>,
+    /// The preemptor's own uid: no pod makes room for itself.
     itself: Option<Uid>,
 }
 
 impl<'i> Asked<'_, 'i> {
-    /// Answers in the order of the offers, on this number of threads.
+    /// Returns the verdicts in the order of the offers, on this number of threads.
     fn divided(&self, offers: &[Offer<'i>], threads: usize) -> Vec<NodeVerdict<'i>> {
         let mut shares = offers.chunks(offers.len().div_ceil(threads.max(1)).max(1));
         let own = shares.next().unwrap_or_default();
@@ -165,7 +182,8 @@ impl<'i> Asked<'_, 'i> {
         })
     }
 
-    /// Answers in the order of the offers, up to the one that takes the last of the allowed searches.
+    /// Returns the verdicts in the order of the offers, up to the offer that takes the last of the
+    /// allowed searches.
     fn nodes(&self, offers: &[Offer<'i>], searches: usize) -> Vec<NodeVerdict<'i>> {
         let workloads = WorkloadCache::new(self.index, self.question.rules.tree);
         let mut scratch = Scratch { workloads, found: Vec::new(), here: Vec::new(), searches };
@@ -193,7 +211,8 @@ impl<'i> Asked<'_, 'i> {
         if let Some((unknown, ..)) = found.iter().find(|(_, uid, pod)| !may_go(*uid, *pod)) {
             return NodeVerdict::Drop(Rejection::Unknown(unknown.to_string()));
         }
-        // schedulers sort them too; but they judge an answer by its first pod, which has to be the highest
+        // schedulers sort victims, too, but judge an answer by its first pod, which has to be the
+        // highest
         found.sort_by_key(|(_, _, pod)| Reverse(pod.map(|pod| pod.priority)));
         here.clear();
         for (text, uid, pod) in found {
@@ -229,7 +248,8 @@ impl<'i> Asked<'_, 'i> {
         self.others(&offer.node, here, offered, workloads, protected)
     }
 
-    /// Finds pods to evict in place of the first `offered`, some of which are protected.
+    /// Finds pods to evict in place of the first `offered` pods of `here`, some of which are
+    /// protected.
     fn others(
         &self,
         node: &str,
@@ -276,7 +296,8 @@ impl<'i> Asked<'_, 'i> {
     }
 }
 
-/// True if a pod is bound. A scheduler knows that a moment before the index.
+/// True if a pod on a node shows its binding, or is terminating. A scheduler knows of a binding a
+/// moment before the index.
 pub(super) fn is_bound(pod: &PodRecord) -> bool {
     pod.scheduled.is_some() || pod.progress != Progress::Running
 }

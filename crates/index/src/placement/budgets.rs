@@ -1,4 +1,5 @@
-//! Disruption budgets, and the pods that they select.
+//! Disruption budgets, and the pods that they select. The search for other victims asks which
+//! budgets count a pod, so as to count the evictions that violate a budget.
 
 use std::{collections::BTreeMap, ptr};
 
@@ -11,16 +12,18 @@ use tenure_types::{
 
 use crate::names::Names;
 
-/// The most bytes that are kept of a pod's labels, and of a budget's selector, since tenants write them. No well-meant
-/// one has more: Kubernetes bounds each label, but not their number.
+/// The most bytes that are kept of a pod's labels, and of a budget's selector, since tenants write
+/// both. Well-meant ones are smaller: Kubernetes bounds each label, but not their number.
 const MOST_BYTES: usize = 8 * 1024;
 
-/// The labels of a pod, by key; none if they take more bytes than are kept, and then nothing is known of them. Their
-/// texts are shared: keys are few, and the pods of a workload have most values in common.
+/// The labels of a pod, by key. None: the labels take more bytes than are kept, and nothing is
+/// known of them. The texts of labels are shared: keys are few, and the pods of a workload have
+/// most values in common.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct PodLabels(Option<Box<[(ArcStr, ArcStr)]>>);
 
 impl PodLabels {
+    /// Reads the labels of a pod. A pod without labels has an empty list.
     pub fn read(labels: Option<&BTreeMap<String, String>>, names: &mut Names) -> Self {
         let pairs = || labels.into_iter().flatten();
         let bytes = pairs().map(|(key, value)| {
@@ -50,17 +53,21 @@ pub struct Budgets(pub BTreeMap<(String, String), Budget>);
 
 #[derive(Debug)]
 pub struct Budget {
-    /// An empty one is too large to be kept, and may select any pod.
+    /// Empty: the budget's own selector is too large to be kept, and may select any pod.
     selector: Selector,
+    /// `status.disruptionsAllowed`; 0 if the status doesn't say, or if the value is negative.
     allowed: u32,
-    /// The names of pods whose disruption is counted already, in order.
+    /// The names of pods whose disruption is counted already, in alphabetical order.
     disrupted: Box<[Box<str>]>,
 }
 
 impl Budget {
-    /// Returns the record of a budget. One whose selector is empty or can't be read selects nothing, as for the scheduler. One
-    /// whose selector is too large to be kept counts for every pod of its namespace: so no pod is taken for one that is
-    /// free to go, and a tenant could write such a budget in any case.
+    /// Returns the record of a budget. None: the selector is empty or can't be read, and selects
+    /// nothing, as for the scheduler.
+    ///
+    /// A budget whose selector is too large to be kept counts for every pod of its namespace. So no
+    /// pod is wrongly considered free to go, and a tenant gains nothing: such a budget could be
+    /// written in any case.
     pub fn read(budget: PodDisruptionBudget) -> Option<Self> {
         let selector = budget.spec.selector.as_ref().and_then(Selector::read).filter(|of| !of.is_empty())?;
         let selector = if selector.bytes() <= MOST_BYTES { selector } else { Selector::default() };
@@ -72,8 +79,9 @@ impl Budget {
 }
 
 impl Budgets {
-    /// The budgets that count the disruption of a pod. Their numbers are valid until the next change. None selects a
-    /// pod without labels, and all count one whose labels aren't known.
+    /// Returns the budgets that count the disruption of a pod. Their numbers are valid until the
+    /// next change. A pod without labels has none, and a pod whose labels aren't known has all of
+    /// its namespace.
     pub fn of(&self, namespace: &str, name: &str, labels: &PodLabels) -> Vec<Selecting> {
         if labels.0.as_ref().is_some_and(|labels| labels.is_empty()) {
             return Vec::new();

@@ -1,4 +1,6 @@
-//! Verdicts on requests to delete or evict a pod.
+//! Verdicts on requests to delete or evict a pod. The webhook's guard asks for each request that
+//! could concern a protected pod. The index gathers the facts about the pod; the verdict itself is
+//! the policy's.
 
 use std::cmp::Reverse;
 
@@ -16,11 +18,12 @@ use crate::Uid;
 /// The inputs of a verdict besides the pods.
 #[derive(Clone, Debug)]
 pub struct Guarding<'q> {
-    /// The rules to decide by.
+    /// The rules that decide.
     pub rules: Rules<'q>,
     /// True while some objects of the cluster aren't known yet.
     pub syncing: bool,
-    /// The namespace and name of a preemptor that the extender has granted it to.
+    /// The namespace and name of a preemptor that the extender has granted the pod to. None: no
+    /// such permit is known.
     pub permit: Option<(String, String)>,
 }
 
@@ -29,12 +32,12 @@ pub struct Guarding<'q> {
 pub enum Sought<'q> {
     /// The pod of the name in the request.
     Named,
-    /// This one. It is fresher than its record.
+    /// This pod, as the request shows it: fresher than the index's record.
     Shown(&'q Pod),
 }
 
 impl PlacementIndex {
-    /// Decides on a request, by the starts that [`Self::settle`] last computed.
+    /// Returns the verdict on a request, by the starts that [`Self::settle`] last computed.
     pub fn guard(&self, guarding: &Guarding<'_>, asked: &Asked<'_>, sought: Sought<'_>) -> GuardVerdict {
         let uid = match sought {
             Sought::Named => self.reader.places.named(asked.namespace, asked.name),
@@ -53,7 +56,7 @@ impl PlacementIndex {
         };
         let Some((uid, placed)) = placed else { return found.verdict(asked) };
         let fresher = match sought {
-            // bound a moment ago
+            // the pod was bound a moment ago
             Sought::Shown(shown) if placed.progress == Progress::Waiting => Some(placed.as_shown(shown)),
             Sought::Shown(_) | Sought::Named => None,
         };
@@ -76,12 +79,13 @@ impl PlacementIndex {
         found.verdict(asked)
     }
 
-    /// True if there is such a pod, and it isn't scheduled yet.
+    /// True if there is such a pod, and it isn't scheduled yet. The extender asks for the pods that
+    /// it may have to wake.
     pub fn waits(&self, uid: Uid) -> bool {
         self.reader.places.get(uid).is_some_and(|pod| pod.progress == Progress::Waiting)
     }
 
-    /// The pods that wait for room on a node, the most important first.
+    /// Returns the pods that wait for room on a node, the most important first.
     fn nominated<'i>(&'i self, guarding: &Guarding<'_>, node: &str) -> Vec<Nominated<'i>> {
         let waiting = self.reader.places.nominated_to(node);
         let waiting = waiting.filter_map(|uid| {

@@ -1,4 +1,5 @@
-//! The victims that a preemptor wanted, and that their floors kept.
+//! The victims that a preemptor wanted, and that their floors kept. The extender counts their
+//! requests in a metric of resource-seconds that preemptors waited for because of floors.
 
 use jiff::Timestamp;
 use tenure_policy::{preemption::Rule, victims::Requests};
@@ -14,18 +15,19 @@ use crate::Uid;
 /// A victim that was offered, and that its floor kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptPod<'i> {
-    /// Its uid.
+    /// The victim's uid.
     pub uid: Uid,
-    /// Its queue, which exists.
+    /// The name of the victim's queue, which exists.
     pub queue: String,
-    /// Its requests.
+    /// The victim's requests.
     pub requests: &'i Requests,
-    /// The end of its floor.
+    /// The end of the victim's floor.
     pub until: Timestamp,
 }
 
 impl PlacementIndex {
-    /// Returns the offered victims of a node that their floors keep from a preemptor.
+    /// Returns the offered victims of a node that their floors keep from a preemptor, by the starts
+    /// that [`Self::settle`] last computed.
     pub fn kept<'i>(&'i self, question: &PreemptionRequest<'_>, offer: &Offer<'_>) -> Vec<KeptPod<'i>> {
         let Some(residents) = self.reader.places.on(&offer.node) else { return Vec::new() };
         let mut workloads = WorkloadCache::new(self, question.rules.tree);
@@ -44,7 +46,8 @@ impl PlacementIndex {
         let kept = victims.zip(rulings).filter_map(|((of, victim), ruling)| {
             let pod: &'i PodRecord = of.pod;
             let is_by_floor = ruling.rule.is_some_and(Rule::is_of_floor);
-            // no label of a metric is a name that users make up
+            // a queue's name becomes the label of a metric: only queues that exist, since users may
+            // make up names
             victim.place.queue?;
             let queue = victim.place.name?.to_owned();
             let until = ruling.floor_until.filter(|_| is_by_floor)?;
@@ -53,7 +56,7 @@ impl PlacementIndex {
         kept.collect()
     }
 
-    /// True if a pod runs on a node.
+    /// True if a pod that [`kept`](Self::kept) has returned is still on its node.
     pub fn is_running(&self, uid: Uid) -> bool {
         self.reader.places.get(uid).is_some_and(is_bound)
     }

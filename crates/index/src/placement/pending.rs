@@ -1,6 +1,7 @@
-//! Pods of elastic workloads that were granted a moment ago, and whose deletion isn't visible yet: a scheduler asks for
-//! the next preemptor before the victims of the last one are deleted, and together they could be more than a workload
-//! can spare.
+//! Pods of elastic workloads that were granted a moment ago, and whose deletion isn't visible yet.
+//! A scheduler asks for the next preemptor before the victims of the last one are deleted, and the
+//! victims of both together could be more than a workload can spare. The extender checks each of
+//! its answers with this.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,21 +17,21 @@ use super::{
 };
 use crate::Uid;
 
-/// The pods that may be about to go, for a question.
+/// The pods that may be about to go, as a question has to consider them.
 pub struct Pending<'q, 'i> {
     index: &'i PlacementIndex,
     rules: Rules<'q>,
     preemptor: Preemptor<'q>,
     workloads: WorkloadCache<'q, 'i>,
-    /// The grants by group, and by part of a group that is counted apart.
+    /// The grants, by the number of a group, or of a part of a group that is counted apart.
     grants: HashMap<usize, Vec<Grant<'i>>>,
 }
 
-/// Pods of a group that one preemptor was granted. It gets those of one node.
+/// Pods of a group that one preemptor was granted. The preemptor gets those of one node only.
 #[derive(Default)]
 struct Grant<'i> {
     uids: HashSet<Uid>,
-    /// The pods of each subgroup, and of all.
+    /// The numbers of granted pods by subgroup. None: in all subgroups.
     parts: BTreeMap<Option<usize>, ByNode<'i>>,
 }
 
@@ -38,7 +39,9 @@ struct Grant<'i> {
 #[derive(Default)]
 struct ByNode<'i> {
     nodes: HashMap<&'i str, u32>,
+    /// The node with the most granted pods, and their number.
     most: (&'i str, u32),
+    /// The greatest number of granted pods on any other node.
     second: u32,
 }
 
@@ -55,7 +58,8 @@ impl<'i> ByNode<'i> {
         }
     }
 
-    /// The most that one node may lose, if so many of the pods on this node are counted already.
+    /// Returns the most pods that one node may lose, where `counted` of the pods on `node` are
+    /// counted already.
     fn most_beyond(&self, node: &str, counted: u32) -> u32 {
         let here = self.nodes.get(node).map_or(0, |count| count.saturating_sub(counted));
         let (most, highest) = self.most;
@@ -64,8 +68,11 @@ impl<'i> ByNode<'i> {
 }
 
 impl PlacementIndex {
-    /// The victims that were granted to preemptors, and whose deletion isn't visible yet. Once a preemptor is nominated
-    /// to a node, only its victims on that node count; once it is placed, none do.
+    /// Returns the victims that were granted to preemptors, and whose deletion isn't visible yet.
+    /// Once a preemptor is nominated to a node, only its victims on that node count. Once it is
+    /// placed, none count.
+    ///
+    /// `granted` has each preemptor's uid with the uids of its victims.
     pub fn pending<'q, 'i: 'q, 'p>(
         &'i self,
         question: &PreemptionRequest<'q>,
@@ -105,7 +112,8 @@ impl PlacementIndex {
 }
 
 impl Pending<'_, '_> {
-    /// True if the preemptor may have these victims of a node together with those that may be about to go.
+    /// True if the preemptor may have these victims of a node, together with the pods that may be
+    /// about to go.
     pub fn spares(&mut self, node: &str, victims: &[Taken<'_>]) -> bool {
         if self.grants.is_empty() {
             return true;
@@ -135,7 +143,8 @@ impl Pending<'_, '_> {
     }
 }
 
-/// The most pods of a group that others were granted, besides the ones on this node that go, by subgroup.
+/// Returns the most pods of a group that others may take, besides the victims on this node, in all
+/// and by subgroup.
 fn going<'g, 'i: 'g>(
     grants: impl Iterator<Item = &'g Grant<'i>>,
     node: &str,

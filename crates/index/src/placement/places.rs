@@ -1,4 +1,6 @@
-//! The places of pods: their nodes, nominations and names.
+//! The places of pods: their nodes, nominations and names. `Places` owns the record of each pod
+//! that the webhook knows. Invariant: a pod's record is in exactly one place, on its node or among
+//! the pods without a node.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,22 +9,22 @@ use arcstr::ArcStr;
 use super::pods::PodRecord;
 use crate::{Uid, uid::UidMap};
 
-/// Pods by each key that they are looked up by.
+/// The records of pods, by each key that they are looked up by.
 #[derive(Debug, Default)]
 pub struct Places {
     /// The node of each pod that is on one.
     nodes: UidMap<ArcStr>,
     on: HashMap<ArcStr, NodePods>,
-    /// The pods that are on none.
+    /// The pods that are on no node.
     homeless: UidMap<Box<PodRecord>>,
-    /// The pods that wait for room on a node.
+    /// The pods that wait for room on a node, by the node to which they are nominated.
     nominated_to: BTreeSet<(ArcStr, Uid)>,
     /// The uids of pods by namespace and name.
     named: HashMap<ArcStr, HashMap<ArcStr, Uid>>,
 }
 
-/// Pods on a node, in the order of their uids: next to each other, since a question is about all of them. Their uids are
-/// apart from the rest, since a search reads many of them.
+/// Pods on a node, in the order of their uids: next to each other in memory, since a question is
+/// about all of them. The uids are apart from the records, since a search reads many uids.
 #[derive(Debug, Default)]
 pub struct NodePods {
     uids: Vec<Uid>,
@@ -30,7 +32,8 @@ pub struct NodePods {
 }
 
 impl NodePods {
-    /// Finds a pod, one uid after the other: uids are few, and a processor would mispredict the steps of a binary search.
+    /// Finds a pod, one uid after the other: a node has few, and a processor would mispredict the
+    /// steps of a binary search.
     pub fn find(&self, uid: Uid) -> Option<&PodRecord> {
         self.pods.get(self.uids.iter().position(|of| *of == uid)?)
     }
@@ -83,6 +86,7 @@ impl Places {
         }
     }
 
+    /// Takes the record of a pod from its node, or from the pods without one.
     fn take(&mut self, uid: Uid) -> Option<PodRecord> {
         let Some(node) = self.nodes.remove(&uid) else { return self.homeless.remove(&uid).map(|pod| *pod) };
         let here = self.on.get_mut(&node)?;
@@ -93,23 +97,24 @@ impl Places {
         pod
     }
 
-    /// A pod, on a node or on none.
+    /// Returns the record of a pod, on a node or on none.
     pub fn get(&self, uid: Uid) -> Option<&PodRecord> {
         let Some(node) = self.nodes.get(&uid) else { return self.homeless.get(&uid).map(Box::as_ref) };
         self.on.get(node)?.find(uid)
     }
 
-    /// Pods on a node; none if there are none.
+    /// Returns the pods on a node. None: no pod is known to be there.
     pub fn on(&self, node: &str) -> Option<&NodePods> {
         self.on.get(node)
     }
 
-    /// Pods that wait for room on a node.
+    /// Returns the pods that are nominated to a node, and wait for room there.
     pub fn nominated_to(&self, node: &str) -> impl Iterator<Item = Uid> {
         let node = ArcStr::from(node);
         self.nominated_to.range((node.clone(), Uid::MIN)..=(node, Uid::MAX)).map(|(_, uid)| *uid)
     }
 
+    /// Returns the uid of the last pod that was put with this name.
     pub fn named(&self, namespace: &str, name: &str) -> Option<Uid> {
         self.named.get(namespace)?.get(name).copied()
     }

@@ -1,4 +1,5 @@
-//! Reads pods into records. Values that many pods share are kept once.
+//! Reads pods into records. Values that many pods share are kept once: a webhook keeps a record of
+//! each pod in the cluster.
 
 use std::{borrow::Cow, collections::HashSet, hash::Hash, sync::Arc};
 
@@ -26,10 +27,11 @@ pub struct Interned {
     pub needs: Shared<Needs>,
 }
 
-/// Shared values, each of which is kept once.
+/// Shared values, each of which is kept once. Unused values are dropped from time to time.
 #[derive(Debug)]
 pub struct Shared<T> {
     values: HashSet<Arc<T>>,
+    /// The number of values at which unused ones are dropped.
     sweep_at: usize,
 }
 
@@ -44,7 +46,7 @@ impl<T: Eq + Hash> Shared<T> {
         if let Some(shared) = self.values.get(&value) {
             return Arc::clone(shared);
         }
-        // drops unused values from time to time
+        // drops unused values whenever their number may have doubled
         if self.values.len() >= self.sweep_at {
             self.values.retain(|value| Arc::strong_count(value) > 1);
             self.sweep_at = self.values.len().saturating_mul(2).max(64);
@@ -58,34 +60,40 @@ impl<T: Eq + Hash> Shared<T> {
 /// The record of a pod, with the facts that decisions need.
 #[derive(Clone, Debug)]
 pub struct PodRecord {
-    /// Its uid as the API server writes it, if that is an odd one: answers name it.
+    /// The pod's uid as the API server writes it, if that text is odd: answers name it. None: the
+    /// uid is a UUID in lower case.
     pub odd_uid: Option<Box<str>>,
     pub namespace: ArcStr,
     pub name: ArcStr,
+    /// The node in `spec.nodeName`. None: the pod isn't bound.
     pub node: Option<ArcStr>,
-    /// The node on which its scheduler makes room for it, as long as it waits.
+    /// The node on which the pod's scheduler makes room for it, as long as the pod waits.
     pub nominated: Option<ArcStr>,
     pub priority: i32,
-    /// It waits rather than preempt others.
+    /// True if the pod waits rather than preempt others: its `preemptionPolicy` is `Never`.
     pub never_preempts: bool,
     pub class: Option<ArcStr>,
-    /// The queue of the run.ai family that it names itself.
+    /// The queue of the run.ai family that the pod names itself.
     pub queue: Option<ArcStr>,
+    /// The pod's scheduling. None: no condition shows it.
     pub scheduled: Option<Timestamp>,
     pub progress: Progress,
     pub requests: Arc<Requests>,
     pub labels: Arc<PodLabels>,
-    /// The groups that it names. Gangs know them as well, but a lookup there takes time.
+    /// The groups that the pod names. Gangs know them as well, but a lookup there takes time.
     pub memberships: Option<Arc<[Membership]>>,
-    /// True if it needs nothing but room. Other needs are kept apart.
+    /// True if the pod needs nothing but room. Other needs are kept apart.
     pub plain: bool,
-    /// True if its place is free once it is deleted: neither a kubelet nor a `DaemonSet` brings it back.
+    /// True if the pod's place is free once the pod is deleted: neither a kubelet nor a `DaemonSet`
+    /// brings it back.
     pub frees: bool,
-    /// The reason why the guard never keeps it, if there is one.
+    /// The reason why the guard never keeps the pod. None: the guard may keep it.
     pub spared: Option<Reason>,
 }
 
 impl PodRecord {
+    /// Reads a pod. The caller sets its memberships afterwards, so that members of a group share
+    /// them.
     pub fn read(pod: &Pod, room: &ResourceDemand, interner: &mut Interner, pool: &mut Interned) -> Self {
         let Interner { names, kueue_queues, .. } = interner;
         let labels = PodLabels::read(pod.metadata.labels.as_ref(), names);
@@ -118,7 +126,7 @@ impl PodRecord {
         }
     }
 
-    /// The same pod with the node and the progress of a fresher manifest.
+    /// Returns the same pod with the node and the progress of a fresher manifest.
     pub fn as_shown(&self, shown: &Pod) -> Self {
         Self {
             node: shown.spec.node_name.as_deref().map(Into::into),
@@ -128,7 +136,7 @@ impl PodRecord {
         }
     }
 
-    /// Its uid as the API server writes it; `uid` is the record's key.
+    /// Returns the pod's uid as the API server writes it. `uid` is the record's key.
     pub fn uid(&self, uid: Uid) -> Cow<'_, str> {
         self.odd_uid.as_deref().map_or_else(|| uid.text().into(), Cow::from)
     }

@@ -1,4 +1,5 @@
-//! Pods that wait for a node. Of a pod in a scheduler's question, only the uid counts: the index tells the rest.
+//! Pods that wait for a node: the preemptors of the scheduler extender. Of a pod in a scheduler's
+//! question, only the uid counts: the index has all other facts.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -11,26 +12,27 @@ use crate::Uid;
 /// A pod that waits for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingPod<'i> {
-    /// Its uid, as the API server writes it.
+    /// The pod's uid, as the API server writes it.
     pub uid: Cow<'i, str>,
-    /// Its namespace.
+    /// The pod's namespace.
     pub namespace: &'i str,
-    /// Its name.
+    /// The pod's name.
     pub name: &'i str,
-    /// The number behind its priority class.
+    /// The pod's `spec.priority`; 0 if it has none.
     pub priority: i32,
-    /// True if it waits rather than preempt others.
+    /// True if the pod waits rather than preempt others.
     pub never_preempts: bool,
-    /// The scheduler that it names; empty if it names none.
+    /// The scheduler that the pod names. Empty: it names none.
     pub scheduler: &'i str,
-    /// The queue of its workload.
+    /// The name of the workload's queue, which may not exist. None: the pod is in no queue.
     pub queue: Option<&'i str>,
-    /// The node on which its scheduler makes room for it.
+    /// The node on which the pod's scheduler makes room for it. None: on no node yet.
     pub nominated: Option<&'i str>,
 }
 
 impl PlacementIndex {
-    /// The live pod of a uid, if it isn't scheduled yet.
+    /// Returns the pod of a uid, if it isn't scheduled yet. None: no such pod is known, or it is
+    /// scheduled or terminating.
     pub fn pending_pod(&self, uid: &str) -> Option<PendingPod<'_>> {
         let id = Uid::of(uid);
         let pod = self.reader.places.get(id).filter(|pod| pod.progress == Progress::Waiting)?;
@@ -48,22 +50,23 @@ impl PlacementIndex {
         })
     }
 
-    /// A pod as a neighbor of the other pods of a node.
+    /// Returns a pod as a neighbor of the other pods of a node. None: no such pod is known.
     pub fn neighbor(&self, uid: Uid) -> Option<Neighbor<'_>> {
         self.reader.places.get(uid).map(|pod| self.as_neighbor(uid, pod))
     }
 
+    /// Returns a pod that is known as a neighbor of other pods.
     pub(super) fn as_neighbor<'i>(&'i self, uid: Uid, pod: &'i PodRecord) -> Neighbor<'i> {
         let needs = if pod.plain { None } else { self.reader.needs.get(&uid).map(Arc::as_ref) };
         Neighbor { namespace: &pod.namespace, labels: &*pod.labels, needs }
     }
 
-    /// True if there is a pod with this uid, in any state.
+    /// True if there is a pod with this uid, in any state but ended.
     pub fn has_pod(&self, uid: &str) -> bool {
         self.reader.places.get(Uid::of(uid)).is_some()
     }
 
-    /// The index's own copy of a node's name, if the node exists or has pods.
+    /// Returns the index's own copy of a node's name, if the node exists or has pods.
     pub fn node(&self, name: &str) -> Option<&str> {
         let known = self.reader.nodes.get_key_value(name).map(|(known, _)| known.as_str());
         known.or_else(|| self.reader.places.on(name)?.all().next()?.1.node.as_deref())

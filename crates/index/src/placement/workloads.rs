@@ -1,4 +1,6 @@
-//! The workloads of pods. Many pods of a question have the same one: each workload is looked up once.
+//! The workloads of pods, as the rules of preemption need them. Many pods of a question have the
+//! same workload, so each is looked up once. Answers, the guard, and the counts of kept and pending
+//! victims each use a cache for one question.
 
 use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault};
 
@@ -21,37 +23,45 @@ use crate::{
     uid::UidHasher,
 };
 
-/// Values by address: it stays the same while a question lasts, and takes less time than a comparison of values.
+/// Values by address: an address stays the same while a question lasts, and takes less time than a
+/// comparison of values.
 type ByAddress<A, V> = HashMap<A, V, BuildHasherDefault<UidHasher>>;
 
 /// The workloads of groups, and other values that many pods have in common.
 pub struct WorkloadCache<'q, 'i> {
     index: &'i PlacementIndex,
     tree: &'q QueueTree,
+    /// The workloads of groups and of their parts. The place in this list is the number of a
+    /// workload.
     groups: Vec<Workload<'i>>,
     of_groups: ByAddress<GangId, usize>,
     /// The pods of elastic groups by seniority, by the number of the group.
     crews: ByAddress<usize, GroupCrews>,
-    /// The numbers of their parts that are counted apart.
+    /// The numbers of the parts of groups that are counted apart.
     parts: ByAddress<(usize, PartId), usize>,
-    /// Pods share them.
+    /// The groups of pods, by their memberships, which pods share.
     of_memberships: ByAddress<*const Membership, Named<'i>>,
     /// The queues of running pods that name none, by their group.
     lent: ByAddress<GangId, Option<&'i str>>,
+    /// The states of priority classes, by their interned names.
     classes: ByAddress<*const u8, ClassState>,
+    /// The places of queues in the tree, by their interned names.
     places: ByAddress<*const u8, Place<'i>>,
 }
 
-/// The number of a group among the workloads that were met, of the part of it that is counted apart, and of a subgroup.
+/// The numbers of a group's workload, of the part of the group that is counted apart, and of the
+/// pod's subgroup.
 #[derive(Clone, Copy)]
 pub struct InGroup {
     pub group: usize,
+    /// None: the whole group is counted.
     pub part: Option<usize>,
     pub subgroup: usize,
 }
 
 impl InGroup {
-    /// The numbers of the workloads in which the pod is counted: as [`Victim::counted`] has them.
+    /// Returns the numbers of the workloads in which the pod is counted, in the order of
+    /// [`Victim::counted`].
     pub fn counted(self) -> impl Iterator<Item = usize> {
         [Some(self.group), self.part].into_iter().flatten()
     }
@@ -60,14 +70,15 @@ impl InGroup {
 /// The group that pods name.
 #[derive(Clone, Copy, Default)]
 struct Named<'i> {
-    /// The group, its number, and that of the subgroup. None if there is no such group.
+    /// The group, the number of its workload, and that of the subgroup. None: there is no such
+    /// group.
     of: Option<(GroupWorkload<'i>, usize, usize)>,
     queue: Option<GroupQueue<&'i ArcStr>>,
 }
 
 /// A pod with its workload.
 pub struct Here<'o, 'i> {
-    /// Its uid as its scheduler writes it, if the scheduler has named it.
+    /// The pod's uid as its scheduler writes it. None: the scheduler hasn't named the pod.
     pub text: Option<&'o Cow<'i, str>>,
     pub uid: Uid,
     pub pod: &'i PodRecord,
@@ -79,12 +90,12 @@ pub struct Here<'o, 'i> {
 /// The unit that starts and stops as one: a pod's group, or the pod alone.
 enum Of<'i> {
     Group(InGroup),
-    /// It is in none.
+    /// The pod is in no group.
     Itself(Workload<'i>),
 }
 
 impl<'i> Here<'_, 'i> {
-    /// None if it is in none.
+    /// Returns the numbers of the pod's group. None: the pod is in no group.
     pub const fn group(&self) -> Option<InGroup> {
         match self.of {
             Of::Group(group) => Some(group),
@@ -92,13 +103,14 @@ impl<'i> Here<'_, 'i> {
         }
     }
 
-    /// As a part of an answer.
+    /// Returns the pod as a part of an answer.
     pub fn taken(&self) -> Taken<'i> {
         let text = self.text.cloned().unwrap_or_else(|| self.pod.uid(self.uid));
         Taken { text, uid: self.uid, in_group: self.group().is_some() }
     }
 
-    /// As rules see it, on a node of a pool, if it was found among these workloads.
+    /// Returns the pod as rules see it, on a node of a pool. None: the pod wasn't found with this
+    /// cache.
     pub fn victim<'w>(
         &'w self,
         workloads: &'w WorkloadCache<'_, 'i>,
@@ -133,7 +145,7 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         }
     }
 
-    /// Finds the workload of a pod.
+    /// Finds the workload of a pod. `uid` is the key of the record.
     pub fn here<'o>(&mut self, uid: Uid, pod: &'i PodRecord) -> Here<'o, 'i> {
         let class = self.class(pod);
         let Named { of, queue } = self.named(pod);
@@ -153,6 +165,7 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         *self.classes.entry(name.as_ptr()).or_insert_with(find)
     }
 
+    /// Returns the group that a pod names, and adds the group's workload if it is new.
     fn named(&mut self, pod: &'i PodRecord) -> Named<'i> {
         let memberships = pod.memberships();
         if memberships.is_empty() {
@@ -173,7 +186,7 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         named
     }
 
-    /// The queue of another member, for a pod that names none.
+    /// Returns the queue of another member, for a pod that names none.
     fn lent(&mut self, pod: &'i PodRecord) -> Option<&'i str> {
         let (group, _) = self.index.objects.gangs.workload(pod.memberships())?;
         let lent = || self.index.lent(pod, group);
@@ -183,7 +196,7 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         *self.lent.entry(group.id()).or_insert_with(lent)
     }
 
-    /// Adds the workload of a group in a queue; returns its number.
+    /// Adds the workload of a group in a queue. Returns the workload's number.
     fn add(&mut self, queue: Option<&'i str>, group: GroupWorkload<'i>) -> usize {
         let GroupWorkload { start, shape, .. } = group;
         let (place, all, pods) = (self.place(queue), self.groups.len(), group.count());
@@ -192,7 +205,8 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
         all
     }
 
-    /// The number of the part of a group that is counted apart when pods of a crew go. None: the whole is counted.
+    /// Returns the number of the part of a group that is counted apart when pods of a crew go.
+    /// None: the whole group is counted.
     fn part(&mut self, all: usize, group: GroupWorkload<'i>, crew: Crew) -> Option<usize> {
         let Workload { place, start, shape, ref pods } = *self.groups.get(all)?;
         if !pods.is_elastic() {
@@ -228,7 +242,8 @@ impl<'q, 'i> WorkloadCache<'q, 'i> {
 }
 
 impl PodRecord {
-    /// The queue of a pod: the one that its group names, if it does and that [counts](group_counts), else the pod's own.
+    /// Returns the queue of a pod: the queue that its group names, if the group
+    /// [counts](group_counts), else the pod's own.
     fn queue_with<'i>(&'i self, of_group: Option<GroupQueue<&'i ArcStr>>) -> Option<&'i str> {
         let own = self.queue.as_deref();
         let counts = |made: Option<Milliseconds>| {
@@ -240,15 +255,16 @@ impl PodRecord {
 }
 
 impl PlacementIndex {
-    /// The queue of a pod: as the pod and its group say, or a member lends it.
+    /// Returns the queue of a pod: as the pod and its group say, or as a member lends it.
     pub(super) fn queue<'i>(&'i self, pod: &'i PodRecord) -> Option<&'i str> {
         let gangs = &self.objects.gangs;
         let lent = || self.lent(pod, gangs.workload(pod.memberships())?.0);
         pod.queue_with(gangs.queue(pod.memberships(), PodGroupKind::Runai)).or_else(lent)
     }
 
-    /// The queue that a member of a group gets from the others: always that of the first scheduled member that names one. A
-    /// member that waits lends its queue only to others that wait: users may make such pods at any time.
+    /// Returns the queue that a member of a group gets from the others: always that of the first
+    /// scheduled member that names one. A member that waits lends its queue only to others that
+    /// wait: users may create such pods at any time.
     fn lent<'i>(&'i self, pod: &PodRecord, group: GroupWorkload<'i>) -> Option<&'i str> {
         let waits = |of: &PodRecord| of.progress == Progress::Waiting;
         let members = group.members.iter().filter_map(|uid| Some((uid, self.reader.places.get(*uid)?)));

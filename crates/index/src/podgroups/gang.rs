@@ -1,4 +1,8 @@
 //! A `PodGroup` and the pods that name it, with the facts about its present run that they show.
+//!
+//! `Gangs` keeps a `Gang` for each group, and calls `replace` for each change of a pod. A run ends
+//! when no member is active any more. Facts of a run are remembered until then, since replaced pods
+//! take their evidence with them.
 
 use std::iter;
 
@@ -16,42 +20,47 @@ use crate::{
     uid::UidMap,
 };
 
-/// The record of a group and its pods. There may be one for each pod.
+/// The record of a group and its pods. A cluster may have one for each pod.
 #[derive(Debug, Default)]
 pub struct Gang {
-    /// None if there is no such group, though pods name it.
+    /// The group. None: there is no such group, though pods name it.
     pub group: Option<Box<GroupRecord>>,
-    /// Its pods, in the order of their uids.
+    /// The group's pods that are neither finished nor terminating, in the order of their uids.
     members: Vec<Uid>,
-    /// The number of active members.
+    /// The number of active members: pods that are scheduled, and neither finished nor terminating.
     pub active: u32,
-    /// It ran when the last list began, and no member was seen since that was active then: the run may have ended.
+    /// True if the group was active when the last list of pods began, and none of the members that
+    /// were active then has been seen since: the run may have ended.
     in_doubt: bool,
-    /// The number of runs that have ended.
+    /// The number of runs that have ended, by which runs are told apart.
     pub ended: u32,
     shown: Shown,
-    /// The stamp that the last run left behind.
+    /// The stamp that the last run left behind. None: there is none, or the end wasn't seen.
     pub left: Option<Timestamp>,
-    /// When it started, as it was last computed.
+    /// The start of the run, as last computed. None: the group doesn't run, or hasn't as many pods
+    /// as it takes.
     pub start: Option<Timestamp>,
-    /// The queue of the group that its present run began with, if that was deleted or replaced since: to delete a
-    /// `PodGroup` moves no running pod to another queue.
+    /// The queue of the group that the present run began with, if that group was deleted or
+    /// replaced since: to delete a `PodGroup` moves no running pod to another queue.
     fixed: Option<Box<GroupQueue<Option<ArcStr>>>>,
-    /// None in the webhook.
+    /// The state that only the keeper needs. None: in the webhook.
     pub keeper: Option<Box<KeeperState>>,
 }
 
-/// The queue that a group names, and when the group was made.
+/// The queue that a group names, and the creation of the group.
 pub type GroupQueue<Q> = (Q, Option<Milliseconds>);
 
-/// The facts about a run that its pods have shown. Some of them may have been replaced since, without its end.
+/// The facts about a run that its pods have shown. Some of the pods may have been replaced since,
+/// without an end of the run.
 #[derive(Debug, Default)]
 struct Shown {
+    /// The earliest creation among the pods of the run.
     oldest: Option<Milliseconds>,
+    /// The earliest scheduling among the pods of the run.
     first_scheduled: Option<Milliseconds>,
-    /// The earliest start.
+    /// The earliest start that pods have shown.
     start: Option<Timestamp>,
-    /// Its pods may show an earlier one.
+    /// True if the present pods may show an earlier start.
     grown: bool,
 }
 
@@ -79,16 +88,18 @@ impl Gang {
         &self.members
     }
 
-    /// Its lack of ready pods, as last computed; none if enough are ready.
+    /// Returns the group's lack of ready pods, as last computed. None: enough are ready.
     pub fn lacking(&self) -> Option<NotReady> {
         self.keeper.as_ref()?.readiness.lacking.as_deref().copied()
     }
 
+    /// True if there is neither a group nor a pod that names it.
     pub fn is_nothing(&self) -> bool {
         self.group.is_none() && self.members.is_empty()
     }
 
-    /// Replaces the record of a pod: none before it joins, and after it has left. The others are as they were.
+    /// Replaces the record of a pod. None for `old`: the pod joins. None for `new`: the pod leaves.
+    /// `others` are the members beside this pod.
     pub fn replace(
         &mut self,
         uid: Uid,
@@ -129,6 +140,7 @@ impl Gang {
         self.remember(others, new);
     }
 
+    /// Adds a pod to the members, or removes it, in the order of uids.
     fn list(&mut self, uid: Uid, stays: bool) {
         match (self.members.binary_search(&uid), stays) {
             (Ok(place), false) => {
@@ -145,17 +157,18 @@ impl Gang {
         }
     }
 
-    /// The queue of its pods, in the family of its kind.
+    /// Returns the queue of the group's pods, in the family of the group's kind.
     pub fn queue(&self) -> Option<&ArcStr> {
         let named = || self.group.as_ref().and_then(|group| group.queue.as_ref());
         self.fixed.as_deref().map_or_else(named, |(queue, _)| queue.as_ref())
     }
 
-    /// The creation time of the group that names this queue.
+    /// Returns the creation of the group that names this queue. None: not known.
     pub fn made(&self) -> Option<Milliseconds> {
         self.fixed.as_deref().map_or_else(|| self.group.as_ref()?.created, |(_, made)| *made)
     }
 
+    /// Ends the run: forgets the facts about it, and remembers the stamp that it leaves behind.
     fn end(&mut self) {
         self.in_doubt = false;
         self.fixed = None;
@@ -168,13 +181,15 @@ impl Gang {
         }
     }
 
-    /// Counts from the creation of its present pods; says whether that is another time than before.
+    /// Counts from the creation of the present pods alone. Returns true if that is another time
+    /// than before.
     fn count_from_creation(&mut self, members: &UidMap<Box<Member>>) -> bool {
         let Some(keeper) = &mut self.keeper else { return false };
         keeper.readiness.count_from(live(&self.members, members))
     }
 
-    /// Remembers if the run is ready, or was: pods may show that only once. `new` isn't among the others yet.
+    /// Remembers if the run is ready, or was: pods may show that only once. `new` isn't among the
+    /// others yet.
     fn remember(&mut self, others: &UidMap<Box<Member>>, new: Option<&Member>) {
         if let (Some(keeper), Some(group), 1..) = (&mut self.keeper, &self.group, self.active) {
             let shape = &group.shape;
@@ -184,6 +199,7 @@ impl Gang {
         }
     }
 
+    /// Begins a list of pods: an active run is in doubt until an active member is seen again.
     pub const fn begin_list(&mut self) {
         self.in_doubt = self.active > 0;
     }
@@ -193,9 +209,10 @@ impl Gang {
         self.in_doubt = false;
     }
 
-    /// Ends a list: of a run in doubt, only what present pods show counts. Returns true if the facts may have changed.
+    /// Ends a list of pods. For a run in doubt, only the facts that present pods show count.
+    /// Returns true if the facts may have changed.
     pub fn doubt(&mut self, members: &UidMap<Box<Member>>) -> bool {
-        // the pods that wait may all be other ones by now
+        // the waiting pods may all have been replaced by now
         let counts_otherwise = (self.in_doubt || self.active == 0) && self.count_from_creation(members);
         if !std::mem::take(&mut self.in_doubt) {
             return counts_otherwise;
@@ -211,7 +228,8 @@ impl Gang {
         true
     }
 
-    /// Sets another version of the group, another group of its name, or none.
+    /// Sets another version of the group, or another group of its name. None for `group`: it is
+    /// gone.
     pub fn put(&mut self, group: Option<Box<GroupRecord>>, members: &UidMap<Box<Member>>) {
         self.show(members);
         let is_same = |new: &GroupRecord| self.group.as_ref().is_some_and(|known| known.uid == new.uid);
@@ -233,7 +251,8 @@ impl Gang {
         }
     }
 
-    /// Notes the start that its pods show. Also called before a pod leaves, because its evidence is lost with it.
+    /// Records the start that the pods show. Also called before a pod leaves, because its evidence
+    /// is lost with it.
     pub fn show(&mut self, members: &UidMap<Box<Member>>) {
         let Some(group) = self.group.as_ref().filter(|_| self.shown.grown) else { return };
         let scheduled = live(&self.members, members)
@@ -243,7 +262,7 @@ impl Gang {
         self.shown.grown = false;
     }
 
-    /// Computes the start, and the lack of ready pods; returns true if either has changed.
+    /// Computes the start and the lack of ready pods. Returns true if either has changed.
     pub fn compute(&mut self, members: &UidMap<Box<Member>>, formation: LongestFormation) -> bool {
         self.show(members);
         let start = self.run(formation).and_then(|run| run.start());
@@ -253,26 +272,28 @@ impl Gang {
         started_elsewhen || lacks_otherwise
     }
 
-    /// Its lack of ready pods as its pods alone show it, without the memory of the run.
+    /// Returns the lack of ready pods as the pods alone show it, without the memory of the run.
     fn shown_lacking(&self, members: &UidMap<Box<Member>>) -> Option<NotReady> {
         let shape = &self.group.as_ref()?.shape;
         if self.keeper.as_ref()?.readiness.ready.are_enough(shape) {
             return None;
         }
-        // pods that were replaced took room before those that are there
+        // pods that were replaced took room before the present ones
         let start = in_time(self.shown.first_scheduled).into_iter().chain(self.start).min();
         let pods: Vec<_> = live(&self.members, members).map(|pod| pod.live_pod(pod.number(shape))).collect();
         NotReady::of(shape, &pods, start)
     }
 
-    /// Sets back a start that only the stamp shows, too far ahead of the clock; returns true if there was one.
+    /// Sets back a start that only the stamp shows, and that is too far ahead of the clock. Returns
+    /// true if there was one.
     pub fn set_back(&mut self, formation: LongestFormation, now: Timestamp) -> bool {
         let to = self.run(formation).and_then(|run| run.set_back(now));
         self.shown.start = self.shown.start.or(to);
         to.is_some()
     }
 
-    /// Returns the facts about its run, which may take at most `formation` to form; none if there is no such group.
+    /// Returns the facts about the run, which may take at most `formation` to form. None: there is
+    /// no such group.
     pub fn run(&self, formation: LongestFormation) -> Option<RunFacts> {
         let stamp = self.group.as_ref()?.stamp;
         let Shown { oldest, first_scheduled, start: shown, .. } = self.shown;

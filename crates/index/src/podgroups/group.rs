@@ -1,4 +1,5 @@
-//! `PodGroup`s, as the API server has them.
+//! `PodGroup`s, as the API server has them: the fields that starts, queues and ceilings depend on.
+//! Users of a namespace may write its groups, so a stamp, a queue or a ceiling is a claim.
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
@@ -28,16 +29,19 @@ pub struct GroupKey {
 /// The record of a `PodGroup`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupRecord {
-    /// As the API server writes it, since writes name it.
+    /// The group's uid, as the API server writes it, since writes name it.
     pub uid: Box<str>,
+    /// The version of the group. A stamp is written to this version alone.
     pub resource_version: Box<str>,
     pub created: Option<Milliseconds>,
-    /// None, too, if it can't be read.
+    /// The stamped start. None: there is no stamp that can be read.
     pub stamp: Option<Timestamp>,
-    /// The queue of its pods, in the family of its kind.
+    /// The queue that the group names, in the family of its kind. A group of T9k's that names none
+    /// is in the default queue.
     pub queue: Option<ArcStr>,
     /// The workload's own ceiling.
     pub own: Option<SignedDuration>,
+    /// The pods that the group takes to run, in all and by subgroup.
     pub shape: Shape,
 }
 

@@ -1,4 +1,5 @@
-//! Pods as members of `PodGroup`s, whether or not a ceiling applies to them.
+//! Pods as members of `PodGroup`s, whether or not a ceiling applies to them. `Gangs` keeps a
+//! `Member` for each live pod that names a group, whether or not the group exists.
 
 use std::{num::NonZeroU64, sync::Arc};
 
@@ -16,26 +17,29 @@ use crate::{
     times::{Milliseconds, PodReadiness, Scheduled, milliseconds, time},
 };
 
-/// The facts about a pod that count for the start of its groups. Times are in milliseconds since the epoch.
+/// The facts about a pod that count for the start of its groups. Times are in milliseconds since
+/// the epoch.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Shared with readers, which would otherwise look it up pod by pod.
+    /// The groups that the pod names. Readers share the list, and needn't look it up for each pod.
     pub of: Arc<[Membership]>,
     pub created: Option<Milliseconds>,
     pub scheduled: Scheduled,
     pub readiness: PodReadiness,
 }
 
-/// A group that a pod names, and the subgroup, if it names one. It names one group of a kind at most.
+/// A group that a pod names, and the subgroup if it names one. A pod names at most one group of a
+/// kind.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Membership {
     pub group: GroupKey,
     pub subgroup: Option<ArcStr>,
-    /// Half of the uid of the pod's controller, which siblings have in common; none if the pod has no controller.
+    /// Half of the uid of the pod's controller, which siblings have in common. None: the pod has no
+    /// controller.
     pub controller: Option<NonZeroU64>,
 }
 
-/// The groups that a pod names, in the order in which they count.
+/// Returns the groups that a pod names, in the order in which they count. `text` interns a name.
 pub fn memberships(pod: &projection::Pod, mut text: impl FnMut(&str) -> ArcStr) -> Box<[Membership]> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let controller = pod.controller().and_then(|owner| NonZeroU64::new(Uid::of(&owner.uid).half()));
@@ -47,7 +51,8 @@ pub fn memberships(pod: &projection::Pod, mut text: impl FnMut(&str) -> ArcStr) 
 }
 
 impl Member {
-    /// Reads a pod, after what was seen of it `before`. None if it is in no group, or not any more.
+    /// Reads a pod. `before` is the earlier record of the pod. None: the pod is in no group, has
+    /// ended, is terminating or lacks a `creationTimestamp`.
     pub fn read(
         pod: &projection::Pod,
         before: Option<&Self>,
@@ -64,7 +69,8 @@ impl Member {
         })
     }
 
-    /// True if another record of the pod shows the same about its groups' start: nothing unless it runs.
+    /// True if another record of the pod shows the same about the start of its groups. A pod that
+    /// doesn't run shows nothing.
     pub fn shows_as(&self, other: Option<&Self>) -> bool {
         let same = |other: &Self| (other.scheduled, &*other.of) == (self.scheduled, &*self.of);
         !self.is_active() || other.is_some_and(same)
@@ -74,27 +80,29 @@ impl Member {
         self.of.iter().any(|membership| membership.group == *group)
     }
 
-    /// The number of its subgroup in a group of this shape.
+    /// Returns the number of the pod's subgroup in a group of this shape.
     pub fn number(&self, shape: &Shape) -> usize {
         let of = self.of.iter().find(|membership| Some(membership.group.kind) == shape.kind);
         shape.number(of.and_then(|of| of.subgroup.as_deref()))
     }
 
-    /// The member as a part of its group, in the subgroup of this number.
+    /// Returns the pod as a part of its group, in the subgroup of this number.
     pub fn live_pod(&self, subgroup: usize) -> LivePod {
         let readiness = self.readiness.get();
         LivePod { subgroup, created: self.created(), scheduled: self.scheduled(), readiness }
     }
 
+    /// Returns the pod's creation, or the latest timestamp if it isn't known.
     pub fn created(&self) -> Timestamp {
         self.created.map_or(Timestamp::MAX, |at| time(at.get()))
     }
 
-    /// True if it runs: it was scheduled, and has not ended and is not terminating.
+    /// True if the pod runs: it is scheduled, and neither finished nor terminating.
     pub const fn is_active(&self) -> bool {
         self.scheduled.is_active()
     }
 
+    /// Returns the pod's scheduling. None: the pod doesn't run, or doesn't say since when.
     pub fn scheduled(&self) -> Option<Timestamp> {
         self.scheduled.at().map(|at| time(at.get()))
     }

@@ -1,4 +1,6 @@
-//! The readiness of a run, kept up to date with each of its pods.
+//! The readiness of a run, kept up to date with each of its pods. `Gang` feeds it in the keeper
+//! alone. Counts make each change cheap, and the memory keeps facts that replaced pods don't show
+//! any more.
 
 use tenure_policy::{
     gang::{Counts, Shape},
@@ -17,11 +19,12 @@ pub struct RunReadiness {
     pub ready: Counts,
     /// Pods that are ready or were.
     known: Counts,
-    /// Tells if it was ready in this run, and since when it isn't.
+    /// The memory of the run: if it was ready, and the time since which it isn't.
     pub memory: RunMemory,
-    /// When the first of its pods was created, of this run or of those that wait for it, whether or not it was replaced.
+    /// The creation of the first pod of this run, or of the pods that wait for one, whether or not
+    /// that pod was replaced.
     created: Option<Milliseconds>,
-    /// Its lack of ready pods, as last computed; none if enough are ready.
+    /// The lack of ready pods, as last computed. None: enough are ready.
     pub lacking: Option<Box<NotReady>>,
 }
 
@@ -35,6 +38,7 @@ impl RunReadiness {
         }
     }
 
+    /// Counts `new` in place of `old`. None: the pod joins or leaves.
     pub fn replace(&mut self, shape: &Shape, old: Option<&Member>, new: Option<&Member>) {
         for (member, change) in [(old, Counts::remove as Change), (new, Counts::add)] {
             let Some(member) = member else { continue };
@@ -48,22 +52,26 @@ impl RunReadiness {
         }
     }
 
-    /// Remembers if the run is ready, or was. `lacks_none`: all pods that there are are ready.
+    /// Remembers if the run is ready, or was. `lacks_none` returns true if the present pods lack no
+    /// ready pod.
     pub fn remember(&mut self, shape: &Shape, lacks_none: impl FnOnce() -> bool) {
         self.memory.note(self.ready.are_enough(shape), self.known.are_enough(shape), lacks_none);
     }
 
+    /// Takes the creation of a pod that has joined or changed.
     pub fn note_created(&mut self, pod: &Member) {
         self.created = Milliseconds::earliest(self.created, pod.created);
     }
 
-    /// Counts from the creation of these pods alone; returns true if the first was created at another time.
+    /// Counts from the creation of these pods alone. Returns true if the first was created at
+    /// another time than before.
     pub fn count_from<'m>(&mut self, members: impl Iterator<Item = &'m Member>) -> bool {
         let first = members.fold(None, |first, pod| Milliseconds::earliest(first, pod.created));
         std::mem::replace(&mut self.created, first) != first
     }
 
-    /// Combines the lack that pods show with the memory of the run; returns true if the result has changed.
+    /// Combines the lack that pods show with the memory of the run. Returns true if the result has
+    /// changed.
     pub fn recall(&mut self, shown: Option<NotReady>) -> bool {
         let lacking = shown.map(|shown| {
             let created = in_time(self.created).into_iter().chain([shown.created]).min();

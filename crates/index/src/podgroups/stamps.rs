@@ -1,4 +1,6 @@
-//! Starts that are to be written on `PodGroup`s.
+//! Starts that are to be written on `PodGroup`s. The keeper's `Stamps` asks for them and writes
+//! them; the webhook keeps no such state. A stamp is never later than the clock: a start that lies
+//! ahead waits for its time.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +10,8 @@ use tenure_policy::start::LongestFormation;
 use super::{Gangs, gang::Gang, group::GroupKey};
 use crate::times::{Milliseconds, milliseconds, milliseconds_up};
 
-/// The place of groups that are checked at once, also for a start far ahead of the clock: a time in the past.
+/// The place of groups that are checked at once, also for a start far ahead of the clock: a time in
+/// the past.
 pub const AT_ONCE: i64 = 0;
 
 /// A start that is to be written on a `PodGroup`.
@@ -16,32 +19,34 @@ pub const AT_ONCE: i64 = 0;
 pub struct Stamping {
     /// The group.
     pub group: GroupKey,
-    /// Its uid: the name may be another group's by now.
+    /// The group's uid: the name may be another group's by now.
     pub uid: String,
-    /// The version on which the decision is based: for another one it may be wrong.
+    /// The version of the group on which the decision is based: for another version it may be
+    /// wrong.
     pub resource_version: String,
     /// The start, in whole seconds.
     pub start: Timestamp,
-    /// The number of the run that it belongs to.
+    /// The number of the run that the start belongs to.
     pub run: u32,
     /// The number of stamps that were written in this run: a user may remove each again.
     pub written: u8,
 }
 
-/// A stamp that the group has from now on.
+/// The way in which a stamp was given to a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stamped {
-    /// It was written, and this is the group's version now.
+    /// The stamp was written, and this is the group's version now.
     Written(String),
-    /// It was only logged, in a dry run, and isn't again for the same start.
+    /// The stamp was only logged, in a dry run, and isn't logged again for the same start.
     Said,
 }
 
 /// The progress of a group's stamp.
 #[derive(Debug, Default)]
 pub struct Stamp {
-    /// Its place in the order of [`StampSchedule`], if it stands there.
+    /// The group's place in the order of [`StampSchedule`]. None: it has no place there.
     place: Option<Milliseconds>,
+    /// The number of stamps that were written in this run.
     pub written: u8,
     /// The start that was logged, in whole seconds.
     said: Option<Milliseconds>,
@@ -52,7 +57,7 @@ pub struct Stamp {
 pub struct StampSchedule(pub(super) BTreeSet<(i64, GroupKey)>);
 
 impl StampSchedule {
-    /// Moves a group to another place in the order; to none, if it is gone.
+    /// Moves a group to another place in the order. None for `to`: removes the group.
     pub fn place(&mut self, key: &GroupKey, stamp: &mut Stamp, to: Option<i64>) {
         if let Some(at) = stamp.place.take() {
             self.0.remove(&(at.get(), key.clone()));
@@ -61,6 +66,7 @@ impl StampSchedule {
         stamp.place = to.and_then(Milliseconds::new);
     }
 
+    /// Takes the first group whose place has come by `now`.
     fn next(&mut self, now: Timestamp) -> Option<GroupKey> {
         self.0.first().filter(|(at, _)| *at <= now.as_millisecond())?;
         self.0.pop_first().map(|(_, key)| key)
@@ -68,7 +74,8 @@ impl StampSchedule {
 }
 
 impl Gang {
-    /// Returns the start that is to be written on the group. None: its stamp is right, or the clock hasn't reached the start.
+    /// Returns the start that is to be written on the group. None: its stamp is right, was logged,
+    /// or lies ahead of the clock.
     fn stamping(&self, key: &GroupKey, formation: LongestFormation, now: Timestamp) -> Option<Stamping> {
         let start = self.run(formation)?.to_stamp(now)?;
         let (stamp, group) = (&self.keeper.as_ref()?.stamp, self.group.as_ref()?);
@@ -85,14 +92,15 @@ impl Gang {
 }
 
 impl Gangs {
-    /// Returns the starts that are to be written on groups which have changed since the last call, or whose start has come.
+    /// Returns the starts that are to be written on groups which have changed since the last call,
+    /// or whose start has come.
     pub fn new_stampings(&mut self, now: Timestamp) -> Vec<Stamping> {
         self.compute();
         let Self { by_key, members, moved, stamps, formation, .. } = self;
         let mut found = Vec::new();
         while let Some(key) = stamps.next(now) {
             let Some(gang) = by_key.get_mut(&key) else { continue };
-            // not only when that is written: it may not be possible
+            // the start is set back even if the stamp can't be written
             if gang.set_back(*formation, now) && gang.compute(members, *formation) {
                 moved.extend(gang.members());
             }
@@ -117,12 +125,13 @@ impl Gangs {
         stamping
     }
 
-    /// The time at which there may be a new start to write, unless something changes before.
+    /// Returns the time at which there may be a new start to write, unless something changes
+    /// before.
     pub fn next_stamp(&self) -> Option<Timestamp> {
         Timestamp::from_millisecond(self.stamps.0.first()?.0).ok()
     }
 
-    /// Notes a stamp that was written or logged.
+    /// Records a stamp that was written or logged. Another group of the same name is left alone.
     pub fn note_stamp(&mut self, stamping: &Stamping, stamped: Stamped) {
         let Some(gang) = self.by_key.get_mut(&stamping.group) else { return };
         let (Some(keeper), Some(group)) = (&mut gang.keeper, &mut gang.group) else { return };

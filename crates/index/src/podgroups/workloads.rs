@@ -1,4 +1,6 @@
-//! Read access to `PodGroup`s: each as a workload, and the facts that they add to their pods.
+//! Read access to `PodGroup`s: each as a workload, and the facts that they add to their pods. Both
+//! readers and the plugin use this. Starts are as last computed: a caller that needs present ones
+//! computes them first.
 
 use std::{num::NonZeroU64, ptr, sync::Arc};
 
@@ -19,20 +21,22 @@ use super::{
 };
 use crate::Uid;
 
-/// A `PodGroup` that there is, with what its pods show.
+/// A `PodGroup` that exists, with the facts that its pods show.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupWorkload<'g> {
-    /// Its kind, namespace and name.
+    /// The group's kind, namespace and name.
     pub key: &'g GroupKey,
-    /// When it started; none if it doesn't run, or hasn't had as many pods as it takes.
+    /// The start of the group's run. None: the group doesn't run, or hasn't had as many pods as it
+    /// takes.
     pub start: Option<Timestamp>,
-    /// As it is stamped, if that can be read.
+    /// The stamped start. None: there is no stamp that can be read.
     pub stamp: Option<Timestamp>,
-    /// The queue that it names, in the family of its kind.
+    /// The queue that the group names, in the family of its kind.
     pub queue: Option<&'g ArcStr>,
-    /// The pods that it takes to run, in all and of each subgroup.
+    /// The number of pods that the group takes to run, in all and of each subgroup.
     pub shape: &'g Shape,
-    /// Pods that name it, and are neither finished nor terminating.
+    /// The pods that name the group, and are neither finished nor terminating, in the order of
+    /// their uids.
     pub members: &'g [Uid],
     pub(crate) group: &'g GroupRecord,
     gang: &'g Gang,
@@ -42,27 +46,28 @@ pub struct GroupWorkload<'g> {
 /// The facts about a pod that its groups add.
 #[derive(Debug, Default)]
 pub struct OfGroups {
-    /// The queue that they name in each family.
+    /// The queue that the groups name in each family.
     pub queues: PerFamily<Option<GroupQueue<ArcStr>>>,
     /// The least of the workload's own ceilings.
     pub own: Option<SignedDuration>,
-    /// There is one that counts for its workload.
+    /// True if a group that exists counts for the pod's workload.
     pub is_grouped: bool,
+    /// The start of the group that counts. None: it hasn't started.
     pub start: Option<Timestamp>,
-    /// Its lack of ready pods; none if it has enough.
+    /// The group's lack of ready pods. None: enough are ready.
     pub lacking: Option<NotReady>,
 }
 
-/// The identity of a group until the index changes: cheaper to look up than its names.
+/// The identity of a group until the index changes: cheaper to look up than the group's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GangId(*const Gang);
 
 /// The pods of a group with which a pod stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Crew {
-    /// Those of its controller, by half of that one's uid.
+    /// The pods of its controller, by half of the controller's uid.
     Controller(NonZeroU64),
-    /// Itself: it has no controller.
+    /// The pod alone: it has no controller.
     Pod(Uid),
 }
 
@@ -71,11 +76,12 @@ pub enum Crew {
 pub enum PartId {
     /// The core.
     Core,
-    /// The pods of a crew, with what it needs of the core.
+    /// The pods of a crew, with the pods of the core that the crew needs to meet the minimums.
     Crew(Crew),
 }
 
-/// The seniority of a pod in its group: running pods come before waiting ones, and among each the one that was scheduled first.
+/// The seniority of a pod in its group: running pods come before waiting ones, and of each, the pod
+/// that was scheduled first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seniority {
     waits: bool,
@@ -98,6 +104,7 @@ impl GroupWorkload<'_> {
         GangId(ptr::from_ref(self.gang))
     }
 
+    /// Counts the group's pods, in all and by subgroup.
     pub(crate) fn count(&self) -> Headcount {
         let shape = self.shape;
         if shape.leaves() == 0 {
@@ -108,7 +115,7 @@ impl GroupWorkload<'_> {
         shape.tally(self.tallied())
     }
 
-    /// Sorts its pods by seniority.
+    /// Sorts the group's pods by crew and seniority.
     pub(crate) fn crews(&self) -> GroupCrews {
         let members = self.members.iter().filter_map(|uid| Some((*uid, self.gangs.members.get(uid)?)));
         self.shape.crews(members.map(|(uid, member)| {
@@ -128,7 +135,8 @@ impl GroupWorkload<'_> {
         }))
     }
 
-    /// Returns the part of its pods that is counted when a pod of this crew goes. None: all are.
+    /// Returns the part of the group's pods that is counted when a pod of this crew goes. None: all
+    /// pods are counted.
     pub(crate) fn part(&self, all: &Headcount, crew: Crew) -> Option<(PartId, Headcount)> {
         let mut crews = all.is_elastic().then(|| self.crews())?;
         match crews.part(self.shape, crew) {
@@ -144,18 +152,19 @@ impl GroupWorkload<'_> {
         members.map(|member| (member.number(self.shape), member.is_active()))
     }
 
-    /// The number of the subgroup of a member.
+    /// Returns the number of the subgroup of a member.
     pub(crate) fn number(&self, of: &Membership) -> usize {
         self.shape.number(of.subgroup.as_deref())
     }
 }
 
 impl Gangs {
+    /// Returns the groups that a pod names. Empty: the pod names none, or isn't live.
     pub fn memberships(&self, uid: Uid) -> &[Membership] {
         self.members.get(&uid).map_or(&[], |member| &member.of)
     }
 
-    /// The same, to be kept for as long as nothing is heard of the pod.
+    /// Returns the groups that a pod names, to be kept until the next change of the pod.
     pub fn shared_memberships(&self, uid: Uid) -> Option<Arc<[Membership]>> {
         self.members.get(&uid).map(|member| Arc::clone(&member.of))
     }
@@ -164,7 +173,7 @@ impl Gangs {
     pub fn of(&self, memberships: &[Membership]) -> OfGroups {
         let mut of = OfGroups::default();
         for (GroupWorkload { start, gang, group, .. }, _) in self.existing(memberships).rev() {
-            // those that come first count
+            // the groups are in reverse order, so that the first one counts
             (of.is_grouped, of.start, of.lacking) = (true, start, gang.lacking());
             of.own = of.own.into_iter().chain(group.own).min();
         }
@@ -175,7 +184,7 @@ impl Gangs {
         of
     }
 
-    /// The groups of a pod that there are, with its memberships.
+    /// Returns the groups of a pod that exist, with the pod's memberships of them.
     fn existing<'g, 'm>(
         &'g self,
         memberships: &'m [Membership],
@@ -186,7 +195,7 @@ impl Gangs {
         })
     }
 
-    /// The group of a pod that notes this ceiling.
+    /// Returns the group of a pod that notes this ceiling.
     pub fn with_own(&self, memberships: &[Membership], own: SignedDuration) -> Option<GroupWorkload<'_>> {
         self.existing(memberships).map(|(of, _)| of).find(|of| of.group.own == Some(own))
     }
@@ -196,29 +205,31 @@ impl Gangs {
         self.by_key.get(key).is_some_and(|gang| !gang.members().is_empty())
     }
 
-    /// The group that counts for the workload of a pod, and the pod's membership of it.
+    /// Returns the group that counts for the workload of a pod, and the pod's membership of it.
     pub fn workload<'m>(&self, memberships: &'m [Membership]) -> Option<(GroupWorkload<'_>, &'m Membership)> {
         self.existing(memberships).next()
     }
 
-    /// The queue that a group of a kind names, even if it is gone while its pods run.
+    /// Returns the queue that a group of a kind names, even if the group is gone while its pods
+    /// run.
     pub fn queue(&self, memberships: &[Membership], kind: PodGroupKind) -> Option<GroupQueue<&ArcStr>> {
         let of = memberships.iter().find(|of| of.group.kind == kind)?;
         let gang = self.by_key.get(&of.group)?;
         Some((gang.queue()?, gang.made()))
     }
 
-    /// The queue that a group of the run.ai family names.
+    /// Returns the queue that a group of the run.ai family names.
     pub fn queue_of_group(&self, namespace: &str, name: &str) -> Option<&str> {
         let key = GroupKey { kind: PodGroupKind::Runai, namespace: namespace.into(), name: name.into() };
         self.by_key.get(&key)?.queue().map(ArcStr::as_str)
     }
 
-    /// All groups that there are.
+    /// Returns all groups that exist.
     pub fn workloads(&self) -> impl Iterator<Item = GroupWorkload<'_>> {
         self.by_key.iter().filter_map(|(key, gang)| self.shown(key, gang))
     }
 
+    /// Returns a group as a workload. None: there is no such group, though pods name it.
     fn shown<'g>(&'g self, key: &'g GroupKey, gang: &'g Gang) -> Option<GroupWorkload<'g>> {
         let group = gang.group.as_deref()?;
         Some(GroupWorkload {

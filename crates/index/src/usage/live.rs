@@ -1,4 +1,6 @@
-//! A run that goes on.
+//! A run that goes on, as the usage ledger keeps it. The ledger updates the run by each change of
+//! its pod, and judges it when it ends. Amounts are in millionths of a unit, such as a GPU or a
+//! core; usage is in millionths of a unit for a second.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +21,16 @@ use crate::times::{Milliseconds, in_time, time};
 /// The queues of a run, and the end that its ceiling sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunPlace {
-    /// Its queue of each family; empty if that doesn't exist.
+    /// The queue of each family. Empty: the queue doesn't exist. None: the run is in no queue of
+    /// the family.
     pub queues: PerFamily<Option<ArcStr>>,
-    /// True if a `PodGroup` says so.
+    /// True if a `PodGroup` counts for the pod.
     pub is_grouped: bool,
-    /// The time at which its ceiling is reached, if Tenure acts on it.
+    /// The time at which the run's ceiling is reached. None: no ceiling applies, or Tenure doesn't
+    /// act on the pod.
     pub deadline: Option<Milliseconds>,
-    /// The time by which it must be ready, if Tenure acts on it and it isn't. None for a pod of a `PodGroup`.
+    /// The time by which the pod must be ready. None: there is no such time, Tenure doesn't act on
+    /// the pod, or it is in a `PodGroup`.
     pub ready_until: Option<Milliseconds>,
 }
 
@@ -35,30 +40,38 @@ impl RunPlace {
     }
 }
 
-/// What is kept of a run: little, since there are many. Times are in milliseconds since the epoch.
+/// The facts that are kept of a run: few, since there are many runs. Times are in milliseconds
+/// since the epoch.
 #[derive(Clone, Debug)]
 pub struct LiveRun {
+    /// The queues and ends of the run, as they were last known.
     pub place: RunPlace,
+    /// True if a scheduler says that it preempts the pod.
     preempted: bool,
+    /// The time at which the pod was bound.
     started: i64,
+    /// None: the pod isn't terminating, and was not resized.
     rare: Option<Box<Rare>>,
-    /// The amounts in millionths, by the number of the counted resource.
+    /// The present amounts in millionths, by the number of the counted resource. Amounts of zero
+    /// are left out.
     amounts: Box<[(u16, u64)]>,
 }
 
-/// What few runs have.
+/// The facts that few runs have.
 #[derive(Clone, Debug, Default)]
 struct Rare {
-    /// The times of its deletion, and the latest of the ends of its grace period.
+    /// The times of the pod's deletion, and the latest end of its grace period that was seen.
     deletion: Option<(DeletionTimes, Timestamp)>,
-    /// What it used before it was resized. It is empty if a new run with the same pod would have the same amounts.
+    /// The usage before resizes, by resource. Empty: a new run with the same pod would have the
+    /// same amounts.
     resized: ResizedRun,
 }
 
 /// The amounts in millionths, by the number of the counted resource.
 type Amounts = Vec<(u16, u64)>;
 
-/// The amount of each counted resource, as `amount` tells it by the resource's number and name.
+/// Returns the amount of each counted resource. `amount` takes the number and the name of a
+/// resource.
 fn numbered(resources: &UsageResources, mut amount: impl FnMut(usize, &str) -> u64) -> Amounts {
     let all = resources.iter().enumerate().map(|(number, resource)| (number, amount(number, resource)));
     let all = all.filter(|(_, amount)| *amount > 0);
@@ -70,6 +83,7 @@ fn requested(resources: &UsageResources, requests: &BTreeMap<String, i64>) -> Am
     numbered(resources, |_, of| all.get(of).map_or(0, |amount| (*amount).try_into().unwrap_or(u64::MAX)))
 }
 
+/// Returns the amount of the resource with this number; 0 if there is none.
 fn amount(of: &[(u16, u64)], number: usize) -> u64 {
     of.iter().find(|(of, _)| usize::from(*of) == number).map_or(0, |(_, amount)| *amount)
 }
@@ -79,6 +93,8 @@ fn used_until(of: &ResizedUsage, end: Timestamp) -> u128 {
 }
 
 impl LiveRun {
+    /// Creates the record of a run that wasn't known before, with the amounts that its pod was
+    /// bound with, as far as is known.
     pub fn new(run: &PodRun, place: RunPlace, resources: &UsageResources, requests: &RunRequests) -> Self {
         let mut live = Self {
             place: RunPlace::default(),
@@ -91,16 +107,19 @@ impl LiveRun {
         live
     }
 
+    /// Returns the times of the pod's deletion, and the latest end of its grace period. None: the
+    /// pod isn't terminating.
     fn deletion(&self) -> Option<(DeletionTimes, Timestamp)> {
         self.rare.as_ref()?.deletion
     }
 
-    /// What it used before it was resized, and what it has been using since; none if all is told by its amounts.
+    /// Returns the usage before the last resizes and the amounts since then, by resource. None: a
+    /// new run with the same pod would have the same amounts.
     pub fn resized(&self) -> Option<&ResizedRun> {
         self.rare.as_ref().map(|rare| &rare.resized).filter(|resized| !resized.is_empty())
     }
 
-    /// Takes what a record has of its resizes.
+    /// Takes the resizes of the run from a record, and the amounts since then.
     pub fn restore(&mut self, resized: ResizedRun, resources: &UsageResources) {
         let before = |number| amount(&self.amounts, number);
         let now = |number, of: &str| resized.get(of).map_or_else(|| before(number), |of| of.amount);
@@ -108,7 +127,7 @@ impl LiveRun {
         self.rare.get_or_insert_default().resized = resized;
     }
 
-    /// True if a change of the pod is of no interest.
+    /// True if a change of the pod says nothing new about the run, apart from its requests.
     pub fn knows(&self, run: &PodRun) -> bool {
         self.started == run.started.as_millisecond()
             && self.preempted == run.preempted
@@ -119,12 +138,13 @@ impl LiveRun {
         self.deletion().is_some()
     }
 
-    /// True if its grace period was cut to nothing, as right before the pod is removed.
+    /// True if the grace period was cut to nothing, as happens right before the pod is removed.
     pub fn is_about_to_go(&self) -> bool {
         self.deletion().is_some_and(|(of, latest)| of.until <= of.asked && of.until < latest)
     }
 
-    /// Takes what has changed. What a `PodGroup` has said of the queue stays when that group is gone.
+    /// Updates the run by a change of its pod. A place by a `PodGroup` stays when that group is
+    /// gone. None for `place`: it stays.
     pub fn update(&mut self, run: &PodRun, place: Option<RunPlace>) {
         self.started = run.started.as_millisecond();
         self.preempted = run.preempted;
@@ -137,8 +157,9 @@ impl LiveRun {
         }
     }
 
-    /// Takes the pod's requests at a time, which may have been resized: up or down to what its node shows, never up to
-    /// what it only asks for. Returns true if it uses another amount from then on.
+    /// Takes the pod's requests at a time, which may have been resized: up or down to the amounts
+    /// that the pod's node shows, never up to an amount that the pod only asks for. Returns true if
+    /// the run uses another amount from then on.
     pub fn request(&mut self, resources: &UsageResources, requests: &RunRequests, at: Timestamp) -> bool {
         let first = requested(resources, requests.first());
         if *self.amounts == *first && self.resized().is_none() {
@@ -160,7 +181,8 @@ impl LiveRun {
         is_other
     }
 
-    /// Notes that it used one amount until a time, and uses another from then on.
+    /// Records that the run used one amount of a resource until `at`, and uses another from then
+    /// on.
     fn resize(&mut self, resource: &str, before: u64, now: u64, at: Timestamp) {
         let started = time(self.started);
         let resized = &mut self.rare.get_or_insert_default().resized;
@@ -172,7 +194,7 @@ impl LiveRun {
         }
     }
 
-    /// Returns the use of each counted resource by a run that took so long.
+    /// Returns the usage of each counted resource by this run, if it has lasted for `ran`.
     pub fn used<'r>(
         &'r self,
         resources: &'r UsageResources,
@@ -188,7 +210,7 @@ impl LiveRun {
         })
     }
 
-    /// Judges the run by its last state.
+    /// Judges the run by its last state. `act` is the keeper's note that it was ending the pod.
     pub fn ended(&self, run: &PodRun, act: Option<EndNote>, at: SeenAt) -> EndedRun {
         let terminating_until = self.deletion().map(|(_, latest)| latest);
         let [deadline, ready_until] = [self.place.deadline, self.place.ready_until].map(in_time);
@@ -204,7 +226,7 @@ impl LiveRun {
             deletion: self.deletion().map(|(of, _)| of),
             preempted: self.preempted,
         };
-        // it may have gone before its grace period was over
+        // the pod may have gone before its grace period was over
         self.ended(&run, act, SeenAt::live(last))
     }
 }

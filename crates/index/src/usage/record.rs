@@ -1,4 +1,6 @@
-//! The record of a ledger. It is bounded, as a `ConfigMap` is.
+//! The record of a ledger, which the keeper stores in a `ConfigMap`. Its notes and resized runs are
+//! bounded, as a `ConfigMap` is. The record and a list of the pods of its version make the same
+//! ledger again.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +11,20 @@ use tenure_types::usage::{EndingNote, ResizedRun, UsageRecord};
 use super::{Position, UsageLedger, live::LiveRun};
 use crate::Uid;
 
-/// The most bytes of the pods that the keeper is ending, and of resized runs that go on.
+/// The most bytes of the notes about pods that the keeper is ending.
 const MOST_NOTES: usize = 150_000;
+/// The most bytes of resized runs that go on.
 const MOST_RESIZED: usize = 100_000;
 
 /// The most bytes of a note, beside its pods.
 const NOTE: usize = 90;
 
-/// The most bytes of a resource of a resized run, beside its name, and of its uid.
+/// The most bytes of a resource of a resized run, beside the resource's name.
 const RESIZED: usize = 160;
+/// The most bytes of a uid.
 const UID: usize = 48;
 
-/// Reads the notes of a record.
+/// Returns the notes of a record, one for each pod.
 pub fn read(notes: &[EndingNote]) -> impl Iterator<Item = (Uid, EndNote)> {
     notes.iter().flat_map(|EndingNote { at, end, pods }| {
         pods.iter().map(|uid| (Uid::of(uid), EndNote { at: *at, end: *end }))
@@ -28,7 +32,7 @@ pub fn read(notes: &[EndingNote]) -> impl Iterator<Item = (Uid, EndNote)> {
 }
 
 impl UsageLedger {
-    /// Returns the record, once there was a list.
+    /// Returns the record of the ledger. None: there was no list yet.
     pub fn record(&self) -> Option<UsageRecord> {
         let Position { version, at } = self.position.clone()?;
         Some(UsageRecord {
@@ -43,7 +47,8 @@ impl UsageLedger {
         })
     }
 
-    /// The notes that may still count after a time. The latest ones are kept if there are too many.
+    /// Returns the notes that may still count after a time. If there are too many, the latest are
+    /// kept.
     fn notes(&self, at: Timestamp) -> Vec<EndingNote> {
         let counts = |uid: &Uid, note: &EndNote| {
             note.counts_at(at) || self.live.get(uid).is_none_or(LiveRun::is_terminating)
@@ -70,7 +75,8 @@ impl UsageLedger {
         notes
     }
 
-    /// The resized runs that go on. The first ones are kept if there are too many: further ones can't push them out.
+    /// Returns the resized runs that go on, by uid. If there are too many, those that were resized
+    /// first are kept: later ones can't push them out.
     fn resized_runs(&self) -> BTreeMap<String, ResizedRun> {
         let live = self.live.iter().filter_map(|(uid, run)| Some((*uid, run.resized()?)));
         let mut runs: Vec<(Uid, &ResizedRun)> =

@@ -1,4 +1,7 @@
 //! Lists of all pods. Nothing of a list counts before it is whole: it may fail at any page.
+//!
+//! The keeper lists the pods of the counted version when it begins to lead, or the present ones if
+//! the API server has forgotten that version. Known runs that a whole list doesn't show have ended.
 
 use jiff::Timestamp;
 use tenure_policy::usage::{EndedRun, PodRun, SeenAt};
@@ -12,13 +15,15 @@ use crate::{Uid, uid::UidMap};
 pub struct Relist {
     /// The runs that go on.
     live: UidMap<LiveRun>,
+    /// The runs that have ended, with their last state.
     ended: Vec<(Uid, LiveRun, EndedRun)>,
-    /// The last version that is counted, if there are changes after it that weren't seen.
+    /// The last version that is counted, if changes after it weren't seen. None: no changes are
+    /// missing.
     after: Option<Position>,
 }
 
 impl UsageLedger {
-    /// Begins a list of all pods: of the version that is counted, or the first one of all.
+    /// Begins a list of all pods: those of the version that is counted, or the first list of all.
     pub fn begin_list(&mut self) {
         self.list_after(None);
     }
@@ -62,7 +67,8 @@ impl UsageLedger {
         }
     }
 
-    /// Ends the list, which was that of a version.
+    /// Ends the list, which was that of a version, and counts the runs that have ended. After a
+    /// gap, the gap is recorded.
     pub fn end_list(&mut self, version: String, now: Timestamp) {
         let Some(Relist { live, ended, after }) = self.relist.take() else { return };
         for (uid, live, ended) in ended {
@@ -93,8 +99,9 @@ impl UsageLedger {
 }
 
 impl Relist {
-    /// True if a pod that isn't known has ended after the last version that is counted. One that was last changed before
-    /// can't have; of another, only its own time tells.
+    /// True if a pod that isn't known has ended after the last version that is counted. A pod that
+    /// was last changed before that version can't have. For another pod, only the time at which it
+    /// stopped decides.
     fn is_news(&self, pod: &SeenRun, run: &PodRun) -> bool {
         let Some(Position { version, at }) = &self.after else { return false };
         let [of_pod, counted] = [&pod.version, version].map(|version| version.parse::<u64>().ok());

@@ -1,4 +1,9 @@
-//! Errors and warnings about the annotations of a `PriorityClass` that set its toleration.
+//! Errors and warnings about the annotations of a `PriorityClass` that set its toleration of
+//! preemption.
+//!
+//! `crate::review` calls [`review`] for the admission webhook and for `kubectl tenure validate`.
+//! The annotations and their meaning are those of the scheduler plugin `PreemptionToleration`; they
+//! are read by `crate::toleration`, as for decisions.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +20,12 @@ use crate::{
     toleration::{Toleration, field},
 };
 
-/// The prefix of the annotations before they were part of a SIG's project.
+/// The prefix that the annotations had before they were part of a SIG's project. Such annotations
+/// have no effect, and get a warning.
 const FORMER_PREFIX: &str = "preemption-toleration.scheduling.sigs.k8s.io/";
 
-/// Reviews the annotations of a priority class of this value.
+/// Reviews the annotations of a priority class with this value. A value that can't be read is an
+/// error. An unknown key, and a value without effect, are warnings.
 pub fn review(value: i32, annotations: &BTreeMap<String, String>) -> Findings {
     let mut warnings: Vec<String> = annotations.iter().filter_map(unknown).collect();
     match Toleration::read(value, Some(annotations)) {
@@ -30,6 +37,8 @@ pub fn review(value: i32, annotations: &BTreeMap<String, String>) -> Findings {
     }
 }
 
+/// Returns the warning about an annotation that has a known prefix but isn't one of the two known
+/// keys. None: the key is known, or has another prefix.
 fn unknown((key, text): (&String, &String)) -> Option<String> {
     if [MINIMUM, SECONDS].contains(&key.as_str()) {
         return None;
@@ -40,6 +49,8 @@ fn unknown((key, text): (&String, &String)) -> Option<String> {
     Some(warning(key, text.as_str(), &format!("has no effect; did you mean {meant}?")))
 }
 
+/// Returns the warnings about readable annotations that don't change which preemptions are
+/// tolerated.
 fn without_effect(
     value: i32,
     toleration: &Toleration,
@@ -58,6 +69,8 @@ fn without_effect(
     }
 }
 
+/// Returns the warnings about a minimum that every possible preemptor reaches, that is above what
+/// is system-critical, or that ends when a pod is scheduled.
 fn minimum_without_effect(value: i32, toleration: &Toleration) -> Vec<String> {
     let Toleration { minimum_preemptable_priority: minimum, seconds } = *toleration;
     let (least, critical) = (i64::from(value) + 1, i64::from(SYSTEM_CRITICAL_PRIORITY));
@@ -76,6 +89,7 @@ fn minimum_without_effect(value: i32, toleration: &Toleration) -> Vec<String> {
         .collect()
 }
 
+/// Returns a warning in the form of an error: path, value and remedy. A long value is cut.
 fn warning(key: &str, value: impl Into<Value>, remedy: &str) -> String {
     let FieldError { field, value, detail } = FieldError::invalid(field(key), value, remedy);
     format!("{field}: {value} {detail}")

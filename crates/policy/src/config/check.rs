@@ -1,4 +1,7 @@
-//! Compares a file with the table of its keys.
+//! Compares a file of Tenure's with the table of its keys.
+//!
+//! `Config` runs this as the first pass over a file. In the second pass, `written` adds the errors
+//! that concern several keys. An error doesn't end a pass: all errors are reported together.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +15,10 @@ use super::{
 };
 use crate::field::FieldError;
 
-/// The value of a secret in messages.
+/// Stands for the value of a secret in messages.
 const HIDDEN: &str = "<not shown>";
 
-/// The error for an item that is in a list twice.
+/// The detail of the error about an item that is in a list twice.
 pub const TWICE: &str = "is in the list already";
 
 /// The keys that a file sets, and the errors found so far.
@@ -23,12 +26,14 @@ pub const TWICE: &str = "is in the list already";
 pub struct Checked<'r> {
     /// The file.
     pub root: &'r YamlNode,
+    /// The paths of the keys with a value other than null, without the keys of list items.
     pub set: BTreeSet<&'static str>,
+    /// The errors, in the order in which they were found.
     pub problems: Vec<Problem>,
 }
 
 impl<'r> Checked<'r> {
-    /// Compares a file with the table of its keys.
+    /// Compares a file with the table of its keys. The file must be a map.
     pub fn of(root: &'r YamlNode) -> Self {
         let mut checked = Self { root, set: BTreeSet::new(), problems: Vec::new() };
         match &root.tree {
@@ -38,22 +43,26 @@ impl<'r> Checked<'r> {
         checked
     }
 
-    /// Fails with all errors in the order of the lines, if there are any.
+    /// Returns the keys that the file sets. An error has all problems, in the order of their lines.
     pub fn end(self) -> Result<BTreeSet<&'static str>, ConfigError> {
         let Self { root: _, set, mut problems } = self;
         problems.sort_by_key(|problem| problem.line);
         if problems.is_empty() { Ok(set) } else { Err(ConfigError { problems }) }
     }
 
+    /// Adds an error at a line of the file.
     pub fn add(&mut self, line: u64, text: impl Into<String>) {
         self.problems.push(Problem { line, text: text.into() });
     }
 
+    /// Adds the error that a value isn't what `detail` demands. The message has `shown` as the
+    /// value.
     fn refuse(&mut self, node: &YamlNode, path: &str, shown: impl Into<Value>, detail: &str) {
         self.add(node.line, FieldError::invalid(path, shown, detail).to_string());
     }
 
-    /// Checks the keys of a map. `path` is its path in the file, `pattern` the same path in the table.
+    /// Checks the keys of a map. `path` is its path in the file, `pattern` the same path in the
+    /// table.
     fn map(&mut self, node: &YamlNode, entries: &[Entry], path: &str, pattern: &str) {
         let dot = if pattern.is_empty() { "" } else { "." };
         let below = |key: &'static Key| {
@@ -83,6 +92,7 @@ impl<'r> Checked<'r> {
         }
     }
 
+    /// Checks a value by its row in the table. The key counts as set, even if the value is refused.
     fn value(&mut self, node: &YamlNode, path: &str, key: &'static Key) {
         let Key { path: pattern, form, expected, is_hidden, .. } = *key;
         self.set.extend((!pattern.contains('[')).then_some(pattern));
@@ -105,7 +115,7 @@ impl<'r> Checked<'r> {
             _ => Some(expected.to_owned()),
         };
         if let Some(detail) = refused {
-            // a secret in the wrong place is within a map or a list
+            // a map or a list in the wrong place may have a secret in it
             let is_above = |key: &Key| key.is_hidden && pattern.starts_with(key.path);
             let is_whole = !matches!(node.tree, YamlValue::Scalar(_));
             let is_hidden = is_hidden || (is_whole && KEYS.iter().any(is_above));
@@ -114,6 +124,7 @@ impl<'r> Checked<'r> {
         }
     }
 
+    /// Checks the number of items, each item, and that no two items share the unique key.
     fn list(&mut self, node: &YamlNode, items: &[YamlNode], path: &str, key: &Key) {
         if let Some((most, noun)) = key.most.filter(|(most, _)| items.len() > *most) {
             let shown = format!("{} {noun}", items.len());
@@ -137,14 +148,16 @@ impl<'r> Checked<'r> {
         }
     }
 
-    /// Refuses the value of a path, which is shown as this text or, without one, as it is written.
+    /// Refuses the value at a path, at the line of the value. The message has `shown` as the value.
+    /// None: the value as written. A path that the file doesn't have stands for the whole file.
     pub fn refuse_at(&mut self, path: &str, shown: Option<&str>, detail: &str) {
         let node = self.root.at(path).unwrap_or(self.root);
         let shown = shown.map_or_else(|| node.to_json(), Into::into);
         self.refuse(node, path, shown, detail);
     }
 
-    /// Adds an error of a field that was found later, at the line of the field.
+    /// Adds an error of a later pass at the line of its field. A path that the file doesn't have
+    /// stands for the whole file.
     pub fn add_at(&mut self, path: &str, text: impl Into<String>) {
         self.add(self.root.at(path).unwrap_or(self.root).line, text);
     }

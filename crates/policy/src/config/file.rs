@@ -1,4 +1,7 @@
 //! A file of Tenure's or of KAI-Scheduler's configuration, or a ConfigMap with one.
+//!
+//! The command line reads files with [`ConfigFile::parse`]. The servers use [`Config::parse`],
+//! which reads no `ConfigMap`, and refuses a file of KAI's that has problems.
 
 use super::{Config, ConfigError, Kai, kai, tree::YamlNode};
 use crate::floor::Floors;
@@ -13,7 +16,8 @@ pub enum ConfigFile {
 }
 
 impl ConfigFile {
-    /// Reads a file of either form, also when it is wrapped in a `ConfigMap`.
+    /// Reads a file of either form, or a `ConfigMap` that holds one. Lines in errors are lines of
+    /// the whole text.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let root = YamlNode::parse(text)?;
         match kai::within_config_map(&root)? {
@@ -29,7 +33,7 @@ impl ConfigFile {
         Config::read(root).map(Box::new).map(Self::Tenure)
     }
 
-    /// Returns its configuration of floors.
+    /// Returns the floors that the file configures.
     pub fn floors(&self) -> &Floors {
         match self {
             Self::Tenure(config) => &config.floors,

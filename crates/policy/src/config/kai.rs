@@ -1,7 +1,9 @@
 //! KAI-Scheduler's own configuration of its plugin `minruntime`.
 //!
-//! KAI refuses nothing there: it takes a value that it can't read as 0s or lca, and only logs that. So
-//! this returns both the values that apply in KAI and the places where they are probably a mistake.
+//! KAI refuses nothing there: a duration that it can't read counts as 0s, an unreadable method as
+//! lca, and KAI only logs that. So this module returns both the values that apply in KAI and the
+//! places where they are probably a mistake. `Config` and `ConfigFile` read files with it.
+//! `crate::kai` compares the values with Tenure's own.
 
 use std::collections::BTreeSet;
 
@@ -19,33 +21,37 @@ use crate::{
     floor::{Floors, ReclaimResolveMethod},
 };
 
-/// The name of the plugin.
+/// The name of KAI's plugin for floors.
 pub(crate) const PLUGIN: &str = "minruntime";
+/// The arguments that the plugin knows. KAI ignores others.
 const ARGUMENTS: [&str; 3] = [PREEMPT, RECLAIM, METHOD];
 
-/// Keys of a `ConfigMap` that hold a configuration: Tenure's and KAI's.
+/// The keys of a `ConfigMap` that hold a configuration: Tenure's, and else KAI's.
 const KEYS: [&str; 2] = ["tenure.yaml", "config.yaml"];
 
-/// The floors that apply in KAI.
+/// The floors that apply in KAI, and the problems of its file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kai {
-    /// The floors as KAI takes them.
+    /// The floors as KAI reads them.
     pub floors: Floors,
-    /// The arguments of the plugin that the file sets and KAI takes.
+    /// The arguments of the plugin that the file sets and KAI can read.
     pub set: BTreeSet<&'static str>,
-    /// Values that KAI reads as another value than the written one.
+    /// Values that KAI reads differently than written or ignores, and a missing plugin. In the
+    /// order of their lines.
     pub problems: Vec<Problem>,
-    /// Values that KAI takes as they are written, and Tenure wouldn't.
+    /// Values that KAI reads as written, and that a file of Tenure's own may not have.
     pub notes: Vec<Problem>,
 }
 
 impl Kai {
-    /// Reads a file; none if it isn't KAI's.
+    /// Reads a file. None: the file isn't KAI's. An error: the file isn't YAML.
     pub(crate) fn parse(text: &str) -> Result<Option<Self>, ConfigError> {
         let root = YamlNode::parse(text)?;
         Ok(is_kai(&root).then(|| Self::read(&root)))
     }
 
+    /// Reads a file of KAI's. The first plugin `minruntime` in all tiers counts; others are
+    /// problems.
     pub(super) fn read(root: &YamlNode) -> Self {
         let mut kai = Self::default();
         let tiers = root.get("tiers").into_iter().flat_map(YamlNode::items);
@@ -70,6 +76,7 @@ impl Kai {
         self.problems.push(Problem { line, text: text.into() });
     }
 
+    /// Reads the arguments of the plugin. Without arguments, the defaults apply.
     fn take(&mut self, plugin: &YamlNode) {
         let Some(arguments) = plugin.get("arguments").filter(|of| !of.is_null()) else { return };
         let YamlValue::Map(entries) = &arguments.tree else {
@@ -80,6 +87,7 @@ impl Kai {
         }
     }
 
+    /// Reads an argument of the plugin. The default stays where KAI can't read the value.
     fn argument(&mut self, entry: &Entry) {
         let Entry { line, key, value } = entry;
         let Some(name) = ARGUMENTS.into_iter().find(|name| name == key) else {
@@ -89,7 +97,7 @@ impl Kai {
         };
         let (path, text) = (format!("arguments.{key}"), written(value));
         if let Err(detail) = set_floor(&mut self.floors, name, &text) {
-            // KAI goes by the default
+            // KAI takes the default
             return self.add(value.line, FieldError::invalid(path, value.to_json(), detail).to_string());
         }
         self.set.extend((!value.is_null()).then_some(name));
@@ -100,7 +108,8 @@ impl Kai {
     }
 }
 
-/// Sets an argument as KAI takes it. An error says why KAI takes the default.
+/// Sets an argument of the plugin as KAI reads it. An error says why KAI takes the default; then
+/// nothing is set.
 pub(crate) fn set_floor(floors: &mut Floors, argument: &str, text: &str) -> Result<(), String> {
     match argument {
         METHOD => floors.method = method(text)?,
@@ -110,8 +119,8 @@ pub(crate) fn set_floor(floors: &mut Floors, argument: &str, text: &str) -> Resu
     Ok(())
 }
 
-/// Reads a duration as KAI's parser does: a sign is fine. An error says why KAI takes 0s: the text can't be read, or is
-/// negative.
+/// Reads a duration as KAI's parser does: with a sign, if there is one. An error says why KAI takes
+/// 0s: the text can't be read, or is negative.
 fn duration(text: &str) -> Result<ExtendedDuration, String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let refused = match unsigned.parse::<ExtendedDuration>() {
@@ -122,7 +131,7 @@ fn duration(text: &str) -> Result<ExtendedDuration, String> {
     Err(format!("{refused}: KAI takes 0s"))
 }
 
-/// Reads a method. An empty text is the default.
+/// Reads a method. Empty text means the default.
 fn method(text: &str) -> Result<ReclaimResolveMethod, String> {
     if text.is_empty() {
         return Ok(ReclaimResolveMethod::default());
@@ -130,7 +139,7 @@ fn method(text: &str) -> Result<ReclaimResolveMethod, String> {
     text.parse().map_err(|error| format!("{error}: KAI takes lca"))
 }
 
-/// Returns a value as a text: KAI has no other type.
+/// Returns a value as text, since all arguments in KAI are text. Null is empty text.
 fn written(node: &YamlNode) -> String {
     match node.to_json() {
         Value::String(text) => text,
@@ -139,13 +148,14 @@ fn written(node: &YamlNode) -> String {
     }
 }
 
-/// True if a file is KAI's and not Tenure's own.
+/// True if a file is KAI's and not Tenure's own: it has the key `tiers` or `actions`.
 pub fn is_kai(root: &YamlNode) -> bool {
     ["tiers", "actions"].iter().any(|key| root.get(key).is_some())
 }
 
-/// The configuration that a `ConfigMap` holds, after empty lines, so that its lines have the numbers of the whole file. None:
-/// this isn't a `ConfigMap`.
+/// Returns the configuration that a `ConfigMap` holds. Empty lines come first, so that lines have
+/// the numbers of the whole file. None: the file isn't a `ConfigMap`. An error: the `ConfigMap` has
+/// no known key, or the first one holds no text.
 pub fn within_config_map(root: &YamlNode) -> Result<Option<String>, ConfigError> {
     if root.get("kind").and_then(YamlNode::as_str) != Some("ConfigMap") {
         return Ok(None);

@@ -1,4 +1,7 @@
-//! The keys of a configuration file: one row each.
+//! The keys of Tenure's configuration file: one row each.
+//!
+//! `check` refuses every key that has no row in [`KEYS`], and checks each value by its row.
+//! `written` reads the values: a new key needs a row here and a field there.
 
 use std::str::FromStr;
 
@@ -10,11 +13,12 @@ use super::names::{
 };
 use crate::{message::NO_URL, notice::NoticePoints, usage::MOST_RESOURCES};
 
-/// The default floor against preemption.
+/// The key of the default floor against preemption, here and in KAI's file.
 pub const PREEMPT: &str = "defaultPreemptMinRuntime";
-/// The default floor against reclaim.
+/// The key of the default floor against reclaim, here and in KAI's file.
 pub const RECLAIM: &str = "defaultReclaimMinRuntime";
-/// The queue at which the search for a floor against reclaim begins.
+/// The key that says at which queue the search for a floor against reclaim begins, here and in
+/// KAI's file.
 pub const METHOD: &str = "reclaimResolveMethod";
 
 /// The rule for a duration, as in messages.
@@ -39,38 +43,43 @@ const FILE: &str = "must be the path of a file, from / on";
 const FACTOR: &str = "must be a decimal number in quotes, such as \"1.5\"";
 const TEXT: &str = "must be a text";
 
-/// A key of the file, or the items of a list.
+/// A row of the table: a key of the file, or the items of a list.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// The path, where `[]` stands for the items of a list: `nodePools[].name`.
+    /// The path in the file. `[]` stands for the items of a list: `nodePools[].name`.
     pub path: &'static str,
     pub form: Form,
     /// The rule for the value, as in messages.
     pub expected: &'static str,
-    /// True if the map that it belongs to must have it.
+    /// True if the map that has this key must set it.
     pub is_required: bool,
     /// True if messages don't show the value, which may be a secret.
     pub is_hidden: bool,
-    /// The key of a list's items that two of them may not share; empty for the items themselves.
+    /// The key that no two items of a list may share. An item without this key is compared as a
+    /// whole; the empty key compares all items so. None: items aren't compared here.
     pub unique: Option<&'static str>,
-    /// The most items of a list, and the noun for them.
+    /// The most items of a list, and the noun for them in messages. None: any number.
     pub most: Option<(usize, &'static str)>,
 }
 
 /// The form of a value.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
+    /// Any value.
     Anything,
     Boolean,
-    /// A whole number of 32 bits.
+    /// A whole number of 32 bits, with a sign.
     Number,
-    /// A text for which this is true.
+    /// A text for which this function returns true.
     Text(fn(&str) -> bool),
-    /// A text that can be read; an error says why it can't.
+    /// A text that this function can read. An error says why not.
     Parsed(fn(&str) -> Result<(), String>),
+    /// A map, whose keys have rows of their own.
     Map,
-    /// A map, or a text for which this is true in place of its `name`.
+    /// A map, or a text in place of a map with only a `name`. This function returns true for a good
+    /// name.
     MapOrName(fn(&str) -> bool),
+    /// A list. The row with `[]` after the path of the list, if there is one, checks each item.
     List,
 }
 
@@ -94,7 +103,8 @@ const fn duration(path: &'static str) -> Key {
     key(path, Form::Parsed(parse::<ExtendedDuration>), DURATION)
 }
 
-/// A duration of a block that queues have as well, which is checked with the block.
+/// A duration in `waitForPodsReady`, a block that queues have as well. `written` checks the block
+/// by the rules for queues.
 const fn later(path: &'static str) -> Key {
     text(path, DURATION, any)
 }
@@ -103,25 +113,28 @@ const fn map(path: &'static str) -> Key {
     key(path, Form::Map, "must be a map of fields")
 }
 
-/// A list in which no two items share this key.
+/// A list in which no two items share the key `unique`. Empty: no two items are the same.
 const fn list(path: &'static str, unique: &'static str) -> Key {
     Key { unique: Some(unique), ..rows(path) }
 }
 
-/// A list whose items are compared later.
+/// A list whose items this table doesn't compare.
 const fn rows(path: &'static str) -> Key {
     key(path, Form::List, "must be a list")
 }
 
 impl Key {
+    /// The same key, which its map must set.
     const fn required(self) -> Self {
         Self { is_required: true, ..self }
     }
 
+    /// The same key, whose value messages don't show. `expected` is the rule for the value.
     const fn hidden(self, expected: &'static str) -> Self {
         Self { is_hidden: true, expected, ..self }
     }
 
+    /// The same list, with at most this number of items.
     const fn at_most(self, most: usize, noun: &'static str) -> Self {
         Self { most: Some((most, noun)), ..self }
     }
@@ -135,6 +148,7 @@ fn is_path(text: &str) -> bool {
     text.starts_with('/')
 }
 
+/// Parses a text only for the error.
 fn parse<T: FromStr<Err = DurationError>>(text: &str) -> Result<(), String> {
     text.parse::<T>().map(drop).map_err(|error| error.to_string())
 }

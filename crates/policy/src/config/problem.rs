@@ -1,4 +1,5 @@
-//! Errors and remarks about a file.
+//! The errors and remarks about a configuration file, each at a line. Servers show a
+//! [`ConfigError`] as one text; `kubectl tenure` prints each [`Problem`] in a line of its own.
 
 use thiserror::Error;
 
@@ -6,13 +7,13 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {text}")]
 pub struct Problem {
-    /// The line, from 1.
+    /// The line in the file, from 1.
     pub line: u64,
-    /// The field, its value, and the values that would be right.
+    /// The field, its value, and the values that would be right, or another message.
     pub text: String,
 }
 
-/// The reason why a file is refused: all its errors, in the order of its lines.
+/// The reason why a file is refused: all its problems, in the order of their lines.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}", joined(.problems))]
 pub struct ConfigError {

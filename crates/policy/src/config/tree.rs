@@ -1,4 +1,7 @@
 //! YAML as a tree in which every value knows its line.
+//!
+//! The other modules of this configuration read files with [`YamlNode::parse`]. What aliases stand
+//! for is bounded, so a small file can't take much memory.
 
 use std::fmt;
 
@@ -11,10 +14,11 @@ use serde_saphyr::Spanned;
 
 use super::problem::{ConfigError, Problem};
 
-/// The most values that aliases may stand for, all together: a few lines may not keep a server busy.
+/// The most values that all aliases of a file together may stand for. A few lines must not keep a
+/// server busy.
 const REPEATED: usize = 10_000;
 
-/// A value and the line that it stands in.
+/// A value and its line, from 1. The line of a block of text is the line of its first word.
 #[derive(Clone, Debug)]
 pub struct YamlNode {
     pub line: u64,
@@ -26,10 +30,11 @@ pub enum YamlValue {
     /// Null, a boolean, a number or a text.
     Scalar(Value),
     List(Vec<YamlNode>),
+    /// The entries in the order of the file.
     Map(Vec<Entry>),
 }
 
-/// A key and its value.
+/// A key of a map with its line, and the value.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub line: u64,
@@ -38,7 +43,8 @@ pub struct Entry {
 }
 
 impl YamlNode {
-    /// Reads a file. One that is empty is null.
+    /// Reads a file. A file that has only empty lines and comments is null. An error has one
+    /// problem.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let says_nothing = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
         if text.lines().all(says_nothing) {
@@ -56,27 +62,29 @@ impl YamlNode {
         matches!(self.tree, YamlValue::Scalar(Value::Null))
     }
 
-    /// The value of a key; none if this is no map, or there is no such key.
+    /// Returns the value of a key. None: this isn't a map, or has no such key.
     pub fn get(&self, key: &str) -> Option<&Self> {
         let YamlValue::Map(entries) = &self.tree else { return None };
         entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
 
-    /// The items of a list; none of anything else.
+    /// Returns the items of a list. Anything else has no items.
     pub fn items(&self) -> &[Self] {
         if let YamlValue::List(items) = &self.tree { items } else { &[] }
     }
 
+    /// Returns a text. None: this isn't a text.
     pub fn as_str(&self) -> Option<&str> {
         if let YamlValue::Scalar(value) = &self.tree { value.as_str() } else { None }
     }
 
+    /// Converts a value to JSON, without the lines and without keys whose value is null.
     pub fn to_json(&self) -> Value {
         match &self.tree {
             YamlValue::Scalar(value) => value.clone(),
             YamlValue::List(items) => items.iter().map(Self::to_json).collect(),
             YamlValue::Map(entries) => {
-                // a key without a value is as good as none
+                // a key without a value counts as absent
                 let set = entries.iter().filter(|entry| !entry.value.is_null());
                 let pairs = set.map(|entry| (entry.key.clone(), entry.value.to_json()));
                 Value::Object(pairs.collect::<Map<_, _>>())
@@ -84,7 +92,7 @@ impl YamlNode {
         }
     }
 
-    /// Returns the value of a path, such as `nodePools[0].name`.
+    /// Returns the value at a path such as `nodePools[0].name`. None: the file has no such path.
     pub fn at(&self, path: &str) -> Option<&Self> {
         path.split(['.', '[']).try_fold(self, |node, part| match part.strip_suffix(']') {
             Some(index) => node.items().get(index.parse::<usize>().ok()?),
@@ -93,6 +101,8 @@ impl YamlNode {
     }
 }
 
+/// Returns the problem for an error of the parser: its message in one line, without advice about
+/// the parser's interface.
 fn unreadable(error: &serde_saphyr::Error) -> ConfigError {
     let line = error.location().map_or(1, |location| location.line());
     let error = error.without_snippet();
@@ -103,7 +113,7 @@ fn unreadable(error: &serde_saphyr::Error) -> ConfigError {
     let text = error.to_string();
     let text = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     let text = match text.rsplit_once(" at line ") {
-        // the rest is for programmers
+        // the rest is for users of the parser
         Some((text, _)) => {
             let text = text.split("; use ").next().unwrap_or(text);
             text.split(", set ").next().unwrap_or(text).to_owned()
@@ -113,7 +123,7 @@ fn unreadable(error: &serde_saphyr::Error) -> ConfigError {
     ConfigError { problems: vec![Problem { line, text }] }
 }
 
-/// True if aliases stand for too many values.
+/// True if the error is that aliases stand for too many values.
 fn stands_for_too_much(error: &serde_saphyr::Error) -> bool {
     match error {
         serde_saphyr::Error::AliasReplayLimitExceeded { .. } => true,
@@ -135,6 +145,7 @@ impl<'de> Deserialize<'de> for YamlValue {
     }
 }
 
+/// Builds a tree of any YAML value.
 struct Trees;
 
 impl<'de> Visitor<'de> for Trees {

@@ -1,4 +1,7 @@
-//! A file as it is written, once its keys are checked, and what of it can only be checked together.
+//! Tenure's configuration file as written, and the errors that only several keys together show.
+//!
+//! `Config` reads a [`WrittenConfig`] once `check` has accepted each key. Each field here has a row
+//! in `keys`.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -29,6 +32,7 @@ use crate::{
     usage::DEFAULT_RESOURCE,
 };
 
+/// The values of a file, before defaults are filled in.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenConfig {
@@ -59,7 +63,8 @@ pub struct WrittenConfig {
     receivers: Vec<WrittenReceiver>,
 }
 
-/// Floors of all nodes, of a node pool, or of a queue.
+/// Floors of all nodes, of a node pool, or of a queue and those below it. The name is empty for all
+/// nodes.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct FloorRow {
@@ -78,6 +83,7 @@ struct Tenancy {
     default_queue: PerFamily<Option<String>>,
 }
 
+/// The block `kueue`. Unset, `enabled` is true.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct WrittenKueue {
@@ -85,6 +91,7 @@ struct WrittenKueue {
     queues: Vec<KueueRow>,
 }
 
+/// A row that maps a queue of Kueue's. Exactly one of its first two fields must be set.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct KueueRow {
@@ -99,11 +106,13 @@ struct Delegation {
     bounds: Vec<FloorRow>,
 }
 
+/// The block `usage`. Without `resources`, only `DEFAULT_RESOURCE` is counted.
 #[derive(Deserialize)]
 struct Usage {
     resources: Option<BTreeSet<String>>,
 }
 
+/// A receiver of messages. Exactly one of `url` and `urlFile` must be set.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenReceiver {
@@ -119,16 +128,19 @@ struct WrittenReceiver {
     allow_http: bool,
 }
 
+/// Reads a text and parses it.
 fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(value: D) -> Result<T, D::Error> {
     String::deserialize(value)?.parse().map_err(D::Error::custom)
 }
 
+/// Reads and parses the text of a key that may be absent.
 fn optional<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(value: D) -> Result<Option<T>, D::Error> {
     parsed(value).map(Some)
 }
 
 impl WrittenConfig {
-    /// Returns the configuration. It counts only if no problem was found.
+    /// Returns the configuration, and adds the errors that several keys together show. The result
+    /// counts only if `checked` has no problem.
     pub fn config(self, checked: &mut Checked<'_>) -> Config {
         let defaults = Floors::default();
         let floors = Floors {
@@ -169,6 +181,7 @@ impl WrittenConfig {
 }
 
 impl FloorRow {
+    /// Returns the name and the floors.
     fn named(self) -> (String, PartialFloors) {
         let Self { name, preempt, reclaim } = self;
         (name, PartialFloors { preempt, reclaim })
@@ -176,6 +189,7 @@ impl FloorRow {
 }
 
 impl Checked<'_> {
+    /// Checks that the limit isn't negative. None: the limit is unset or refused.
     fn paused_history_limit(&mut self, limit: Option<i32>) -> Option<usize> {
         let limit = usize::try_from(limit?);
         if limit.is_err() {
@@ -184,6 +198,7 @@ impl Checked<'_> {
         limit.ok()
     }
 
+    /// Checks each row, and that no two rows set the same field of a kind.
     fn owners(&mut self, rules: &[PauseRule]) {
         let mut seen = HashSet::new();
         for (index, rule) in rules.iter().enumerate() {
@@ -199,6 +214,7 @@ impl Checked<'_> {
         }
     }
 
+    /// Checks the block by the rules for queues, and reads it.
     fn pods_ready(&mut self, wait: &WaitForPodsReady) -> PodsReady {
         let mut errors = Vec::new();
         wait_for_pods_ready("waitForPodsReady", wait, &mut errors);
@@ -208,6 +224,8 @@ impl Checked<'_> {
         PodsReady::from(wait)
     }
 
+    /// Reads the rows for queues of Kueue. A row that names none or two queues is refused, and so
+    /// is a row for a queue that has one already.
     fn kueue_queues(&mut self, rows: Vec<KueueRow>) -> Queues {
         let mut queues = Queues::default();
         for (index, KueueRow { local_queue, cluster_queue, queue }) in rows.into_iter().enumerate() {
@@ -234,6 +252,7 @@ impl Checked<'_> {
         queues
     }
 
+    /// Reads the bounds of floors. A row without a floor is refused.
     fn bounds(&mut self, rows: Vec<FloorRow>) -> Bounds {
         for (index, row) in rows.iter().enumerate() {
             if row.preempt.is_none() && row.reclaim.is_none() {
@@ -249,6 +268,7 @@ impl Checked<'_> {
         rows.into_iter().enumerate().filter_map(read).collect()
     }
 
+    /// Reads a receiver. None: its URL is refused, or it doesn't have exactly one.
     fn receiver(&mut self, path: &str, row: WrittenReceiver) -> Option<Receiver> {
         let url = match (row.url, row.url_file) {
             (Some(url), None) => self.url(&format!("{path}.url"), url, row.allow_http)?,
@@ -270,7 +290,8 @@ impl Checked<'_> {
         })
     }
 
-    /// The path of a URL may be a secret. Only its host is shown.
+    /// Checks the URL of a receiver. The path of a URL may be a secret, so an error shows only the
+    /// host. None: the URL is refused.
     fn url(&mut self, path: &str, url: String, allow_http: bool) -> Option<ReceiverUrl> {
         if let Err(expected) = check_url(&url, allow_http) {
             let host = check_url(&url, true).ok().and_then(|url| Some(url.authority()?.to_string()));

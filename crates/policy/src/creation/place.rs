@@ -1,4 +1,7 @@
-//! The labels and annotations that name the queue of a pod.
+//! The labels and annotations of a pod template that name the queue of its pods.
+//!
+//! `read` and `template` read a [`PodPlace`] of each template. The rules for pods find the queue: a
+//! place stands for a pod with these labels and annotations.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -12,7 +15,7 @@ use tenure_types::{
 
 use super::raw::{fields, text};
 
-/// The labels of a pod that name its queue, or a group that has one.
+/// The labels of a pod that name its queue, or a group with a queue.
 pub const LABELS: [&str; 6] = [
     keys::RUNAI_QUEUE_LABEL,
     keys::TENSORSTACK_QUEUE_LABEL,
@@ -22,10 +25,11 @@ pub const LABELS: [&str; 6] = [
     keys::KUEUE_CLUSTER_QUEUE_LABEL,
 ];
 
-/// The annotations of a pod that do.
+/// The annotations of a pod that name a group with a queue.
 pub const ANNOTATIONS: [&str; 1] = [keys::RUNAI_GROUP_ANNOTATION];
 
-/// What names the queue of a pod: labels and annotations of its template.
+/// The labels and annotations of a template that name the queue of its pods. Equal places count
+/// once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodPlace {
     labels: BTreeMap<String, String>,
@@ -33,13 +37,13 @@ pub struct PodPlace {
 }
 
 impl PodPlace {
-    /// Reads what names a queue; none if nothing does.
+    /// Reads the labels and annotations that name a queue. None: there are none.
     pub fn read(labels: Option<&RawValue>, annotations: Option<&RawValue>) -> Option<Self> {
         let place = Self { labels: named(labels, LABELS), annotations: named(annotations, ANNOTATIONS) };
         (place != Self::default()).then_some(place)
     }
 
-    /// A pod of this template.
+    /// Returns a pod of this template, with nothing but what names its queue.
     pub fn pod(&self, namespace: &str) -> Pod {
         let Self { labels, annotations } = self;
         let metadata = ObjectMeta {
@@ -51,7 +55,7 @@ impl PodPlace {
         Pod { metadata, ..Pod::default() }
     }
 
-    /// The groups that it names, of kinds that have a queue.
+    /// Returns the groups that the template names, of the kinds that name a queue.
     pub fn groups(&self) -> impl Iterator<Item = (PodGroupKind, String)> {
         let pod = self.pod("");
         let kinds = PodGroupKind::ALL.into_iter().filter(|kind| kind.names_queue());
@@ -59,13 +63,15 @@ impl PodPlace {
     }
 }
 
-/// The texts at some keys, without empty ones and what can't be the name of an object.
+/// Returns the texts at these keys, without those that can't be the name of an object.
 fn named<const N: usize>(map: Option<&RawValue>, keys: [&str; N]) -> BTreeMap<String, String> {
     let found = map.map_or([None; N], |map| fields(map, keys));
     let names = found.into_iter().map(|name| name.and_then(text).and_then(bounded));
     keys.into_iter().zip(names).filter_map(|(key, name)| Some((key.to_owned(), name?))).collect()
 }
 
+/// Returns a name that could be that of an object. None: the name is empty, or longer than any name
+/// may be.
 pub fn bounded(name: Cow<'_, str>) -> Option<String> {
     (!name.is_empty() && name.len() <= LONGEST_NAME).then(|| name.into_owned())
 }

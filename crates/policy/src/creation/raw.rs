@@ -1,4 +1,7 @@
-//! Parts of large objects. The rest is only skipped, and nothing of it is kept.
+//! Reads parts of large JSON objects. The rest is only skipped, and nothing of it is kept.
+//!
+//! `read` and `template` read owners by it: a tenant may write objects of megabytes. A value of
+//! another type than expected counts as absent.
 
 use std::{borrow::Cow, fmt};
 
@@ -8,7 +11,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// The longest key that a path shows.
+/// The most characters of a key that a path shows.
 const LONGEST_KEY: usize = 63;
 
 /// A step from an object or a list to one of its parts.
@@ -18,7 +21,8 @@ pub enum PathStep<'a> {
     Index(usize),
 }
 
-/// The place of a value within an object, written as errors have it: `spec.replicatedJobs[3].template`.
+/// The place of a value within an object. Its text is that of errors:
+/// `spec.replicatedJobs[3].template`.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldPlace<'a> {
     above: Option<&'a Self>,
@@ -26,6 +30,7 @@ pub struct FieldPlace<'a> {
 }
 
 impl<'a> FieldPlace<'a> {
+    /// Returns the place of a field within `above`. None: within the object itself.
     pub const fn new(above: Option<&'a Self>, key: &'a str) -> Self {
         Self { above, step: PathStep::Key(key) }
     }
@@ -47,7 +52,9 @@ impl fmt::Display for FieldPlace<'_> {
     }
 }
 
-/// Visits each value at a path. A step is a key; with a leading `*`: all elements of a list, and all keys with that end.
+/// Visits each value at a path. A step is a key. A step with a leading `*` stands for all elements
+/// of a list, and for all keys of an object that end with the rest of the step. An empty path
+/// visits nothing.
 pub fn walk<'b>(value: &'b RawValue, path: &[&str], visit: &mut dyn FnMut(&FieldPlace<'_>, &'b RawValue)) {
     walk_below(value, path, None, visit);
 }
@@ -70,7 +77,8 @@ fn walk_below<'b>(
     }
 }
 
-/// Returns fields of an object; of one that comes twice, the last.
+/// Returns fields of an object in the order of `names`. None: the object has no such field, or the
+/// value isn't an object. If a field comes twice, the last one counts.
 pub fn fields<'b, const N: usize>(value: &'b RawValue, names: [&str; N]) -> [Option<&'b RawValue>; N] {
     let mut found = [None; N];
     each(value, &mut |step, inner| {
@@ -84,26 +92,28 @@ pub fn fields<'b, const N: usize>(value: &'b RawValue, names: [&str; N]) -> [Opt
     found
 }
 
-/// A text; none if the value is something else.
+/// Returns a text, with its escapes resolved. None: the value isn't a text.
 pub fn text(value: &RawValue) -> Option<Cow<'_, str>> {
     serde_json::from_str(value.get()).ok().map(|Text(text)| text)
 }
 
-/// A whole number; none if the value is something else.
+/// Returns a whole number of 64 bits. None: the value isn't one.
 pub fn number(value: &RawValue) -> Option<i64> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// Has each part of an object or a list visited. Other values have none.
+/// Visits each part of an object or a list. Other values have no parts.
 pub fn each<'b>(value: &'b RawValue, visit: &mut dyn FnMut(PathStep<'_>, &'b RawValue)) {
     let mut json = serde_json::Deserializer::from_str(value.get());
-    // what can't be read has no parts: the API server has read it all, or refuses it
+    // a value that can't be read has no parts: the API server has read it all, or refuses it
     let _ = json.deserialize_any(Parts(visit));
 }
 
+/// A text that is borrowed from the JSON, unless it has escapes.
 #[derive(Deserialize)]
 struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
 
+/// Calls a function with each part.
 struct Parts<'v, 'b>(&'v mut dyn FnMut(PathStep<'_>, &'b RawValue));
 
 impl<'b> Visitor<'b> for Parts<'_, 'b> {

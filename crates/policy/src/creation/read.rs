@@ -1,5 +1,8 @@
-//! Reads of an owner what it asks for, and where its pods will be. In one pass, and in little memory: a tenant may write
-//! objects of megabytes, with tens of thousands of templates.
+//! Reads from an owner the times that it asks for, and the labels and annotations that name the
+//! queues of its pods.
+//!
+//! The webhook calls [`AskingOwner::read`]. Objects are read in little memory, without a tree of
+//! their values: a tenant may write objects of megabytes, with tens of thousands of templates.
 
 use std::{
     borrow::Cow,
@@ -21,66 +24,74 @@ use crate::{
     owners::OwnerShape,
 };
 
-/// The most templates that differ in the queue that they name. Of an object with more, these count.
+/// The most different places that are kept of an owner's templates. Further places don't count.
 const MOST_PLACES: usize = 64;
 
-/// Classes of pods that are never touched, in any queue.
+/// The priority classes of pods that are never touched, in any queue.
 const EXEMPT_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 
 const DEADLINE: &str = "activeDeadlineSeconds";
 
-/// A field that asks for a time to run. Of each the longest is reported.
+/// A field that asks for a time to run. Of each field, only the longest time is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum AskingField {
+    /// `activeDeadlineSeconds` of a Job's spec, or the deadline in seconds of another kind.
     Deadline,
+    /// `activeDeadlineSeconds` of a pod template.
     PodDeadline,
+    /// `tenure.dev/max-duration` of the owner.
     Annotation,
+    /// `tenure.dev/max-duration` of a pod template.
     PodAnnotation,
-    /// Kueue's label.
+    /// Kueue's label for the longest run, of the owner.
     Label,
+    /// Kueue's label for the longest run, of a pod template.
     PodLabel,
 }
 
-/// The value of such a field.
+/// The value of a field that asks for a time to run.
 #[derive(Clone, Debug, Hash)]
 enum Asked<'b> {
     Seconds(i64),
     Text(Cow<'b, str>),
 }
 
-/// A time that an owner asks for.
+/// A time to run that an owner asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AskedTime {
-    /// The path of the field.
+    /// The path of the field, as errors have it.
     pub field: String,
-    /// Its value.
+    /// The value of the field: a number or a text.
     pub value: Value,
-    /// The time.
+    /// The time that the value stands for.
     pub time: SignedDuration,
-    /// True if the field has seconds; false if it has a duration as people write it.
+    /// True if the field has whole seconds. False: the field has a duration such as `1h30m`.
     pub in_seconds: bool,
 }
 
-/// An owner that asks for a time to run, as its creator or a change of it says.
+/// The times to run that an owner asks for, and the places of its pods.
 #[derive(Clone, Debug, Default)]
 pub struct AskingOwner {
-    /// The times that it asks for, and did not ask for before: the longest of each field.
+    /// The times that the owner asks for and didn't ask for before: the longest of each field.
     pub(super) asks: BTreeMap<AskingField, AskedTime>,
-    /// Annotations that can't be read: the first of each field.
+    /// The errors of annotations that break a rule: the first of each field.
     pub(super) unreadable: BTreeMap<AskingField, FieldError>,
-    /// The templates of its pods. If these name nothing, its own labels, which KAI-Scheduler's podgrouper reads for its pods.
+    /// The places of its pod templates. If the templates name no queue: the place of the owner's
+    /// own labels and annotations, which KAI-Scheduler's podgrouper reads for the pods.
     pub(super) places: BTreeSet<PodPlace>,
-    /// True if a pod of it is never touched.
+    /// True if a pod of the owner is never touched, by its priority class.
     has_exempt: bool,
-    /// True if Kubernetes' own scheduler places a pod of it: then no label of the owner counts.
+    /// True if Kubernetes' own scheduler places a pod of the owner. Then labels of the owner don't
+    /// count.
     reads_pods_alone: bool,
-    /// The queue of T9k that its controller is told.
+    /// The queue of T9k in the owner's spec, which its controller gives to the `PodGroup`.
     pub(super) t9k_queue: Option<String>,
 }
 
 impl AskingOwner {
-    /// Reads an owner that is created, or changed from an old one. None if it is changed and asks for nothing that it did not ask
-    /// for before, if another owner controls it, which has been answered, or if it is being deleted.
+    /// Reads an owner that is created, or that is changed from `old`. None: the change asks for
+    /// nothing new, another owner controls this one and has been answered, or the owner is being
+    /// deleted.
     pub fn read(shape: &OwnerShape, new: &RawValue, old: Option<&RawValue>) -> Option<Self> {
         let mut known = HashSet::new();
         let mut note = |identity| {
@@ -109,15 +120,15 @@ impl AskingOwner {
     }
 }
 
-/// A pass over an object.
+/// A pass over an object. The pass over the old object only notes what it asks for.
 struct Reading<'r> {
     owner: AskingOwner,
-    /// Returns true for the identity of an ask that counts.
+    /// Returns true if an ask counts, by the hash of its field and value.
     is_new: &'r mut dyn FnMut(u64) -> bool,
 }
 
 impl Reading<'_> {
-    /// Reads each part of an owner that an answer depends on.
+    /// Reads each part of an owner on which the times and places depend.
     fn parts(&mut self, shape: &OwnerShape, object: &RawValue) {
         let OwnerShape { owner, jobs, templates, metadata, deadlines, t9k_queue: _ } = shape;
         walk(object, owner, &mut |at, metadata| {
@@ -141,7 +152,8 @@ impl Reading<'_> {
         }
     }
 
-    /// The deadline of a Job counts for all its pods. So it says nothing of a run where they run one after the other.
+    /// Reads the spec of a Job. The deadline of a Job is for all its pods together, so it says
+    /// nothing about a run if the pods run one after the other.
     fn job(&mut self, at: &FieldPlace<'_>, spec: &RawValue) {
         let [seconds, completions, parallelism, template] =
             fields(spec, [DEADLINE, "completions", "parallelism", "template"]);
@@ -155,6 +167,7 @@ impl Reading<'_> {
         }
     }
 
+    /// Reads a pod template. A template of an exempt class asks for nothing, and names no queue.
     fn template(&mut self, at: &FieldPlace<'_>, template: &RawValue) {
         let [metadata, spec] = fields(template, ["metadata", "spec"]);
         let [seconds, class, scheduler] =
@@ -172,6 +185,7 @@ impl Reading<'_> {
         }
     }
 
+    /// Reads the metadata of a pod template.
     fn pod(&mut self, at: &FieldPlace<'_>, metadata: &RawValue) {
         let [labels, annotations] = fields(metadata, ["labels", "annotations"]);
         self.annotation(AskingField::PodAnnotation, at, annotations);
@@ -181,12 +195,14 @@ impl Reading<'_> {
         }
     }
 
+    /// Notes a number of seconds. Anything but a positive whole number asks for nothing.
     fn deadline(&mut self, field: AskingField, place: &dyn Fn() -> String, seconds: Option<&RawValue>) {
         if let Some(seconds) = seconds.and_then(number).filter(|seconds| *seconds > 0) {
             self.ask(field, place, Asked::Seconds(seconds));
         }
     }
 
+    /// Notes the annotation `tenure.dev/max-duration`.
     fn annotation(&mut self, field: AskingField, at: &FieldPlace<'_>, annotations: Option<&RawValue>) {
         let key = keys::MAX_DURATION_ANNOTATION;
         let [value] = annotations.map_or([None], |annotations| fields(annotations, [key]));
@@ -195,6 +211,7 @@ impl Reading<'_> {
         }
     }
 
+    /// Notes Kueue's label. Anything but a positive whole number of seconds asks for nothing.
     fn label(&mut self, field: AskingField, at: &FieldPlace<'_>, labels: Option<&RawValue>) {
         let key = keys::KUEUE_MAX_EXEC_TIME_LABEL;
         let [value] = labels.map_or([None], |labels| fields(labels, [key]));
@@ -204,6 +221,8 @@ impl Reading<'_> {
         }
     }
 
+    /// Notes an ask, unless the old object has the same. `place` returns the path of the field; it
+    /// is called only if the path is needed.
     fn ask(&mut self, field: AskingField, place: &dyn Fn() -> String, asked: Asked<'_>) {
         let mut hasher = DefaultHasher::new();
         (field, &asked).hash(&mut hasher);
@@ -229,6 +248,7 @@ impl Reading<'_> {
     }
 }
 
+/// True if another object controls this one, or if this one is being deleted.
 fn is_controlled_or_going(object: &RawValue) -> bool {
     let [metadata] = fields(object, ["metadata"]);
     let Some(metadata) = metadata else { return false };

@@ -1,4 +1,8 @@
-//! What a pod claims, and what the templates of its owner have.
+//! Compares the claims of a pod with the templates of its owner.
+//!
+//! The keeper calls this module before it acts on an owner, and before it reports a label without
+//! effect. A tenant can make a pod that names the owner of other pods. So a pod that no template of
+//! the owner can have made doesn't count as the owner's pod.
 
 use std::{
     borrow::Cow,
@@ -23,23 +27,26 @@ use crate::{
     owners::{OwnerShape, OwnerTable},
 };
 
-/// What a pod says of its run.
+/// The claims of a pod about its run.
 #[derive(Clone, Copy, Debug)]
 pub struct PodClaim<'p> {
-    /// Its labels.
+    /// The pod's labels.
     pub labels: &'p BTreeMap<String, String>,
-    /// Its own ceiling, if that has ended the run.
+    /// The pod's own ceiling, if that ceiling has ended the run.
     pub own: Option<SignedDuration>,
 }
 
-/// Returns the ceiling that a pod notes itself. One that was remembered may be its workload's.
+/// Returns the ceiling that the pod's own annotation sets. A ceiling that an index remembers for
+/// the pod may be that of its workload instead. None: the annotation is absent or has no effect.
 pub fn own_claim(pod: &Pod) -> Option<SignedDuration> {
     own_ceiling(pod.annotation(keys::MAX_DURATION_ANNOTATION)?).counts.map(ExtendedDuration::to_signed)
 }
 
-/// True if a pod isn't the owner's by what it claims: its label names another queue than each template does, or it has ended by a
-/// ceiling that neither the owner nor a template notes. False where a template names no queue, because a group, a mapping or the
-/// default may give one to its pods, and where the places of the templates aren't known.
+/// True if a pod isn't the owner's by its claims: its label names another queue than each template
+/// does, or its run has ended by a ceiling that neither the owner nor a template notes.
+///
+/// The label proves nothing if a template names no queue, because a group, a mapping or the default
+/// may give one to its pods. False if the places of the owner's templates aren't known.
 pub fn claims_otherwise(
     owner: &OwnerReference,
     object: &Value,
@@ -75,7 +82,8 @@ pub fn claims_otherwise(
     templates > 0 && ((!named.is_empty() && names_other) || (claim.own.is_some() && !notes_own))
 }
 
-/// Returns the priority classes that the templates of an owner name. None: the owner has no template whose place is known.
+/// Returns the priority classes that the templates of an owner name. None: the owner has no
+/// template whose place is known.
 pub fn priority_classes(
     owner: &OwnerReference,
     object: &Value,
@@ -94,8 +102,11 @@ pub fn priority_classes(
     classes
 }
 
-/// Returns the label of a queue that an owner has itself, if none of its pods has a queue for it. None: its templates name a queue,
-/// their places aren't known, or another scheduler than Kubernetes' own places a pod, as KAI-Scheduler, which reads such labels.
+/// Returns the queue label of an owner itself, if none of its pods has a queue by that label.
+///
+/// None: the owner has no such label, its templates name a queue, their places aren't known, or a
+/// scheduler other than Kubernetes' own places a pod. Such a scheduler may read the owner's label,
+/// as KAI-Scheduler does.
 pub fn unused_label(owner: &OwnerReference, object: &Value, table: &OwnerTable) -> Option<&'static str> {
     let shape = OwnerShape::of(group_of(&owner.api_version), &owner.kind, table)?;
     let object = to_raw_value(object).ok()?;
@@ -119,22 +130,23 @@ pub fn unused_label(owner: &OwnerReference, object: &Value, table: &OwnerTable) 
     found.filter(|_| templates > 0 && !is_used)
 }
 
-/// Returns a label or an annotation in the metadata of a pod template.
+/// Returns the text at a key of `map`, which is `labels` or `annotations`, in metadata.
 fn entry(metadata: Option<&RawValue>, map: &str, key: &str) -> Option<String> {
     let [entries] = fields(metadata?, [map]);
     let [name] = fields(entries?, [key]);
     Some(text(name?)?.into_owned())
 }
 
-/// What an owner says of some of its pods.
+/// The part of an owner that describes some of its pods.
 struct PodPart<'b> {
-    /// None: the kind has no templates.
+    /// The pod template. None: the kind has no pod templates.
     template: Option<&'b RawValue>,
-    /// None: the template has none.
+    /// The labels and annotations of the pods. None: the template has no metadata.
     metadata: Option<&'b RawValue>,
 }
 
 impl<'b> PodPart<'b> {
+    /// Returns the part for a pod template.
     fn of(template: &'b RawValue) -> Self {
         let [metadata] = fields(template, ["metadata"]);
         Self { template: Some(template), metadata }
@@ -142,7 +154,7 @@ impl<'b> PodPart<'b> {
 }
 
 impl OwnerShape {
-    /// Visits each pod template, or what stands for one.
+    /// Visits each pod template, or the metadata that stands for a template.
     fn pods<'b>(&self, object: &'b RawValue, visit: &mut dyn FnMut(PodPart<'b>)) {
         for path in self.jobs {
             walk(object, path, &mut |_, job| {

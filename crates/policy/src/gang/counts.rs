@@ -1,29 +1,37 @@
-//! Pods of a workload, counted towards its minimums.
+//! The pods of a workload, counted towards its minimums.
+//!
+//! The index keeps the [`Counts`] of ready pods up to date with each change of a pod.
+//! `crate::preemption` reads a [`Headcount`] and computes the losses of a preemption. The count of
+//! a parent is always the number of its children that meet their minimums.
 
 use std::collections::BTreeMap;
 
 use super::{Shape, tree::SubgroupNode};
 
-/// The numbers of pods of a workload and of each subgroup. Always used with the shape that they were counted by.
+/// The numbers of pods of a workload and of each subgroup. They must always be used with the shape
+/// by which they were counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// The number of all pods, those of no subgroup included.
     pub(super) total: u32,
-    /// The number of pods of each subgroup; of each parent, the number of its children that meet their minimums.
+    /// For each subgroup, the number of its pods. For each parent, the number of its children that
+    /// meet their minimums.
     pub(super) nodes: Box<[u32]>,
 }
 
 impl Counts {
-    /// All pods.
+    /// Returns the number of all pods.
     pub const fn total(&self) -> u32 {
         self.total
     }
 
-    /// The pods of a subgroup.
+    /// Returns the number of pods of a subgroup. Zero if no subgroup has this number.
     pub fn of_leaf(&self, shape: &Shape, number: usize) -> u32 {
         self.nodes.get(number).filter(|_| number < shape.leaves()).copied().unwrap_or_default()
     }
 
-    /// Counts one more pod, of the subgroup of this number. Each level that it completes costs a step.
+    /// Counts one more pod of a subgroup. The count goes on to a parent only where the pod
+    /// completes a minimum.
     pub fn add(&mut self, shape: &Shape, number: usize) {
         self.total = self.total.saturating_add(1);
         for (number, node) in shape.way_up(number) {
@@ -35,7 +43,8 @@ impl Counts {
         }
     }
 
-    /// Counts one pod less.
+    /// Counts one pod of a subgroup less. The count goes on to a parent only where a minimum isn't
+    /// met any more.
     pub fn remove(&mut self, shape: &Shape, number: usize) {
         self.total = self.total.saturating_sub(1);
         for (number, node) in shape.way_up(number) {
@@ -48,13 +57,15 @@ impl Counts {
         }
     }
 
-    /// Counts one pod less if the rest still meets the minimums; returns true if so. Pods are spared one after the other:
-    /// a subgroup or parent in `tight` can't lose any more, and is marked so that no other pod looks above it.
+    /// Counts one pod less if the rest still meets the minimums; returns true if so.
+    ///
+    /// Pods are spared one after the other. A subgroup or parent in `tight` can't lose any more,
+    /// and is marked so that no later pod looks above it.
     pub(super) fn spare(&mut self, shape: &Shape, number: usize, tight: &mut [bool]) -> bool {
         if self.total <= shape.minimum {
             return false;
         }
-        // a pod of no subgroup counts towards the total alone
+        // a pod of no subgroup counts only towards the total
         let (mut spares, mut steps) = (true, 0_usize);
         for (number, node) in shape.way_up(number) {
             spares = !tight.get(number).is_some_and(|tight| *tight);
@@ -62,7 +73,7 @@ impl Counts {
                 break;
             }
             steps = steps.saturating_add(1);
-            // below its minimum it is one less for its parent
+            // a node at its minimum that loses one doesn't count for its parent any more
             spares = self.nodes.get(number).is_some_and(|count| *count != node.minimum);
             if spares {
                 break;
@@ -85,13 +96,14 @@ impl Counts {
         self.total >= shape.minimum && root().is_none_or(|(root, count)| *count >= root.minimum)
     }
 
-    /// True if the minimums are met without one of the pods, too.
+    /// True if the pods meet the minimums, and there is a pod without which the others still do.
     pub fn can_spare_one(&self, shape: &Shape) -> bool {
         let spare_one = || shape.tree.as_ref().is_none_or(|tree| tree.can_spare_one(self.total, &self.nodes));
         self.total > shape.minimum && self.are_enough(shape) && spare_one()
     }
 
-    /// Returns the rest of a subgroup and of all its parents, from below, after these losses of each.
+    /// Returns, for a subgroup and then for each of its parents from the bottom up: the count, the
+    /// losses, and the minimum. `lost` has the losses by the number of the node.
     pub(crate) fn left<'c>(
         &'c self,
         shape: &'c Shape,
@@ -105,7 +117,8 @@ impl Counts {
         shape.way_up(number).map(of)
     }
 
-    /// Adds the losses when so many pods of a subgroup go: these pods, and the parents that fall below their minimums.
+    /// Adds the losses when this number of pods of a subgroup goes: the pods, and one at each
+    /// parent of a node that falls below its minimum by that.
     pub(crate) fn lose(&self, shape: &Shape, number: usize, pods: u32, lost: &mut BTreeMap<usize, u32>) {
         let mut less = pods;
         for (number, node) in shape.way_up(number) {
@@ -123,7 +136,8 @@ impl Counts {
 }
 
 impl Shape {
-    /// Returns the subgroup of this number and all its parents, from below; nothing if there is no such subgroup.
+    /// Returns the subgroup of this number and its parents, from the bottom up. Nothing if no
+    /// subgroup has this number.
     fn way_up(&self, number: usize) -> impl Iterator<Item = (usize, &SubgroupNode)> {
         let tree = self.tree.as_ref().filter(|tree| number < tree.leaves());
         tree.into_iter().flat_map(move |tree| tree.way_up(number))
@@ -133,26 +147,31 @@ impl Shape {
 /// The numbers of pods that decide what a workload can spare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headcount {
+    /// The number of pods that run or wait.
     live: u32,
+    /// True if the live pods meet the minimums.
     are_enough: bool,
+    /// True if the live pods can spare one.
     is_elastic: bool,
+    /// The scheduled pods.
     running: Counts,
 }
 
 impl Headcount {
-    /// The headcount of a pod by itself.
+    /// Returns the headcount of a workload of one running pod, which can't be spared.
     pub fn alone() -> Self {
         let running = Counts { total: 1, nodes: Box::default() };
         Self { live: 1, are_enough: true, is_elastic: false, running }
     }
 
-    /// Counts the live pods (running or waiting, and neither ended nor terminating), and the running ones among them.
+    /// Creates a headcount. `live` has the pods that run or wait, without those that have ended or
+    /// terminate. `running` has the running ones among them.
     pub fn new(shape: &Shape, live: &Counts, running: Counts) -> Self {
         let (are_enough, is_elastic) = (live.are_enough(shape), live.can_spare_one(shape));
         Self { live: live.total, are_enough, is_elastic, running }
     }
 
-    /// True if the pods that are running or waiting meet the workload's minimums.
+    /// True if the pods that run or wait meet the minimums.
     pub(super) const fn are_enough(&self) -> bool {
         self.are_enough
     }

@@ -1,50 +1,54 @@
-//! Seniority in a workload: the controllers, and the pods without one, that count before others.
+//! Seniority in an elastic workload: which pods count first towards its minimums.
 //!
-//! All who may create pods in a namespace may add one to a workload. So what a pod of another controller adds makes none
-//! of those dispensable that were scheduled before it.
+//! The index asks [`Crews`] which pods to count when a pod is to go. All users who may create pods
+//! in a namespace can add a pod to a workload. So pods that another controller adds never make pods
+//! dispensable that were scheduled before them.
 
 use super::{Headcount, Shape};
 
-/// A live pod of an elastic workload.
+/// A live pod of an elastic workload: a pod that runs or waits.
 #[derive(Clone, Copy, Debug)]
 pub struct CrewMember<C, S> {
-    /// The pods with which it stands: those of its controller, or itself.
+    /// The crew of the pod: the pods of its controller, or the pod itself.
     pub crew: C,
-    /// True if it has a controller.
+    /// True if the pod has a controller.
     pub is_controlled: bool,
-    /// Its seniority: running pods come before waiting ones, and among each the one that was scheduled first.
+    /// The seniority of the pod, where the least is the most senior: running pods come before
+    /// waiting ones, and among each the pod that was scheduled first.
     pub seniority: S,
-    /// The number of its subgroup.
+    /// The number of the pod's subgroup.
     pub subgroup: usize,
-    /// True if it runs.
+    /// True if the pod is scheduled.
     pub runs: bool,
 }
 
-/// The pods of an elastic workload by crew: a controller's pods are one, and a pod without a controller is one by itself.
+/// The pods of an elastic workload by crew. A controller's pods are one crew; a pod without a
+/// controller is a crew by itself.
 ///
-/// The core of the workload is the fewest of its pods that meet the minimums, by the seniority of the first pod of each
-/// crew. A place in the core that becomes free goes to the next pod of the same crew.
+/// The core of the workload has the pods that the minimums need, by the seniority of the first pod
+/// of each crew. A place in the core that becomes free goes to the next pod of the same crew.
 ///
-/// Each headcount takes a step for each subgroup, and users decide on the number of both: so only those crews are counted
-/// that are asked for.
+/// Each headcount takes a step for each subgroup, and users decide on the numbers of crews and
+/// subgroups. So only the crews that are asked for are counted.
 #[derive(Clone, Debug)]
 pub struct Crews<C, S> {
-    /// The pods by crew; of a crew, the most senior first.
+    /// The pods by crew, and within a crew by seniority.
     pods: Vec<CrewMember<C, S>>,
-    /// For each pod, true if it is of the core. None: not computed yet.
+    /// For each pod, true if it is in the core. None: not computed yet.
     core: Option<Vec<bool>>,
-    /// The fewest pods that meet the minimums.
+    /// The fewest pods that meet the minimums; at least 1.
     least: usize,
 }
 
 /// The pods of an elastic workload that are counted when one of them is to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CountedPods {
-    /// All pods: those of its crew are not of the core.
+    /// All pods: no pod of the crew is in the core, or there is no other crew.
     Whole,
-    /// The core: it has all pods of the crew.
+    /// The core: all pods of the crew are in it.
     Core,
-    /// The pods of the crew, with those of the core that the crew lacks to meet the minimums.
+    /// The pods of the crew. If these don't meet the minimums by themselves, the core is counted
+    /// with them.
     Crew(Headcount),
 }
 
@@ -55,10 +59,11 @@ impl<C: Ord + Copy, S: Ord + Copy> Crews<C, S> {
         Self { pods, core: None, least: usize::try_from(shape.least()).unwrap_or(usize::MAX).max(1) }
     }
 
-    /// Returns the pods that are counted when pods of a crew are to go, in a workload of this shape.
+    /// Returns the pods that are counted when pods of a crew are to go, in a workload of this
+    /// shape.
     ///
-    /// A controller's pods that meet the minimums by themselves are counted alone. Else they are counted with the core of
-    /// the others, so that those of the core stay as many as they are. Any pod may go that is not of the core.
+    /// A controller's pods that meet the minimums by themselves are counted alone. Other pods are
+    /// counted with the core, so that the core keeps its size. A pod that isn't in the core may go.
     pub fn part(&mut self, shape: &Shape, crew: C) -> CountedPods {
         let from = self.pods.partition_point(|of| of.crew < crew);
         let to = self.pods.partition_point(|of| of.crew <= crew);
@@ -96,7 +101,7 @@ fn tally<'p, C: 'p, S: 'p>(shape: &Shape, pods: impl Iterator<Item = &'p CrewMem
     shape.tally(pods.map(|of| (of.subgroup, of.runs)))
 }
 
-/// Returns for each pod whether it is of the core.
+/// Returns for each pod whether it is in the core. The pods must be sorted by crew and seniority.
 fn core<C: Ord + Copy, S: Ord + Copy>(shape: &Shape, pods: &[CrewMember<C, S>]) -> Vec<bool> {
     let mut order: Vec<(S, usize, usize)> = Vec::with_capacity(pods.len());
     for crew in pods.chunk_by(|one, other| one.crew == other.crew) {

@@ -1,30 +1,38 @@
 //! The subgroups of a `PodGroup` and their parents, each with its minimum.
+//!
+//! `Shape` and `Counts` use this module. Users write the subgroups: names that occur twice, parents
+//! that don't exist, and cycles are no errors.
 
 use std::{iter, sync::Arc};
 
 use tenure_types::projection::SubGroup;
 
-/// Subgroups that have pods come first, by name; each parent after all its children; and last the whole.
+/// The nodes of a tree: first the subgroups that have pods, by name; then each parent after all its
+/// children; and last the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubgroupTree {
-    /// The names of the subgroups that have pods.
+    /// The names of the subgroups that have pods, in order.
     names: Arc<[Box<str>]>,
     pub nodes: Box<[SubgroupNode]>,
 }
 
-/// A subgroup with pods, or a parent of subgroups.
+/// A subgroup with pods, a parent of subgroups, or the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubgroupNode {
-    /// The minimum of its pods; or of its children that must meet their own minimums.
+    /// The minimum of the node's pods. For a parent: of its children that must meet their own
+    /// minimums.
     pub minimum: u32,
-    /// The number of the parent; of the whole, a number that no node has.
+    /// The number of the parent. For the whole: a number that no node has.
     parent: usize,
 }
 
 impl SubgroupTree {
-    /// Builds the tree; none if no subgroup has pods. Of several subgroups with one name the first counts. A subgroup
-    /// whose parent doesn't exist, or is a part of itself, is at the top. `top_minimum` is the number of top-level
-    /// subgroups that must meet their minimums.
+    /// Builds the tree. None: no subgroup has pods.
+    ///
+    /// Of several subgroups with one name, the first counts. Subgroups in a cycle are left out. A
+    /// subgroup whose parent doesn't exist, or is left out, is at the top. `top_minimum` is the
+    /// number of top-level subgroups that must meet their minimums. An unset minimum is one pod for
+    /// a subgroup, and all children for a parent or the whole.
     pub fn new(sub_groups: &[SubGroup], top_minimum: Option<u32>) -> Option<Self> {
         let mut sorted: Vec<&SubGroup> = sub_groups.iter().collect();
         sorted.sort_by_key(|of| of.name.as_str());
@@ -57,22 +65,25 @@ impl SubgroupTree {
         (!names.is_empty()).then(|| Self { names: names.into(), nodes: nodes.into() })
     }
 
+    /// Returns the number of subgroups that have pods.
     pub fn leaves(&self) -> usize {
         self.names.len()
     }
 
-    /// Returns the number of the subgroup with a name; the number of all leaves if no subgroup with pods has that name.
+    /// Returns the number of the subgroup with a name. The result is [`Self::leaves`] if no
+    /// subgroup with pods has that name.
     pub fn find(&self, name: &str) -> usize {
         self.names.binary_search_by(|of| (**of).cmp(name)).unwrap_or(self.names.len())
     }
 
-    /// A node and all that holds it.
+    /// Returns a node and all nodes above it, from the bottom up, with their numbers.
     pub fn way_up(&self, number: usize) -> impl Iterator<Item = (usize, &SubgroupNode)> {
         let first = self.nodes.get(number).map(|node| (number, node));
         iter::successors(first, |(_, node)| Some((node.parent, self.nodes.get(node.parent)?)))
     }
 
-    /// Counts, for each node, its pods, or its children that meet their minimums.
+    /// Counts for each node its pods, or its children that meet their minimums. `of_leaf` returns
+    /// the pods of a subgroup by its number.
     pub fn counts(&self, of_leaf: impl Fn(usize) -> u32) -> Box<[u32]> {
         let mut counts = vec![0; self.nodes.len()];
         for (number, node) in self.nodes.iter().enumerate() {
@@ -87,14 +98,15 @@ impl SubgroupTree {
         counts.into()
     }
 
-    /// True if the whole meets its minimums without one of its pods, as it does with all of them.
+    /// True if there is a pod without which the whole still meets its minimums. All pods together
+    /// must meet them. `total` counts all pods, `counts` those of each node.
     pub fn can_spare_one(&self, total: u32, counts: &[u32]) -> bool {
         let leaves = || counts.iter().take(self.leaves());
         if leaves().fold(0, |sum: u32, count| sum.saturating_add(*count)) < total {
-            // a pod of no subgroup
+            // a pod of no subgroup can go
             return true;
         }
-        // subgroups without which the workload lacks its minimum
+        // nodes without which the workload lacks its minimum
         let mut needed = vec![false; self.nodes.len()];
         let is_tight = |number: usize| counts.get(number) == self.nodes.get(number).map(|node| &node.minimum);
         for (number, (node, count)) in self.nodes.iter().zip(counts).enumerate().rev() {
@@ -108,7 +120,8 @@ impl SubgroupTree {
         leaves.any(|(number, (count, needed))| *count > 0 && !(needed && is_tight(number)))
     }
 
-    /// Returns the fewest pods with which the whole meets its minimums; `u32::MAX` if no number suffices.
+    /// Returns the fewest pods with which the whole meets its minimums. `u32::MAX`: no number of
+    /// pods suffices.
     pub fn least(&self) -> u32 {
         let mut held: Vec<Vec<u32>> = vec![Vec::new(); self.nodes.len()];
         let mut least = 0;
@@ -128,10 +141,13 @@ impl SubgroupTree {
         least
     }
 
-    /// Lowers the minimums to those that these pods meet. Minimums that are met don't change; else a subgroup takes the
-    /// pods that it has, and a parent takes those of its children that have any.
+    /// Lowers the minimums to those that these pods meet.
+    ///
+    /// Minimums that are met don't change, and neither do those below. Otherwise a subgroup's
+    /// minimum becomes the number of its pods, and a parent's the number of its children that have
+    /// pods or don't need any. A node below the top that has none of these keeps its minimum.
     pub fn attained_by(&self, counts: &[u32]) -> Self {
-        // those in it that have pods, or don't need any
+        // for each parent, the children that have pods or don't need any
         let mut present: Vec<u32> = vec![0; self.nodes.len()];
         for (number, (node, count)) in self.nodes.iter().zip(counts).enumerate() {
             let has = if number < self.leaves() { count } else { present.get(number).unwrap_or(&0) };
@@ -162,8 +178,8 @@ fn increase(count: Option<&mut u32>) {
     }
 }
 
-/// Numbers of nodes, given the number of each node's parent: first the leaves, in order; then the others, each after all of
-/// its children. Nodes that are parts of themselves are left out.
+/// Returns the numbers of nodes, given the number of each node's parent: first the leaves, in
+/// order; then the others, each after all of its children. Nodes in a cycle are left out.
 fn bottom_up(parents: &[Option<usize>]) -> Vec<usize> {
     let mut open = vec![0_u32; parents.len()];
     for parent in parents.iter().flatten() {

@@ -1,4 +1,8 @@
 //! The protection of a pod against each possible preemptor.
+//!
+//! `PodFacts::verdict` calls this for a pod that is known and scheduled. Only a deletion by a
+//! scheduler of the stricter rule may wait for a toleration without an end. Other deletions and
+//! evictions wait only for protections that end.
 
 use jiff::Timestamp;
 
@@ -11,13 +15,17 @@ use crate::{
     toleration::ClassState,
 };
 
-/// The longest time until the next try: the protection of a pod may end before its time.
+/// The longest time until the next try, in seconds: the protection of a pod may end before its
+/// time.
 const LONGEST_RETRY: i32 = 10;
 
-/// The shortest time: a nomination may be about to arrive, and `kubectl drain` says soon why it waits.
+/// The shortest time until the next try, in seconds: a nomination may be about to arrive, and
+/// `kubectl drain` says soon why it waits.
 const SOON: i32 = 1;
 
 impl GuardedPod<'_> {
+    /// Decides about a scheduler's deletion: by a permit, by the nominated pods, or against an
+    /// unknown preemptor.
     pub(super) fn deletion(&self, asked: &Asked<'_>, permit: Option<&(String, String)>) -> GuardVerdict {
         if let Some(preemptor) = permit {
             return GuardVerdict {
@@ -31,8 +39,9 @@ impl GuardedPod<'_> {
                 let ruling = self.rules.against_anybody(&self.victim, self.priority);
                 self.verdict(asked, Reason::Protected, &ruling, None)
             }),
-            // a nominated pod belongs to another scheduler. The preemptor may be one that the class doesn't tolerate,
-            // and nothing will ever show that
+            // a nominated pod belongs to another scheduler, so it can't hold up this deletion. The
+            // preemptor may be one that the class doesn't tolerate, and nothing will ever show
+            // that: so a toleration must have an end to count
             UnknownPreemptor::Weaker => {
                 nominated.filter(|verdict| verdict.hold.is_none()).unwrap_or_else(|| {
                     self.with_an_end(asked, |victim| self.rules.against_weaker_floor(victim, self.priority))
@@ -41,12 +50,14 @@ impl GuardedPod<'_> {
         }
     }
 
+    /// Decides about an eviction, against an unknown preemptor.
     pub(super) fn eviction(&self, asked: &Asked<'_>) -> GuardVerdict {
         // a drain must be able to end
         self.with_an_end(asked, |victim| self.rules.against_anybody(victim, self.priority))
     }
 
-    /// Decides by a rule. A toleration without an end holds up nothing; the pod's floor still counts.
+    /// Decides by a rule. A toleration without an end holds up nothing; the pod's floor still
+    /// counts.
     fn with_an_end<'r>(&self, asked: &Asked<'_>, rule: impl Fn(&Victim<'_>) -> Ruling<'r>) -> GuardVerdict {
         let ruling = rule(&self.victim);
         if ruling.rule.is_none_or(Rule::is_of_floor) || ruling.until.is_some() {
@@ -59,7 +70,9 @@ impl GuardedPod<'_> {
         }
     }
 
-    /// Decides by the pods that are nominated to the node; none if their priority or policy lets none of them preempt.
+    /// Decides by the pods that are nominated to the node. If none of them may preempt the pod now,
+    /// the first that may do so later is named. None: the priority or policy of each nominated pod
+    /// rules out a preemption.
     fn of_nominated(&self, asked: &Asked<'_>) -> Option<GuardVerdict> {
         let mut waits: Option<(Ruling<'_>, &Nominated<'_>)> = None;
         for nominated in &self.nominated {
@@ -82,7 +95,7 @@ impl GuardedPod<'_> {
         Some(self.verdict(asked, Reason::NominatedWaits, &ruling, Some(nominated)))
     }
 
-    /// The verdict of a ruling: denied for this reason if it protects the pod.
+    /// Returns the verdict of a ruling: denied for this reason if a rule protects the pod.
     fn verdict(
         &self,
         asked: &Asked<'_>,
@@ -96,8 +109,8 @@ impl GuardedPod<'_> {
             (Operation::Delete, Reason::Protected) => SOON,
             (Operation::Delete, _) => left.min(LONGEST_RETRY),
             (Operation::Evict, _) if left <= LONGEST_RETRY => left,
-            // clients of Kubernetes sleep so long without a word, ten times over: after that, kubectl drain says why it
-            // waits, and minds its --timeout
+            // clients of Kubernetes sleep for the given time without a message, ten times over.
+            // Only then does kubectl drain say why it waits, and heed its --timeout
             (Operation::Evict, _) => SOON,
         };
         let message = words::message(self, asked, ruling, preemptor);
@@ -106,6 +119,7 @@ impl GuardedPod<'_> {
     }
 }
 
+/// Returns the end of a protection. A protection without a known end lasts longest.
 fn end(ruling: &Ruling<'_>) -> Timestamp {
     ruling.until.unwrap_or(Timestamp::MAX)
 }
@@ -114,6 +128,7 @@ fn name(nominated: &Nominated<'_>) -> (String, String) {
     (nominated.namespace.to_owned(), nominated.name.to_owned())
 }
 
+/// Returns the seconds until the end of a protection, from 1 to `i32::MAX`.
 fn seconds_to_wait(until: Option<Timestamp>, now: Timestamp) -> i32 {
     let left = until.and_then(|until| i32::try_from(seconds_left(until, now)).ok());
     left.unwrap_or(i32::MAX).max(1)

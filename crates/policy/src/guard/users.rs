@@ -1,4 +1,8 @@
 //! The users whose deletions are guarded, and the users that are exempt.
+//!
+//! [`Guarded`] is the block `guard` of the configuration. The webhook and `crate::guard` look up
+//! the user of each request in it. Kubelets and Kubernetes' own controllers are exempt in any
+//! configuration.
 
 use std::collections::BTreeSet;
 
@@ -10,26 +14,28 @@ use super::{Asked, Operation, Reason};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Guarded {
-    /// Users whose deletions of pods are preemptions, each once.
+    /// The users whose deletions of pods are preemptions, each once.
     pub schedulers: Vec<Scheduler>,
-    /// Users that are never held up.
+    /// Users whose requests are never held up.
     pub exempt_users: BTreeSet<String>,
-    /// Groups whose members are never held up.
+    /// Groups whose members' requests are never held up.
     pub exempt_groups: BTreeSet<String>,
-    /// Namespaces whose pods are never kept.
+    /// Namespaces whose pods may always go.
     pub exempt_namespaces: BTreeSet<String>,
 }
 
-/// A user whose deletions of pods are preemptions. A name alone is short for one with the defaults.
+/// A user whose deletions of pods are preemptions. In the file, a name alone is short for an entry
+/// with the defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", from = "WrittenScheduler")]
 pub struct Scheduler {
-    /// The name that the API server authenticates.
+    /// The user name, as the API server authenticates it.
     pub name: String,
-    /// The judgement of its deletions if nothing shows the preemptor.
+    /// The protection from this user's deletions if nothing shows the preemptor.
     pub unknown_preemptor: UnknownPreemptor,
 }
 
+/// An entry of the file: a name alone, or a map.
 #[derive(Deserialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
 enum WrittenScheduler {
@@ -61,12 +67,15 @@ impl Scheduler {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum UnknownPreemptor {
-    /// The longer of both floors: for schedulers that nominate preemptors, whose nomination is about to come.
+    /// The longer of both floors: for schedulers that nominate their preemptors, where a nomination
+    /// is about to arrive.
     #[default]
     Stricter,
-    /// The shorter of both floors: for schedulers that never nominate and keep floors by themselves, since the longer
-    /// one would hold up deletions that the shorter allows. A toleration counts as long as it has an end. A pod that is
-    /// nominated to the node belongs to another scheduler, and holds up nothing.
+    /// The shorter of both floors: for schedulers that never nominate and keep floors by
+    /// themselves. The longer floor would hold up deletions that the shorter one allows.
+    ///
+    /// A toleration counts if it has an end. A pod that is nominated to the node belongs to another
+    /// scheduler, and holds up nothing.
     Weaker,
 }
 
@@ -81,15 +90,19 @@ impl Default for Guarded {
     }
 }
 
+/// The group of kubelets.
 const NODES: &str = "system:nodes";
+/// The prefix of the user name of a kubelet.
 const NODE_PREFIX: &str = "system:node:";
 
-/// All controllers at once, where each doesn't have an account of its own.
+/// The user of all controllers, in clusters where controllers don't have accounts of their own.
 const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 
+/// The prefix of the user names of controllers that have service accounts of their own.
 const CONTROLLER_PREFIX: &str = "system:serviceaccount:kube-system:";
 
-/// The controllers that delete pods or their owners. Namespaces, nodes and workloads could not be deleted without them.
+/// The accounts of the controllers that delete pods or their owners. Namespaces, nodes and
+/// workloads could not be deleted without these.
 const CONTROLLERS: [&str; 17] = [
     "cloud-node-lifecycle-controller",
     "cronjob-controller",
@@ -111,7 +124,8 @@ const CONTROLLERS: [&str; 17] = [
 ];
 
 impl Guarded {
-    /// Returns the judgement of a user's deletions if nothing shows the preemptor.
+    /// Returns the protection from a user's deletions if nothing shows the preemptor. The default
+    /// for a user that isn't listed.
     pub fn unknown_preemptor(&self, user: &str) -> UnknownPreemptor {
         self.scheduler(user).map(|scheduler| scheduler.unknown_preemptor).unwrap_or_default()
     }
@@ -120,7 +134,7 @@ impl Guarded {
         self.schedulers.iter().find(|scheduler| scheduler.name == user)
     }
 
-    /// Returns the reason why a request passes for every pod; none if its pod decides.
+    /// Returns the reason why a request is allowed for every pod. None: the pod decides.
     pub(super) fn passes(&self, asked: &Asked<'_>) -> Option<Reason> {
         let in_group = |group: &String| asked.groups.contains(group);
         if asked.user.starts_with(NODE_PREFIX) || asked.groups.iter().any(|group| group == NODES) {
@@ -141,6 +155,7 @@ impl Guarded {
     }
 }
 
+/// True for the users of Kubernetes' own controllers.
 fn is_controller(user: &str) -> bool {
     let account = user.strip_prefix(CONTROLLER_PREFIX);
     user == CONTROLLER_MANAGER || account.is_some_and(|account| CONTROLLERS.contains(&account))

@@ -1,4 +1,7 @@
-//! A denial, in words.
+//! The message of a denial.
+//!
+//! The API server passes this message to the client whose request was denied. It says which pod is
+//! protected, until when and why, and what the user can do.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{duration::for_people, keys};
@@ -42,6 +45,8 @@ pub fn message(
     )
 }
 
+/// Returns the reason of a protection by a floor: its field, queue, value and source. For an
+/// elastic workload, also the number of pods that run and the minimum.
 fn floor(known: &GuardedPod<'_>, ruling: &Ruling<'_>) -> String {
     let field = ruling.kind.field();
     let value = ruling.floor.map(|floor| floor.value).unwrap_or_default();
@@ -61,6 +66,7 @@ fn floor(known: &GuardedPod<'_>, ruling: &Ruling<'_>) -> String {
     }
 }
 
+/// Returns the reason of a protection by the toleration of the pod's priority class.
 fn tolerated(known: &GuardedPod<'_>, ruling: &Ruling<'_>) -> String {
     let class = known.class.unwrap_or_default();
     let below =
@@ -77,7 +83,7 @@ fn tolerated(known: &GuardedPod<'_>, ruling: &Ruling<'_>) -> String {
     }
 }
 
-/// The whole seconds that are left, the last one begun included; none is too late.
+/// Returns the whole seconds that are left, rounded up, so that a retry after them isn't too early.
 pub(super) fn seconds_left(until: Timestamp, now: Timestamp) -> i64 {
     let left = until.duration_since(now);
     let begun = i64::from(left > SignedDuration::from_secs(left.as_secs()));

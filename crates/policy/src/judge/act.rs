@@ -1,4 +1,5 @@
-//! The acts that a judgement comes to.
+//! The acts that a judgement results in. The keeper carries them out, and judges again by comparing
+//! two of them.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -9,89 +10,94 @@ use tenure_types::{
 
 use crate::pause::{Alone, Announcement, Pause, Reversals};
 
-/// The pods of a batch that an act serves.
+/// The pods of a batch that an act serves. A batch has the due pods of one controller, or one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchCoverage {
-    /// All of its pods.
+    /// All pods of the batch.
     All,
-    /// The first. Each of the others needs an act of its own.
+    /// The first pod. Each of the others needs an act of its own.
     First,
-    /// The first, which is gone. The task of the others is still open.
+    /// The first pod, which is gone. The task of the others is still open.
     Gone,
 }
 
-/// The act that is due, with all the data that it needs.
+/// The act that is due, with all the data that its write needs.
+///
+/// Only the acts for which [`Self::is_done`] is true write anything. The texts are reasons, for
+/// logs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
-    /// Pause an owner.
+    /// Pause this owner.
     Pause(OwnerReference, Box<Pause>),
-    /// Send the Command of a pause again, with this action: the owner hasn't obeyed it yet.
+    /// Send the Command of a pause once more, with this action: the owner hasn't obeyed it yet.
     Command(OwnerReference, String),
     /// Delete the pod.
     DeletePod(Box<PodDeletion>),
     /// Delete an owner in place of a pause.
     DeleteOwner(Box<OwnerDeletion>),
-    /// Note the end of the run on an object, tell it, or withdraw it.
+    /// Note the end of the run on an object, emit a notice of it, or withdraw it.
     Announce(Box<Notice>),
-    /// Nothing, for this reason.
+    /// Do nothing, for this reason.
     Leave(&'static str, BatchCoverage),
-    /// Nothing yet: what the act rests on may be out of date, for this reason.
+    /// Do nothing yet: the facts may be out of date, for this reason.
     PutOff(&'static str, BatchCoverage),
-    /// Nothing yet: the clock was set back.
+    /// Do nothing yet: the deadline hasn't come, because the clock was set back.
     TooEarly,
-    /// Nothing: the run was granted more time.
+    /// Do nothing: the run was granted more time.
     Extended,
-    /// Nothing, as long as the pod has this controller.
+    /// Do nothing while the pod has this controller.
     Exempt,
-    /// Nothing: the owner is paused.
+    /// Do nothing: the owner is paused already.
     PausedBefore,
-    /// Nothing yet: this owner could be paused, but may not be read.
+    /// Do nothing yet: this owner could be paused, but the keeper may not read it.
     Forbidden(OwnerReference),
 }
 
-/// The deletion of a pod.
+/// The deletion of a pod, which nothing brings back unless a controller does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodDeletion {
-    /// The reason why nothing is paused.
+    /// The reason why no owner is paused instead.
     pub alone: Alone,
     /// The ceiling that was exceeded. None: the deletion has another reason.
     pub ceiling: Option<ExceededCeiling>,
-    /// The owner whose pauses were undone, with its last record.
+    /// The owner whose pauses were undone, its last record and the reversals. None: the deletion
+    /// has another reason.
     pub undone: Option<(OwnerReference, PausedRecord, Reversals)>,
 }
 
-/// The deletion of an owner.
+/// The deletion of an owner at its ceiling, where the configuration has `onExpiry: Delete` for its
+/// kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnerDeletion {
-    /// The owner.
+    /// The owner to delete.
     pub owner: OwnerReference,
-    /// The ceiling that was exceeded.
+    /// The ceiling that was exceeded. None: it isn't known.
     pub ceiling: Option<ExceededCeiling>,
 }
 
-/// A notice on an owner, or on a pod that has none.
+/// A notice on an owner, or on a pod without an owner that can be paused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notice {
-    /// The object.
+    /// The object that gets the notice.
     pub object: OwnerReference,
-    /// The pods that it serves.
+    /// The pods that the notice serves.
     pub coverage: BatchCoverage,
     /// The end of the run.
     pub end: Timestamp,
-    /// The change of what the object notes.
+    /// The change to the end that the object's annotations note.
     pub change: NoticeChange,
-    /// The time of the notice that an event tells. None: no event.
+    /// The time of the notice, in whole milliseconds, that an event is to report. None: no event.
     pub told: Option<Timestamp>,
     /// The action at the end of the run.
     pub then: AtEnd,
-    /// The time that the run may still get. None: no more.
+    /// The time that the run may still get by an extension. None: no more.
     pub more: Option<MoreTime>,
 }
 
-/// The change of the end that an object notes.
+/// The change to the end of the run that an object notes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeChange {
-    /// The noted end is right, or not from Tenure.
+    /// The noted end stays: it is right, or Tenure hasn't written it for these pods.
     Keep,
     /// The noted end is removed.
     Clear,
@@ -100,11 +106,13 @@ pub enum NoticeChange {
 }
 
 impl Notice {
+    /// True if both notices write the same to the same object and both emit an event, or neither
+    /// does.
     fn does_the_same(&self, other: &Self) -> bool {
         let of = |notice: &Self| match notice.change {
             NoticeChange::Keep => (None, None),
             NoticeChange::Clear => (Some(None), None),
-            // a notice that is given now has the time of the judgement
+            // a notice that is given now has the time of the judgement, which differs
             NoticeChange::Set(noted) => {
                 (Some(Some(noted.end)), noted.given.filter(|_| notice.told.is_none()))
             }
@@ -115,7 +123,7 @@ impl Notice {
 }
 
 impl Act {
-    /// True if the act writes, or tells.
+    /// True if the act writes to the API server or emits events.
     pub const fn is_done(&self) -> bool {
         matches!(
             self,
@@ -127,7 +135,9 @@ impl Act {
         )
     }
 
-    /// True if an act does the same as another to the same object. Times of pauses and of notices follow the clock.
+    /// True if both acts do the same to the same object. Times of pauses and notices are ignored,
+    /// since they follow the clock. The keeper compares the act before a write with the judgement
+    /// repeated at that moment.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Pause(owner, one), Self::Pause(other_owner, other)) => {

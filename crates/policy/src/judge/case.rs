@@ -1,4 +1,5 @@
-//! The facts of a case.
+//! The facts of a case. The keeper gathers them: [`Answers`] from the API server, once each, and
+//! [`RunState`] from the index, again before each judgement.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,88 +22,91 @@ use crate::{
     requeue::Backoff,
 };
 
-/// The number of tries to stop an owner, in some five minutes, after which the pod itself is deleted.
+/// The number of tries to stop an owner, within some five minutes. After that the pod itself is
+/// deleted.
 pub const TRIES: u8 = 9;
 
-/// A task about a group of pods.
+/// A task about the pods of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Task {
-    /// Its ceiling was exceeded.
+    /// End a run that has exceeded its ceiling.
     Expire,
-    /// Its workload wasn't ready in time.
+    /// End the run of a workload whose pods weren't ready in time.
     Evict,
-    /// Its workload is to get a notice of the end of its run.
+    /// Give a workload a notice of the end of its run.
     Announce,
-    /// Its workload has a notice, and no ceiling applies any more.
+    /// Remove the notice of a workload to which no ceiling applies any more.
     Withdraw,
-    /// Its workload is to show the end of its run, which nothing is told of.
+    /// Write the end of its run on a workload, without an event.
     Note,
 }
 
 impl Task {
-    /// True for a task that ends a run.
+    /// True for the tasks that end a run. The others only write annotations and events.
     pub const fn ends_run(self) -> bool {
         matches!(self, Self::Expire | Self::Evict)
     }
 }
 
-/// The pods of a case, as they were handed out.
+/// The pods of a case, as the index handed them out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
     /// The family whose ceiling counts.
     pub family: Family,
-    /// The queue of that family that the pod is in; empty for none.
+    /// The queue of that family that the pod is in; empty: it is in none.
     pub queue: String,
     /// The time at which the ceiling is reached, or at which the workload must be ready.
     pub deadline: Timestamp,
-    /// The first of the deadlines of all pods.
+    /// The earliest deadline of all pods of the batch.
     pub first_deadline: Timestamp,
-    /// The time at which they were handed out.
+    /// The time at which the batch was handed out.
     pub handed_out: Timestamp,
-    /// The end of the run in the last notice to the workload of the first.
+    /// The end of the run in the last notice to the workload of the first pod. None: it had no
+    /// notice.
     pub first_told: Option<Timestamp>,
-    /// The ends of the run in the last notices to the workloads of all.
+    /// The ends of the run in the last notices to the workloads of all pods.
     pub told: Vec<Timestamp>,
-    /// The number of times that the task was done while the pod runs on.
+    /// The number of times that the task was done although the pod runs on. Compared with
+    /// [`TRIES`].
     pub attempts: u8,
 }
 
-/// A fact that the judgement asks for.
+/// A fact that the judgement lacks. The keeper answers each by requests to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {
-    /// The pod, if it is still the one that is meant, and not exempt.
+    /// The pod, if it has the uid of the batch's first pod and isn't exempt.
     Pod,
-    /// Whether the pod is still there, after its owner was read.
+    /// Whether the pod still exists, read after its owner was.
     StillThere,
-    /// Whether the queue and all on its way to the root are as the watches have shown them.
+    /// Whether the queue and all queues on its way to the root are as the watches have reported.
     Queues,
     /// The way from the pod up to its topmost owner that can be paused.
     Climb,
-    /// Kueue's Workload for this owner. None: for the pod.
+    /// The Workload of Kueue that runs this owner. None: the one that runs the pod.
     Workload(Option<OwnerReference>),
     /// Whether a pod below this owner is exempt by priority.
     ExemptPod(OwnerReference),
-    /// Whether this owner is paused, being deleted or gone.
+    /// Whether this owner is paused, is being deleted, or is gone.
     Stopped(OwnerReference),
-    /// This object, as it is now.
+    /// The current version of this object.
     Object(OwnerReference),
 }
 
-/// The way up from a pod.
+/// The way from a pod up through its owners.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Climbed {
-    /// The action at its end.
+    /// The action at the end of the way.
     pub action: climb::Action,
-    /// The owners on it that can be paused, the topmost last.
+    /// The owners on the way that can be paused, the topmost last.
     pub pausable: Vec<OwnerReference>,
-    /// The topmost owner that could be paused, had it not ended.
+    /// The topmost owner that could have been paused, had it not ended. None: there is none.
     pub ended: Option<OwnerReference>,
 }
 
-/// The answers of the API server so far.
+/// The answers of the API server so far. None in a field: not asked yet.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
-    /// The answer to [`Question::Pod`].
+    /// The answer to [`Question::Pod`]. An inner None: the pod is gone, replaced or exempt.
     pub pod: Option<Option<Pod>>,
     /// The answer to [`Question::StillThere`].
     pub is_still_there: Option<bool>,
@@ -110,72 +114,81 @@ pub struct Answers {
     pub queues_are_as_known: Option<bool>,
     /// The answer to [`Question::Climb`].
     pub climbed: Option<Climbed>,
-    /// The answer to [`Question::Workload`].
+    /// The answer to [`Question::Workload`]. An inner None: Kueue runs neither the owner nor the
+    /// pod by a Workload.
     pub workload: Option<Option<OwnerReference>>,
     /// The answers to [`Question::ExemptPod`], by the uid of the owner.
     pub exempt_pods: HashMap<String, bool>,
     /// The answers to [`Question::Stopped`], by the uid of the owner.
     pub stopped: HashMap<String, bool>,
-    /// The answer to [`Question::Object`]. None in it: the object is gone.
+    /// The answer to [`Question::Object`], and the object that it is about. An inner None: the
+    /// object is gone.
     pub object: Option<(OwnerReference, Option<WholeObject>)>,
 }
 
-/// The state of a run by the index and the clock. It is taken again right before a write.
+/// The state of a run by the index and the clock, taken again right before each judgement.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "they are facts, each for itself")]
 pub struct RunState {
-    /// True if all watches have answered.
+    /// True if all watches have answered, so that the index is up to date.
     pub is_fresh: bool,
-    /// The queue that the pod is in, of the family that is due; empty for none. None: the pod is in no queue of any family.
+    /// The pod's queue in the family that is due; empty: none in that family. None: the pod is in
+    /// no queue of any family.
     pub queue: Option<String>,
-    /// The queue that its workload names, where no queue has that name and the default queue counts.
+    /// The name of the missing queue that its workload names, where the default queue counts in its
+    /// place.
     pub absent_queue: Option<String>,
-    /// The end of its run, and the family whose ceiling sets it.
+    /// The end of its run, and the family whose ceiling sets it. None: no ceiling applies.
     pub end: Option<(Timestamp, Family)>,
-    /// The beginning of its run.
+    /// The beginning of its run. None: it isn't known.
     pub since: Option<Timestamp>,
     /// The ceiling that sets the end.
     pub ceiling: Option<ExceededCeiling>,
-    /// The end of its run by the ceiling that its owner notes, as it was read.
+    /// The end of its run by the ceiling that its owner notes, with the owner as it was read last.
     pub end_below: Option<Timestamp>,
-    /// The end of its run by the extensions that were listed.
+    /// The end of its run by the granted extensions that were listed right before the write.
     pub granted_end: Option<Timestamp>,
-    /// The first end of all pods of the owner.
+    /// The earliest end of all pods below the owner.
     pub first_end: Option<Timestamp>,
-    /// True if a queue on its way to the root has been missing for a moment only.
+    /// True if a queue on its way to the root has been missing only for a moment.
     pub awaits_queue: bool,
-    /// True if it has outlived a pause of its workload, which wasn't ready.
+    /// True if the pod has outlived a pause of its workload, which wasn't ready in time.
     pub outlives: bool,
-    /// True if its run may get more time.
+    /// True if the extensions of its queue allow more time at all.
     pub may_be_extended: bool,
-    /// The time that its run may still get. None: no more.
+    /// The time that its run may still get by an extension. None: no more.
     pub more: Option<MoreTime>,
-    /// The notices before the end of a run of its queue.
+    /// The points before the end at which its workload gets notices.
     pub notice: NoticePoints,
-    /// The time that workloads of its queue wait after their time slice.
+    /// The time that workloads of its queue stay paused after a time slice. None: the ceiling
+    /// pauses until a resume.
     pub slice_delay: Option<ExtendedDuration>,
-    /// The reaction of its queue to undone pauses.
+    /// The action of its queue when each pause is undone.
     pub on_reversal: OnReversal,
-    /// The returns of its queue's workloads that don't get ready.
+    /// The returns of workloads of its queue that aren't ready in time. None: such workloads aren't
+    /// evicted.
     pub backoff: Option<Backoff>,
 }
 
-/// A case: a task about pods, and the facts that are known of it.
+/// A case: a task about the pods of a batch, and the facts known so far.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The task.
     pub task: Task,
-    /// The pods.
+    /// The pods of the batch.
     pub due: Due,
-    /// The configuration, the same for the whole case.
+    /// The configuration. A reload doesn't change it within a case.
     pub config: Arc<Config>,
-    /// The answers of the API server.
+    /// The answers of the API server so far.
     pub answers: Answers,
 }
 
 impl Answers {
-    /// Takes an owner from the way up whose schema has no field that pauses, so that the next owner below is paused. False:
-    /// its kind has had the field in all versions, or there is no owner below.
+    /// Drops an owner whose schema lacks the field that pauses, so that the next owner below is
+    /// paused instead. The answers about the owner are dropped with it.
+    ///
+    /// False: nothing was dropped. All versions of its kind have the field, or there is no owner
+    /// below.
     pub fn leave_out(&mut self, owner: &OwnerReference) -> bool {
         let is_newer = PausableKinds::obedience(owner) == Obedience::Newer;
         let Some(climbed) = self.climbed.as_mut().filter(|_| is_newer) else { return false };
@@ -190,6 +203,7 @@ impl Answers {
 }
 
 impl Case {
+    /// Returns the pod as it was read. None: it is gone or exempt.
     pub(super) fn pod(&self) -> Result<Option<&Pod>, Question> {
         self.answers.pod.as_ref().map(Option::as_ref).ok_or(Question::Pod)
     }
@@ -202,12 +216,13 @@ impl Case {
         self.answers.queues_are_as_known.ok_or(Question::Queues)
     }
 
+    /// Returns an owner as it was read. None: it is gone.
     pub(super) fn object(&self, owner: &OwnerReference) -> Result<Option<&WholeObject>, Question> {
         let object = self.answers.object.as_ref().filter(|(of, _)| of.uid == owner.uid);
         object.map(|(_, found)| found.as_ref()).ok_or_else(|| Question::Object(owner.clone()))
     }
 
-    /// True once all tries have been made.
+    /// True once all tries to stop an owner were made.
     pub(super) const fn is_last(&self) -> bool {
         self.task.ends_run() && self.due.attempts >= TRIES
     }
@@ -217,7 +232,7 @@ impl Case {
         let Some(queue) = &state.queue else { return false };
         let is_same_queue = *queue == self.due.queue;
         match state.end {
-            // no queue is noted for one that doesn't exist
+            // a queue that doesn't exist is handed out as an empty name
             _ if self.task == Task::Evict => is_same_queue || self.due.queue.is_empty(),
             Some((end, family)) => is_same_queue && family == self.due.family && end < now,
             None => false,

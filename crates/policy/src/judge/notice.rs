@@ -1,4 +1,5 @@
-//! Judges the notice of the end of a run, by what the object itself has noted: another keeper may have given the last one.
+//! Judges the notice of the end of a run, by the annotations of the object itself: another keeper
+//! may have given the last notice.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -13,6 +14,8 @@ use crate::{
     pause::{Announcement, OwnerObject},
 };
 
+/// Returns the notice that is due on `object`. [`Act::Leave`] if the object is gone, being deleted
+/// or paused.
 pub(super) fn judge(
     case: &Case,
     state: &RunState,
@@ -35,7 +38,7 @@ pub(super) fn judge(
     // the clock may have been set back since
     let now = now.max(case.due.handed_out);
     let announcement = noted.announcement();
-    // the end that was announced for these pods
+    // true if the noted end is one that was announced for these pods
     let ours = announcement.is_some_and(|noted| match coverage {
         BatchCoverage::All => case.due.told.contains(&noted.end),
         _ => case.due.first_told == Some(noted.end),
@@ -54,14 +57,18 @@ pub(super) fn judge(
     Ok(Act::Announce(Box::new(Notice { object, coverage, end, change, told, then, more })))
 }
 
-/// Returns the change by which an object shows the end of its run. The notices of an earlier run don't count for this one.
+/// Returns the change by which an object shows the end of its run. Notices of earlier runs are
+/// dropped.
 fn shown(end: Timestamp, noted: Option<Announcement>, since: Option<Timestamp>) -> NoticeChange {
     let given = noted.and_then(|noted| noted.given_since(since));
     let announcement = Announcement { end, given };
     if noted == Some(announcement) { NoticeChange::Keep } else { NoticeChange::Set(announcement) }
 }
 
-/// Returns the change of what is noted, and the time of the notice to tell.
+/// Returns the change to the noted end, and the time of the notice that is due. None: no notice is
+/// due.
+///
+/// `ours`: the noted end is one that was announced for these pods.
 fn decide(
     task: Task,
     ours: bool,
@@ -76,7 +83,7 @@ fn decide(
         let given = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
         (NoticeChange::Set(Announcement { end, given: Some(given) }), Some(given))
     };
-    // an end that has passed, and wasn't that of these pods, is of an earlier run
+    // an end that has passed, and wasn't announced for these pods, is of an earlier run
     let Some(noted) = noted.filter(|noted| ours || noted.end > now) else { return notice() };
     match noted.given {
         given if points.owes(end, given, now) => notice(),

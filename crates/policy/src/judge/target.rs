@@ -1,4 +1,7 @@
-//! The object to act on.
+//! Chooses the object to act on: the topmost owner that can be paused, an owner below it, or the
+//! pod itself.
+//!
+//! Only [`judge`](super::judge) calls this, after the climb from the pod to its owners.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
@@ -19,12 +22,17 @@ pub(super) enum Target {
     Owner(OwnerReference),
     /// The pod itself, to be deleted.
     Pod(Alone),
-    /// This object, to get a notice that serves these pods.
+    /// This object, which gets a notice. The notice serves these pods.
     Object(OwnerReference, BatchCoverage),
+    /// No object: this act writes nothing.
     Nothing(Act),
 }
 
 impl Case {
+    /// Returns the object to act on. An error names the fact that is missing.
+    ///
+    /// Kueue's Workload, if there is one, is paused in place of the job that it runs. An owner with
+    /// a pod that is exempt by priority is spared, and the pod is deleted alone.
     pub(super) fn target(&self) -> Result<Target, Question> {
         let Climbed { action, pausable, ended } = self.answers.climbed.as_ref().ok_or(Question::Climb)?;
         let mut owners = pausable.clone();
@@ -68,7 +76,8 @@ impl Case {
         }
     }
 
-    /// The target after all tries: the next owner below that runs, once, if all above it have stopped, and then the pod.
+    /// Returns the target after all tries. If the owner and the owners above it have stopped, the
+    /// next owner below that still runs gets one try. Otherwise the pod is deleted.
     fn last(&self, owner: &OwnerReference, below: Vec<OwnerReference>) -> Result<Target, Question> {
         let outlives = || Ok(Target::Pod(Alone::Outlives(describe(owner))));
         if self.due.attempts > TRIES || !self.has_stopped(owner)? {
@@ -87,12 +96,13 @@ impl Case {
         outlives()
     }
 
-    /// True if an owner is paused, and of a kind whose controller lets pods go on then.
+    /// True if an owner is paused, and is of a kind whose controller keeps existing pods then.
     fn keeps_pods(&self, owner: &OwnerReference) -> Result<bool, Question> {
         let further_alone = PausableKinds::obedience(owner) == Obedience::FurtherPods;
         Ok(further_alone && self.due.attempts > 0 && self.has_stopped(owner)?)
     }
 
+    /// Returns the pod as the target: to get a notice or, where the task ends a run, to be deleted.
     fn pod_itself(&self, alone: Alone) -> Target {
         match self.answers.pod.iter().flatten().next() {
             Some(pod) if !self.task.ends_run() => Target::Object(of_pod(pod), BatchCoverage::First),
@@ -100,6 +110,8 @@ impl Case {
         }
     }
 
+    /// Returns the Workload of Kueue that runs an owner, or the pod if `of` is None. None: there is
+    /// none.
     fn workload(&self, of: Option<&OwnerReference>) -> Result<Option<OwnerReference>, Question> {
         self.answers.workload.clone().ok_or_else(|| Question::Workload(of.cloned()))
     }
@@ -109,6 +121,7 @@ impl Case {
         known.ok_or_else(|| Question::ExemptPod(owner.clone()))
     }
 
+    /// True if an owner is paused, is being deleted, or is gone.
     fn has_stopped(&self, owner: &OwnerReference) -> Result<bool, Question> {
         let known = self.answers.stopped.get(&owner.uid).copied();
         known.ok_or_else(|| Question::Stopped(owner.clone()))

@@ -1,30 +1,36 @@
-//! Queues of Kueue's that stand for queues of Tenure's.
+//! Maps queues of Kueue to queues of Tenure, as the configuration lists them.
+//!
+//! The index and the review of new objects ask [`Queues::queue_of`] for the queue of each pod.
 
 use tenure_types::{keys, projection::Pod};
 
 use crate::expiry::Family;
 
-/// A queue of Kueue's.
+/// A queue of Kueue, as the configuration names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KueueQueue {
-    /// A `LocalQueue`, of one namespace or of that name in all of them.
+    /// A `LocalQueue`, of one namespace or of all namespaces.
     Local {
-        /// None: all.
+        /// The namespace. None: a `LocalQueue` of this name in any namespace.
         namespace: Option<String>,
-        /// Its name.
+        /// The name of the `LocalQueue`.
         name: String,
     },
-    /// A `ClusterQueue`.
+    /// A `ClusterQueue` of this name.
     Cluster(String),
 }
 
-/// The queues of the run.ai family for pods that have no queue label of Tenure's and are in a queue of Kueue's.
+/// Rows of a queue of Kueue and the queue of the run.ai family that it stands for. A row counts
+/// only for pods without a queue label of Tenure's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Queues(pub Vec<(KueueQueue, String)>);
 
 impl Queues {
-    /// Returns the queue of a family that a pod is in by itself: the one that its label names or, in the run.ai family and
-    /// if it has no queue label of Tenure's, the one of the first row for its Kueue queues.
+    /// Returns the queue of a family that a pod is in by its own labels: the queue of the family's
+    /// label or, in the run.ai family and without any queue label of Tenure's, the queue of the
+    /// first row that matches. None: the pod is in no queue.
+    ///
+    /// The queue of its `PodGroup` and the default queue are resolved by the callers.
     pub fn queue_of<'q>(&'q self, family: Family, pod: &'q Pod) -> Option<&'q str> {
         let label = |key: &str| pod.label(key).filter(|name| !name.is_empty());
         let own = label(family.row().queue_label);

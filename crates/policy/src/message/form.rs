@@ -1,4 +1,7 @@
-//! The two forms of a message.
+//! The two forms of a message: a `CloudEvent`, and a text for Slack.
+//!
+//! Names and notes are a tenant's text: in both forms, control characters become spaces, and hidden
+//! characters are removed.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::{Value, json};
@@ -7,7 +10,7 @@ use tenure_types::hidden::is_hidden;
 use super::{DEFAULT_SOURCE, Message, MessageFormat, Receiver};
 
 impl Message {
-    /// The body of the message for a receiver, and its media type.
+    /// Returns the media type and the body of the message for a receiver.
     pub fn body(&self, Receiver { format, source, .. }: &Receiver) -> (&'static str, String) {
         let (media_type, body) = match format {
             MessageFormat::CloudEvents => {
@@ -18,6 +21,8 @@ impl Message {
         (media_type, body.to_string())
     }
 
+    /// Returns the message as a structured `CloudEvent` 1.0. Its `data` has queue, pod and deadline
+    /// only where they are known.
     fn cloud_event(&self, source: &str) -> Value {
         let Self { id, reason, object, pod, queue, note, time, deadline } = self;
         let reason = reason.name();
@@ -50,7 +55,8 @@ impl Message {
         })
     }
 
-    /// A text for people. What tenants write is in code spans, where it makes no link and mentions no user.
+    /// Returns a text for people. Text by tenants is put into code spans, where it makes no link
+    /// and mentions no user.
     fn text(&self, source: &str) -> String {
         let Self { id: _, reason, object, pod: _, queue, note, time: _, deadline: _ } = self;
         let reason = reason.name();
@@ -65,14 +71,15 @@ impl Message {
     }
 }
 
-/// A code span of Slack's, which nothing in the text can end.
+/// Returns a code span in Slack's syntax. Nothing in the text can end the span.
 fn code(text: &str) -> String {
     let text = plain(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('`', "'");
-    // two backticks alone would be no span
+    // two backticks alone wouldn't be a span
     if text.is_empty() { "` `".into() } else { format!("`{text}`") }
 }
 
-/// The text on one line, without characters that are invisible or change the direction of what follows.
+/// Returns the text on one line, without characters that are invisible or change the direction of
+/// the text after them.
 fn plain(text: &str) -> String {
     let visible = text.chars().filter(|c| c.is_control() || !is_hidden(*c));
     visible.map(|c| if c.is_control() { ' ' } else { c }).collect()

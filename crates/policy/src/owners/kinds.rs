@@ -1,5 +1,5 @@
-//! The table of the kinds that can be paused. All that Tenure knows of a kind is in its row: `make docs` writes the chart's
-//! `files/owners.yaml` and the table of `docs/owners.md` from it.
+//! The table of the kinds that can be paused. All that Tenure knows of a kind is in its row:
+//! `make docs` writes the chart's `files/owners.yaml` and the table of `docs/owners.md` from it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
@@ -7,62 +7,65 @@ use serde_json::{Value, json};
 use super::{PauseCommand, TIME, shape::OwnerShape};
 use crate::naming::group_of;
 
-/// Kinds of one API group that are alike.
+/// A row of the table: kinds of one API group that are alike.
 #[derive(Clone, Copy, Debug)]
 pub struct PausableKinds {
-    /// API group.
+    /// The API group; empty for the core group.
     pub group: &'static str,
     /// The versions of the group that the webhook reviews.
     pub versions: &'static [&'static str],
-    /// The kinds.
+    /// The names of the kinds.
     pub kinds: &'static [&'static str],
-    /// The places that pause, in the order in which they are tried: the first that the served schema has counts.
+    /// The paths of the fields that pause and their pausing values, in the order in which they are
+    /// tried: the first field that the served schema has counts.
     pub pauses: &'static [(&'static str, PausingValue)],
-    /// The way in which an object shows that it has ended.
+    /// The way in which an object of these kinds shows that it has ended.
     pub ended: EndedWhen,
-    /// The places of its pod templates and deadlines.
+    /// The places of pod templates and deadlines in an object of these kinds.
     pub shape: OwnerShape,
-    /// The way in which its controller obeys a pause.
+    /// The way in which the controller of these kinds obeys a pause.
     pub obeys: Obedience,
 }
 
 /// The way in which the controller of a kind obeys a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obedience {
-    /// It ends the pods, in all versions.
+    /// The controller ends the pods, in all versions of the kind.
     Always,
-    /// It ends the pods, in versions whose schema has the field. In older ones the next owner below is paused.
+    /// The controller ends the pods, in versions whose schema has the field. In older versions the
+    /// next owner below is paused instead.
     Newer,
-    /// It makes no further pods. The keeper deletes the ones that exist.
+    /// The controller only stops making pods. The keeper deletes the existing ones.
     FurtherPods,
 }
 
-/// A value that pauses.
+/// A value that pauses an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PausingValue {
-    /// A number of replicas: 0.
+    /// A number of replicas of 0.
     Zero,
-    /// A switch.
+    /// A boolean: this value pauses.
     Switch(bool),
-    /// A mode.
+    /// A text that names a mode: this one pauses.
     Mode(&'static str),
-    /// The time of the pause.
+    /// The time of the pause, in RFC 3339.
     Time,
-    /// A text that the status shows once a `Command` of Volcano was obeyed: the text, and the actions that pause and resume.
+    /// A text that the status shows once a `Command` of Volcano was obeyed: the text, the action
+    /// that pauses, and the action that resumes.
     Command(&'static str, &'static str, &'static str),
 }
 
 /// The way in which an object shows that it has ended.
 ///
-/// A tenant may write the status of most kinds. To claim an end gains nothing: at its ceiling, Tenure pauses the next owner
-/// below in place of one that has ended, or deletes the pod.
+/// A tenant may write the status of most kinds. A false claim of an end gains nothing: at its
+/// ceiling, Tenure pauses the next owner below in place of an ended one, or deletes the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndedWhen {
-    /// Its kind runs until it is paused or deleted.
+    /// Objects of the kind never end: they run until they are paused or deleted.
     Never,
-    /// A condition of one of these types is true.
+    /// The status has a true condition of one of these types.
     Condition(&'static [&'static str]),
-    /// The text at this path is one of these.
+    /// The text at this path is one of these texts.
     Text(&'static str, &'static [&'static str]),
 }
 
@@ -73,8 +76,11 @@ const SUSPEND: (&str, PausingValue) = ("spec.suspend", Switch(true));
 const REPLICAS: (&str, PausingValue) = ("spec.replicas", Zero);
 const RUN_MODE: (&str, PausingValue) = ("spec.runMode", Mode("paused"));
 
-/// Kinds that run until they are paused or deleted, and of which only the metadata is read: the group, its versions, the kinds,
-/// and the fields that pause.
+/// Returns a row of kinds that run until they are paused or deleted, and of which only the metadata
+/// is read.
+///
+/// `pauses` has the fields that pause, in the order in which they are tried. The methods below
+/// change the row for other kinds.
 const fn kinds(
     group: &'static str,
     versions: &'static [&'static str],
@@ -85,7 +91,8 @@ const fn kinds(
     PausableKinds { group, versions, kinds, pauses, ended, shape, obeys }
 }
 
-/// All kinds that can be paused.
+/// All kinds that can be paused. A kind that is added here needs the chart's files written again by
+/// `make docs`.
 pub const KINDS: &[PausableKinds] = &[
     kinds("apps", &["v1"], &["Deployment", "StatefulSet", "ReplicaSet"], &[REPLICAS])
         .shaped(OwnerShape::TEMPLATE),
@@ -124,8 +131,9 @@ pub const KINDS: &[PausableKinds] = &[
     )
     .ended(Text("status.state.phase", &["Completed", "Failed", "Terminated"]))
     .shaped(OwnerShape { templates: &[&["spec", "tasks", "*", "template"]], ..OwnerShape::NONE }),
-    // T9k's documentation writes Tensorboard for the kind that its clusters serve as TensorBoard. These have a switch in place
-    // of the mode since January 2024, in the same version of their group
+    // T9k's documentation writes Tensorboard for the kind that its clusters serve as TensorBoard.
+    // In the same version of their group, these kinds have had a switch in place of the mode since
+    // January 2024
     kinds("tensorstack.dev", &["v1beta1"], &["Notebook", "TensorBoard", "Tensorboard"], &[RUN_MODE, SUSPEND])
         .shaped(OwnerShape::T9K_SERVICE),
     kinds("tensorstack.dev", &["v1beta1"], &["MLService"], &[RUN_MODE]).shaped(OwnerShape::T9K_SERVICE),
@@ -167,7 +175,7 @@ pub const KINDS: &[PausableKinds] = &[
         templates: &[&["spec", "headGroupSpec", "template"], &["spec", "workerGroupSpecs", "*", "template"]],
         ..OwnerShape::NONE
     }),
-    // its jobStatus alone may be that of a try which is followed by another
+    // status.jobStatus may be that of a failed try which another try follows
     kinds("ray.io", &["v1"], &["RayJob"], &[SUSPEND])
         .ended(Text("status.jobDeploymentStatus", &["Complete", "Failed"]))
         .shaped(OwnerShape {
@@ -212,29 +220,32 @@ impl PausableKinds {
         Self { shape, ..self }
     }
 
-    /// Returns the row of a kind.
+    /// Returns the row of a kind. None: the kind isn't built in.
     pub fn of(group: &str, kind: &str) -> Option<&'static Self> {
         KINDS.iter().find(|row| row.group == group && row.kinds.contains(&kind))
     }
 
-    /// Returns the way in which the controller of an owner obeys a pause.
+    /// Returns the way in which the controller of an owner obeys a pause. Kinds that aren't built
+    /// in are expected to end their pods.
     pub fn obedience(owner: &OwnerReference) -> Obedience {
         Self::of(group_of(&owner.api_version), &owner.kind).map_or(Obedience::Always, |row| row.obeys)
     }
 
-    /// Returns the row of an object's kind.
+    /// Returns the row of an object's kind, by its `apiVersion` and `kind`. None: the kind isn't
+    /// built in.
     pub fn of_object(object: &Value) -> Option<&'static Self> {
         Self::of(group_of(object.get("apiVersion")?.as_str()?), object.get("kind")?.as_str()?)
     }
 
-    /// Returns the plural of a kind: its name in small letters with an s. A test compares it with definitions.
+    /// Returns the plural of a kind: its name in small letters, with an s. A test compares it with
+    /// definitions.
     pub fn resource(kind: &str) -> String {
         format!("{}s", kind.to_lowercase())
     }
 }
 
 impl PausingValue {
-    /// Returns the value.
+    /// Returns the value as a rule has it.
     pub fn json(self) -> Value {
         match self {
             Self::Zero => json!(0),
@@ -245,7 +256,7 @@ impl PausingValue {
         }
     }
 
-    /// Returns the Command that pauses. None: the value is written.
+    /// Returns the Command that pauses. None: the pause writes the value itself.
     pub fn command(self) -> Option<PauseCommand> {
         let Self::Command(_, pause, resume) = self else { return None };
         Some(PauseCommand { pause: pause.into(), resume: resume.into() })

@@ -1,30 +1,36 @@
-//! The places within an owner of its pod templates, and of the fields by which it asks for a time to run.
+//! The places of pod templates in an owner, and of the fields by which an owner asks for a time to
+//! run.
+//!
+//! The webhook's answers to new owners read these places. The keeper reads the templates of an
+//! owner by them, to check what a pod claims about the owner.
 
 use super::{OwnerTable, PausableKinds};
 use crate::kueue;
 
-/// A path within an object. A step is a key; with a leading `*`: all elements of a list, and all keys with that end.
+/// A path within an object. A step is a key. A step with a leading `*` stands for all elements of a
+/// list, and for all keys with the ending after the `*`.
 pub type KeyPath = &'static [&'static str];
 
-/// The places of what is read of an owner.
+/// The places that are read in an owner. An empty path or list: the kind has no such place.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnerShape {
     /// The metadata of the object that Tenure pauses.
     pub owner: KeyPath,
-    /// Specs of Jobs, with the template of their pods.
+    /// The specs of Jobs, each with the template of its pods.
     pub jobs: &'static [KeyPath],
-    /// Pod templates besides these.
+    /// The pod templates outside of Jobs.
     pub templates: &'static [KeyPath],
-    /// Objects with the labels and annotations of pods, of kinds that have no pod template.
+    /// The objects with the labels and annotations of pods, in kinds that have no pod template
+    /// there.
     pub metadata: &'static [KeyPath],
-    /// The longest run of the workload, in seconds.
+    /// The fields with the longest run of the workload, in seconds, besides those of Jobs.
     pub deadlines: &'static [KeyPath],
-    /// The name of its queue of T9k, for the `PodGroup` that its controller makes.
+    /// The name of its queue of T9k, which the `PodGroup` gets that its controller makes.
     pub t9k_queue: KeyPath,
 }
 
 impl OwnerShape {
-    /// The shape of an owner of which nothing but its metadata is read.
+    /// The shape of an owner of which only the metadata is read.
     pub(super) const NONE: Self = Self {
         owner: &["metadata"],
         jobs: &[],
@@ -34,36 +40,38 @@ impl OwnerShape {
         t9k_queue: &[],
     };
 
-    /// One pod template.
+    /// The shape of an owner with one pod template.
     pub(super) const TEMPLATE: Self = Self { templates: &[&["spec", "template"]], ..Self::NONE };
 
-    /// The shape of kinds that the table of kinds doesn't have.
+    /// The shape of kinds that aren't built in.
     pub(super) const OTHER: Self =
         Self { deadlines: &[&["spec", "activeDeadlineSeconds"]], ..Self::T9K_SERVICE };
 
-    /// A `Notebook` of Kubeflow, whose own labels and annotations its pod gets.
+    /// The shape of a `Notebook` of Kubeflow: its pod gets the labels and annotations of the
+    /// notebook itself.
     pub(super) const KUBEFLOW_NOTEBOOK: Self =
         Self { owner: &[], metadata: &[&["metadata"]], ..Self::TEMPLATE };
 
-    /// A service of T9k.
+    /// The shape of a service of T9k.
     pub(super) const T9K_SERVICE: Self = Self { t9k_queue: T9K_QUEUE, ..Self::TEMPLATE };
 
-    /// A job of T9k.
+    /// The shape of a job of T9k.
     pub(super) const T9K_JOB: Self = Self {
         templates: &[&["spec", "replicaSpecs", "*", "template"], &["spec", "worker", "template"]],
         t9k_queue: T9K_QUEUE,
         ..Self::NONE
     };
 
-    /// A `CronJob`, whose Jobs are paused.
+    /// The shape of a `CronJob`: not the `CronJob` is paused, but its Jobs.
     const CRON_JOB: Self = Self {
         owner: &["spec", "jobTemplate", "metadata"],
         jobs: &[&["spec", "jobTemplate", "spec"]],
         ..Self::NONE
     };
 
-    /// Returns the shape of a kind whose creation is answered: those that Tenure pauses, and `CronJob`s for their Jobs. None
-    /// for other kinds, and for Kueue's Workloads, which no user creates.
+    /// Returns the shape of a kind whose creation is reviewed: a kind that Tenure pauses, or
+    /// `CronJob` for its Jobs. None for other kinds, and for Kueue's Workloads, which no user
+    /// creates.
     pub fn of(group: &str, kind: &str, table: &OwnerTable) -> Option<&'static Self> {
         if is_cron_job(group, kind) {
             return table.knows_kind(group, "Job").then_some(&Self::CRON_JOB);
@@ -75,7 +83,7 @@ impl OwnerShape {
     }
 }
 
-/// True for the kind whose Jobs are paused, one by one.
+/// True for `CronJob` of group `batch`: its Jobs are paused, one by one.
 pub fn is_cron_job(group: &str, kind: &str) -> bool {
     (group, kind) == ("batch", "CronJob")
 }

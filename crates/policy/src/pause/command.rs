@@ -1,4 +1,7 @@
-//! Commands of Volcano, by which a controller pauses and resumes an object. A pause by one is in the record before it is obeyed.
+//! Commands of Volcano, by which a controller pauses and resumes an object.
+//!
+//! The keeper and the plugin create them. The record of such a pause is written before the Command
+//! is sent, so a Command that was lost can be sent again.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -9,13 +12,15 @@ use crate::owners::{OwnerTable, is_shown};
 
 const VERSION: &str = "bus.volcano.sh/v1alpha1";
 
-/// Returns the path of the Commands of a namespace.
+/// Returns the API server's path of the Commands in a namespace.
 pub fn commands_path(namespace: &str) -> String {
     format!("/apis/{VERSION}/namespaces/{namespace}/commands")
 }
 
-/// Returns the Command by which the controller of an object does this. Its name is the same for the same action: a second one,
-/// before the first was carried out, is no other.
+/// Returns the Command that has the controller of an object do `action`, such as `AbortJob`.
+///
+/// The name of the Command depends on the object's uid and the action alone, so the API server
+/// refuses a second one before the first was carried out. The object owns the Command.
 pub fn command(object: OwnerObject<'_>, action: &str) -> Value {
     let [version, kind] = ["apiVersion", "kind"].map(|path| object.at(path));
     let [name, namespace, uid] = ["name", "namespace", "uid"].map(|key| object.at("metadata").get(key));
@@ -28,8 +33,12 @@ pub fn command(object: OwnerObject<'_>, action: &str) -> Value {
     })
 }
 
-/// Returns the action of a Command that an owner hasn't obeyed yet: the record of its pause is younger than the run that began at
-/// `since`, and its status doesn't show the pause.
+/// Returns the action of a Command that an owner hasn't obeyed yet. None: no Command is outstanding
+/// for this run.
+///
+/// A Command is outstanding if the pause in the record isn't older than the run that began at
+/// `since`, and the owner's status doesn't show the pause. `since` None: the beginning isn't known,
+/// and the record counts.
 pub fn awaited(
     object: OwnerObject<'_>,
     owner: &OwnerReference,

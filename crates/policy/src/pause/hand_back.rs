@@ -1,7 +1,11 @@
 //! Hands the fields that a pause has set back to the field managers that had them before.
 //!
-//! `metadata.managedFields` are a claim: every user who may update an object may write them. So are the managers that a record or
-//! annotation names. They decide which client meets a conflict at its next server-side apply, and nothing else.
+//! `metadata.managedFields` is a claim: every user who may update an object may write it. So are
+//! the managers that a record or an annotation names. They decide which client meets a conflict at
+//! its next server-side apply, and nothing else.
+//!
+//! A resume sets fields and notes the managers; a second write, by the keeper or the plugin, hands
+//! the fields back.
 
 use std::collections::BTreeMap;
 
@@ -26,25 +30,28 @@ pub const KEEPER_MANAGER: &str = "tenure-keeper";
 /// The field manager of the plugin's writes.
 pub const PLUGIN_MANAGER: &str = "kubectl-tenure";
 
-/// The field manager of a write that hands fields back. Such a write changes no value, and so manages nothing: the name tells it
-/// from others in the audit log of the API server.
+/// The field manager of a write that hands fields back. Such a write changes no value, so it
+/// manages nothing: the name identifies the write in the audit log of the API server.
 pub const HAND_BACK_MANAGER: &str = "tenure-hand-back";
 
-/// The field manager of a write that shows the end of a run, which nothing is told of: the name tells it from others in the audit
-/// log of the API server.
+/// The field manager of a write that shows the end of a run without an event: the name identifies
+/// the write in the audit log of the API server.
 pub const SHOWN_END_MANAGER: &str = "tenure-shown-end";
 
-/// The most managers of one field that are noted.
+/// The most managers of one field that a record notes.
 const MOST_MANAGERS: usize = 8;
 
 /// The longest name of a subresource that the API server accepts.
 const LONGEST_SUBRESOURCE: usize = 256;
 
-/// Managers by field.
+/// The managers of each field, by its path.
 type Managers = BTreeMap<String, Vec<FieldManager>>;
 
-/// Returns the managers of fields that are about to be set. A field that is still Tenure's has those of before an earlier
-/// pause as well.
+/// Returns the managers of fields that are about to be set. If Tenure still manages a field, the
+/// managers noted by an earlier pause are added.
+///
+/// Tenure itself isn't among them, nor a manager that the API server would refuse. At most
+/// `MOST_MANAGERS` of a field.
 pub(super) fn managers_before<'f>(owner: OwnerObject<'_>, fields: impl Iterator<Item = &'f str>) -> Managers {
     let (record, owed) = (owner.last_record(), owed(owner));
     let noted = |field: &str| {
@@ -64,7 +71,8 @@ pub(super) fn managers_before<'f>(owner: OwnerObject<'_>, fields: impl Iterator<
     fields.map(|field| (field.to_owned(), before(field))).collect()
 }
 
-/// Returns the managers of a field, or else of a parent that is managed as a whole.
+/// Returns the managers of a field or, if no manager has the field itself, of a parent that is
+/// managed as a whole.
 fn managers_of(owner: OwnerObject<'_>, field: &str) -> Vec<FieldManager> {
     let entries = owner.at("metadata.managedFields").as_array();
     let of = |which: Part| {
@@ -75,6 +83,7 @@ fn managers_of(owner: OwnerObject<'_>, field: &str) -> Vec<FieldManager> {
     Some(of(Part::Itself)).filter(|found| !found.is_empty()).unwrap_or_else(|| of(Part::Whole))
 }
 
+/// Returns a manager without the time of its write, by which entries are compared.
 fn timeless(manager: &FieldManager) -> FieldManager {
     FieldManager { time: None, ..manager.clone() }
 }
@@ -94,8 +103,8 @@ fn can_manage(of: &FieldManager) -> bool {
         && of.subresource.as_deref().is_none_or(|of| is_name(of, LONGEST_SUBRESOURCE))
 }
 
-/// Returns the note of the fields to hand back: those that this patch sets back, and those of an earlier patch. None: the note
-/// stays as it is.
+/// Returns the note of the fields to hand back: those that this patch sets back, and those of an
+/// earlier patch. None: the note stays as it is.
 pub(super) fn with(
     owner: OwnerObject<'_>,
     record: &PausedRecord,
@@ -108,31 +117,38 @@ pub(super) fn with(
     Some(json!(HandBack { uid, fields: all }).to_string().into())
 }
 
-/// Returns the note without the fields that a pause sets again: its record has their managers. None: it stays as it is.
+/// Returns the note without the fields that a pause sets again: its record has their managers. Null
+/// removes the note. None: the note stays as it is.
 pub(super) fn without(owner: OwnerObject<'_>, set: &Managers) -> Option<Value> {
     let mut left = owed(owner)?;
     left.fields.retain(|field, _| !set.contains_key(field));
     Some(if left.fields.is_empty() { Value::Null } else { json!(left).to_string().into() })
 }
 
+/// Returns the object's own note of fields to hand back. None: there is none that can be read.
 fn owed(owner: OwnerObject<'_>) -> Option<HandBack> {
     own(owner.annotation(keys::HAND_BACK_ANNOTATION)?, owner.at("metadata.uid").as_str())
 }
 
-/// True if fields of an object are to be handed back.
+/// True if fields of an object are to be handed back. The index asks this of every owner that a
+/// watch reports.
 pub fn is_owed(metadata: &ObjectMeta) -> bool {
     let note = annotation_on(metadata, keys::HAND_BACK_ANNOTATION);
     note.is_some_and(|note| own(note, metadata.uid.as_deref()).is_some())
 }
 
-/// Controllers copy annotations to the objects that they make.
+/// Reads a note. None if its uid is another object's: controllers copy annotations to the objects
+/// that they make.
 fn own(note: &str, uid: Option<&str>) -> Option<HandBack> {
     read(note).filter(|owed: &HandBack| Some(owed.uid.as_str()) == uid)
 }
 
-/// Returns the merge patch that hands fields back and removes the note. It changes no value: the API server takes
-/// `managedFields` as they are written only then. Fields that Tenure doesn't manage by now stay with who has set them since.
-/// None: no field is to be handed back.
+/// Returns the merge patch that hands fields back and removes the note. None: no field is to be
+/// handed back.
+///
+/// The patch changes no value: only then does the API server take `managedFields` as they are
+/// written. A field that Tenure no longer manages stays with the manager that has set it since. A
+/// field that is paused or held again is skipped.
 pub fn hand_back(owner: OwnerObject<'_>) -> Option<Value> {
     let owed = owed(owner)?;
     let record = owner.record();
@@ -153,14 +169,15 @@ pub fn hand_back(owner: OwnerObject<'_>) -> Option<Value> {
         && before.is_some()
         && let Some(metadata) = metadata.as_object_mut()
     {
-        // an empty list would be taken for one that a client doesn't know
+        // the API server takes an empty list for that of a client that doesn't know the field
         let entries = if entries.is_empty() { vec![json!({})] } else { entries };
         metadata.insert("managedFields".into(), entries.into());
     }
     Some(json!({"metadata": metadata}))
 }
 
-/// Moves a field from the entries of Tenure to those of its managers.
+/// Moves a field from the entries of Tenure to those of `managers`. Drops entries of Tenure that
+/// have no field left.
 fn move_field(entries: &mut Vec<Value>, field: &str, managers: &[FieldManager]) {
     let path: Vec<&str> = keys_of(field).collect();
     let is_ours = |entry: &Value| {
@@ -178,8 +195,8 @@ fn move_field(entries: &mut Vec<Value>, field: &str, managers: &[FieldManager]) 
     entries.retain(|entry| !(is_ours(entry) && is_bare(&entry["fieldsV1"])));
 }
 
-/// Removes a field from a set of fields, or a parent that is managed as a whole. Returns the number of steps to what was
-/// removed.
+/// Removes a field from a set of fields, or a parent that is managed as a whole. Returns the number
+/// of steps to the removed entry. None: the set has neither.
 fn remove(fields: &mut Value, path: &[&str]) -> Option<usize> {
     let (key, below) = path.split_first()?;
     let (fields, key) = (fields.as_object_mut()?, format!("f:{key}"));
@@ -192,12 +209,13 @@ fn remove(fields: &mut Value, path: &[&str]) -> Option<usize> {
     Some(depth.saturating_add(1))
 }
 
-/// True for a set with no fields. `.` stands for what has the fields.
+/// True for a set without fields. The key `.` stands for the value that has the fields.
 fn is_bare(fields: &Value) -> bool {
     fields.as_object().is_some_and(|fields| fields.keys().all(|key| key == "."))
 }
 
-/// Adds a field to the entry of a manager. An entry that is gone is made again, of the version of the entry that had the field.
+/// Adds a field to the entry of a manager. An entry that no longer exists is created again, with
+/// the version of `from`, the entry that had the field.
 fn give(entries: &mut Vec<Value>, path: &[&str], to: &FieldManager, from: &Value) {
     let is_theirs = |entry: &&mut Value| {
         let is_same = manager(entry).is_some_and(|of| timeless(&of) == *to);
@@ -226,7 +244,8 @@ fn insert(fields: &mut Value, path: &[&str]) {
     insert(inner, below);
 }
 
-/// A set without fields stands for a whole value, and gets a mark for that before a part of it is added.
+/// Marks a set as standing for a whole value before a part is added: an empty set stands for that
+/// without a mark.
 fn keep_whole(fields: &mut Value, below: &[&str]) {
     if let Some(fields) = fields.as_object_mut().filter(|fields| fields.is_empty() && !below.is_empty()) {
         fields.insert(".".into(), json!({}));

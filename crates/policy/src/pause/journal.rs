@@ -1,4 +1,8 @@
 //! Reads and writes the journal of the acts on an object.
+//!
+//! Each patch of the keeper that pauses, resumes or gives a notice adds its act. If the keeper ends
+//! before it has emitted the events of an act, the next keeper emits them by the journal. Tenants
+//! may write a journal: it decides on events and nothing else.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -10,19 +14,23 @@ use tenure_types::{
 
 use super::owner::{annotation_on, noted, record_on, requeue_state_on};
 
-/// The age up to which a missing event is written. Events are kept for an hour: much later, one would come twice.
+/// The age up to which a missing event is written. The API server keeps events for an hour: much
+/// later, an event would appear twice.
 pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
 
-/// The most acts that a journal has. Events of older ones are lost.
+/// The most acts in a journal. The events of older acts are lost if they weren't written.
 pub const MOST_ACTS: usize = 16;
 
-/// True if a time is recent, and not far in the future. Before the API server's clock is known, any time may be.
+/// True if a time is within [`EVENT_REPAIR`] of `now`, in the past or the future. Always true
+/// before the API server's clock is known: `now` is [`Timestamp::MIN`] then.
 pub fn is_recent(at: Timestamp, now: Timestamp) -> bool {
     let age = now.duration_since(at);
     now == Timestamp::MIN || (age < EVENT_REPAIR && age > -EVENT_REPAIR)
 }
 
-/// Returns the recent acts in an object's journal, the latest last; at most [`MOST_ACTS`], since tenants may write more.
+/// Returns the recent acts in an object's journal, the latest last. At most [`MOST_ACTS`], since
+/// tenants may write more. A journal with another uid was copied from another object, and counts
+/// for nothing.
 pub fn acts_on(metadata: &ObjectMeta, now: Timestamp) -> Vec<JournalAct> {
     let is_own = |journal: &Journal| Some(&journal.uid) == metadata.uid.as_ref();
     let mut acts = match noted(metadata, keys::ACTS_ANNOTATION) {
@@ -40,7 +48,7 @@ pub fn acts_on(metadata: &ObjectMeta, now: Timestamp) -> Vec<JournalAct> {
     acts
 }
 
-/// True if an object bears a journal, its own or a copy.
+/// True if an object has a journal, its own or a copy.
 pub fn has_journal(metadata: &ObjectMeta) -> bool {
     annotation_on(metadata, keys::ACTS_ANNOTATION).is_some()
 }
@@ -66,7 +74,11 @@ fn of_earlier_versions(metadata: &ObjectMeta) -> Vec<JournalAct> {
     owed.into_iter().chain(last).flat_map(acts).collect()
 }
 
-/// Returns a merge patch of annotations that also notes an act, after the recent ones that the object bears.
+/// Returns a merge patch of annotations that also writes the journal: the recent acts of the
+/// object, and `act` after them.
+///
+/// A journal without recent acts is removed, and so is the annotation of versions without a
+/// journal. A patch without annotations is returned as it is.
 pub fn with_act(mut patch: Value, metadata: &ObjectMeta, act: Option<JournalAct>, now: Timestamp) -> Value {
     let mut acts = acts_on(metadata, now);
     acts.extend(act);

@@ -1,4 +1,8 @@
 //! The state of an owner and of its pauses, as the object shows it.
+//!
+//! Two readers share these rules: [`OwnerObject`] for a whole object, and the functions on metadata
+//! for watches that deliver nothing else. Users may write all of these annotations, so a value that
+//! can't be read counts as absent.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -15,46 +19,48 @@ use crate::owners::{EndedWhen, PausableKinds, PauseRule, keys_of};
 /// The value of [`keys::ACTIVE_ANNOTATION`] while a workload is deactivated.
 pub(super) const INACTIVE: &str = "false";
 
-/// The end of a run, as its workload was told.
+/// The end of a run as the owner's annotations announce it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announcement {
-    /// The end.
+    /// The announced end.
     pub end: Timestamp,
-    /// The time of the last notice. None: the end is shown, and no notice was given yet.
+    /// The time of the last notice. None: the end is shown, but no notice was given yet.
     pub given: Option<Timestamp>,
 }
 
 impl Announcement {
-    /// Returns the time of the last notice, if it was given in the run that began at `since`. The beginning of a run is in
-    /// whole seconds.
+    /// Returns the time of the last notice, if it was given in the run that began at `since`. None:
+    /// no notice was given in this run. `since` is in whole seconds; without it every notice
+    /// counts.
     pub fn given_since(self, since: Option<Timestamp>) -> Option<Timestamp> {
         self.given.filter(|given| since.is_none_or(|since| *given >= since))
     }
 }
 
-/// The whole object to be paused, as it is now.
+/// An owner as JSON, whole, as it was read from the API server.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnerObject<'o>(pub &'o Value);
 
 impl<'o> OwnerObject<'o> {
-    /// Returns the value at a path such as `spec.replicas`; null if it is absent.
+    /// Returns the value at a path such as `spec.replicas`; null if there is none.
     pub fn at(self, path: &str) -> &'o Value {
         keys_of(path).fold(self.0, |value, key| value.get(key).unwrap_or(&Value::Null))
     }
 
-    /// Returns the announcement; none if there is none that can be read.
+    /// Returns the announced end of the run. None: there is none that can be read.
     pub fn announcement(self) -> Option<Announcement> {
         let time = |key| self.annotation(key)?.parse().ok();
         let end = time(keys::EXPIRES_AT_ANNOTATION)?;
         Some(Announcement { end, given: time(keys::NOTICE_GIVEN_AT_ANNOTATION) })
     }
 
-    /// True if the owner is paused, by Tenure or any other writer.
+    /// True if the owner is paused by the field of this rule, by Tenure or any other writer.
     pub fn is_paused(self, rule: &PauseRule) -> bool {
         rule.pauses_with(self.at(&rule.field))
     }
 
-    /// True if the object has ended, as the row of its kind says. To pause it would stop nothing.
+    /// True if the object has ended, as the row of its kind says. To pause such an object would
+    /// stop nothing. False for kinds that aren't built in.
     pub fn is_finished(self) -> bool {
         PausableKinds::of_object(self.0).is_some_and(|row| match row.ended {
             EndedWhen::Never => false,
@@ -63,7 +69,7 @@ impl<'o> OwnerObject<'o> {
         })
     }
 
-    /// True if a condition of one of these types is true.
+    /// True if a condition of one of these types has status `True`.
     pub(crate) fn has_condition(self, types: &[&str]) -> bool {
         let is_of = |of: &Value| of["type"].as_str().is_some_and(|type_| types.contains(&type_));
         let mut conditions = self.at("status.conditions").as_array().into_iter().flatten();
@@ -75,23 +81,27 @@ impl<'o> OwnerObject<'o> {
         self.record_in(keys::PAUSED_ANNOTATION)
     }
 
-    /// Returns the record of its last pause, also if something else than Tenure has set it going again.
+    /// Returns the record of the owner's last pause, even if another writer than Tenure has resumed
+    /// the owner since. None: Tenure has never paused it, or the record was removed by a resume.
     pub fn last_record(self) -> Option<PausedRecord> {
         self.record().or_else(|| self.record_in(keys::UNDONE_PAUSE_ANNOTATION))
     }
 
+    /// Returns the record in the annotation with this key. None: there is none that can be read, or
+    /// it is a copy.
     fn record_in(self, key: &str) -> Option<PausedRecord> {
         let owners = self.at("metadata.ownerReferences").as_array();
         let has_controller = owners.into_iter().flatten().any(|of| of["controller"] == true);
         without_copy(read(self.annotation(key)?)?, self.at("metadata.uid").as_str(), has_controller)
     }
 
-    /// Returns the number of its returns, and the time of the next one; the default if there is none that can be read.
+    /// Returns the number of its returns, and the time of the next return. The default if the
+    /// annotation can't be read.
     pub fn requeue_state(self) -> RequeueState {
         self.annotation(keys::REQUEUE_STATE_ANNOTATION).and_then(read).unwrap_or_default()
     }
 
-    /// True if the owner is deactivated.
+    /// True if the owner is deactivated by its annotation.
     pub fn is_inactive(self) -> bool {
         self.annotation(keys::ACTIVE_ANNOTATION) == Some(INACTIVE)
     }
@@ -101,35 +111,43 @@ impl<'o> OwnerObject<'o> {
     }
 }
 
-/// Returns the record of an object's pause. None: there is none that can be read, or it was copied from another object. A
-/// record of a version that noted no uid may still be a copy: see [`is_own`].
+/// Returns the record of an object's pause. None: there is none that can be read, or it was copied
+/// from another object. A record of a version that noted no uid may still be a copy: see
+/// [`is_own`].
 pub fn record_on(metadata: &ObjectMeta) -> Option<PausedRecord> {
     let has_controller = projection::controller(metadata).is_some();
     without_copy(noted(metadata, keys::PAUSED_ANNOTATION)?, metadata.uid.as_deref(), has_controller)
 }
 
-/// Controllers alone copy annotations: an object without one that has another uid was made again, from a backup.
+/// Drops a record with another object's uid from an object that has a controller: only controllers
+/// copy annotations. An object without a controller was restored from a backup, and keeps the
+/// record.
 fn without_copy(record: PausedRecord, uid: Option<&str>, has_controller: bool) -> Option<PausedRecord> {
     let is_other = record.uid.as_deref().is_some_and(|of| Some(of) != uid);
     Some(record).filter(|_| !(is_other && has_controller))
 }
 
-/// True if the record on an object is of the object's own pause. One that doesn't say whose it is counts as a copy on an
-/// object that `is_below` an owner that can be paused: a Deployment's annotations are copied to its `ReplicaSet`s.
+/// True if the record on an object is of the object's own pause. `says_whose`: the record has a
+/// uid.
+///
+/// A record without a uid counts as a copy if the object `is_below` an owner that can be paused: a
+/// Deployment's annotations are copied to its `ReplicaSet`s.
 pub fn is_own(says_whose: bool, is_below: impl FnOnce() -> bool) -> bool {
     says_whose || !is_below()
 }
 
-/// Returns the number of an object's returns, and the time of the next one; the default if they can't be read.
+/// Returns the number of an object's returns, and the time of the next return. The default if the
+/// annotation can't be read.
 pub fn requeue_state_on(metadata: &ObjectMeta) -> RequeueState {
     noted(metadata, keys::REQUEUE_STATE_ANNOTATION).unwrap_or_default()
 }
 
-/// True if an object is deactivated.
+/// True if an object is deactivated by its annotation.
 pub fn is_inactive(metadata: &ObjectMeta) -> bool {
     annotation_on(metadata, keys::ACTIVE_ANNOTATION) == Some(INACTIVE)
 }
 
+/// Reads the JSON in an annotation. None: it is absent, too long, or can't be read.
 pub(super) fn noted<T: DeserializeOwned>(metadata: &ObjectMeta, key: &str) -> Option<T> {
     read(annotation_on(metadata, key)?)
 }
@@ -138,9 +156,11 @@ pub(super) fn annotation_on<'m>(metadata: &'m ObjectMeta, key: &str) -> Option<&
     metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-/// The longest annotation that is read. Tenure's own are far shorter, but a tenant may write more.
+/// The longest annotation that is read, in bytes. Tenure's own are far shorter, but a tenant may
+/// write a longer one.
 const LONGEST_NOTE: usize = 16 * 1024;
 
+/// Reads JSON of at most `LONGEST_NOTE` bytes. None: the text is longer or can't be read.
 pub(super) fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
     if text.len() > LONGEST_NOTE {
         return None;

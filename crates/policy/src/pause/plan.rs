@@ -1,4 +1,7 @@
-//! The plan of a pause: its reason, its beginning, and its end.
+//! The plan of a pause: its reason, its beginning, and the condition that ends it.
+//!
+//! The judgement of a due pod plans pauses for ceilings and readiness. The plugin's `deactivate`
+//! builds its own.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{
@@ -17,7 +20,7 @@ use crate::requeue::Backoff;
 pub enum ResumeCondition {
     /// A user resumes the workload.
     Resumed,
-    /// The workload comes back by itself, as this says.
+    /// The workload comes back by itself, at the time in this state.
     Requeued(RequeueState),
     /// A user activates the workload.
     Activated,
@@ -26,29 +29,29 @@ pub enum ResumeCondition {
 /// The reason of a pause, its beginning, and the condition that ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PausePlan {
-    /// The reason, as in the record.
+    /// The reason, as the record has it.
     pub reason: &'static str,
-    /// The beginning, in whole milliseconds, as the record is read back.
+    /// The beginning, in whole milliseconds, so that a record that is read back equals this one.
     pub at: Timestamp,
-    /// The condition that ends it.
+    /// The condition that ends the pause.
     pub until: ResumeCondition,
 }
 
-/// A pause, as its record has it.
+/// All facts of a pause that its record notes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pause {
-    /// The reason, the time and the end of the pause.
+    /// The reason, the beginning and the end of the pause.
     pub plan: PausePlan,
     /// The ceiling that was exceeded. None: the pause has another reason.
     pub ceiling: Option<ExceededCeiling>,
     /// The reversals of earlier pauses.
     pub reversals: Reversals,
-    /// True if the workload was to get a notice, and got none.
+    /// True if the workload was due a notice, and got none.
     pub unannounced: bool,
 }
 
 impl Pause {
-    /// Creates a pause that no ceiling has led to.
+    /// Creates a pause that has another reason than a ceiling.
     pub const fn new(plan: PausePlan, reversals: Reversals) -> Self {
         Self { plan, ceiling: None, reversals, unannounced: false }
     }
@@ -59,15 +62,16 @@ impl Pause {
 pub struct PauseCandidate {
     /// The time by the API server's clock.
     pub now: Timestamp,
-    /// The number of returns, as the owner's annotation has it.
+    /// The number of returns, from the owner's annotation.
     pub state: RequeueState,
-    /// The priority of its pods.
+    /// The priority of its pods, which orders the returns of workloads. None: the pods have none.
     pub priority: Option<i32>,
 }
 
 impl PausePlan {
-    /// Plans the pause of a workload whose ceiling was exceeded. It comes back after `slice_delay`, which doesn't count as
-    /// a return; without one it stays paused.
+    /// Plans the pause of a workload whose ceiling was exceeded. The workload comes back after
+    /// `slice_delay`, which doesn't count as a return. None: it stays paused until a user resumes
+    /// it.
     pub fn expired(candidate: &PauseCandidate, slice_delay: Option<ExtendedDuration>) -> Self {
         let until = slice_delay.map_or(ResumeCondition::Resumed, |delay| {
             candidate.back(candidate.state.count, delay.to_signed())
@@ -75,9 +79,11 @@ impl PausePlan {
         Self { reason: MAX_DURATION_EXCEEDED, at: candidate.at(), until }
     }
 
-    /// Plans the pause of a workload that wasn't ready in time. It comes back after its backoff, with jitter by the number
-    /// that `random` gives for the return: at least 0 and less than 1. One that has come back as often as it may is
-    /// deactivated.
+    /// Plans the pause of a workload that wasn't ready in time. The workload comes back after its
+    /// backoff. If it has no return left, it is deactivated.
+    ///
+    /// `random` gives the number for the jitter, at least 0 and less than 1, from the number of the
+    /// return.
     pub fn unready(candidate: &PauseCandidate, backoff: &Backoff, random: impl FnOnce(i32) -> f64) -> Self {
         let before = i32::try_from(candidate.state.count).unwrap_or(i32::MAX);
         let (reason, until) = match backoff.after_timeout(before) {
@@ -92,10 +98,13 @@ impl PausePlan {
 }
 
 impl PauseCandidate {
+    /// Returns the present time in whole milliseconds.
     fn at(&self) -> Timestamp {
         Timestamp::from_millisecond(self.now.as_millisecond()).unwrap_or(self.now)
     }
 
+    /// Returns the condition of a return after `wait`. A time beyond the last timestamp becomes the
+    /// last timestamp.
     fn back(&self, count: u32, wait: SignedDuration) -> ResumeCondition {
         let requeue_at = Some(self.at().checked_add(wait).unwrap_or(Timestamp::MAX));
         ResumeCondition::Requeued(RequeueState { count, requeue_at, priority: self.priority })

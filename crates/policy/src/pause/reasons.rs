@@ -1,13 +1,15 @@
-//! The reasons of pauses, as records have them.
+//! The reasons of pauses, in the words of records. Records on objects have them: a changed word
+//! isn't recognized there.
 
-/// A ceiling was exceeded.
+/// The pause of a workload that has exceeded its ceiling.
 pub const MAX_DURATION_EXCEEDED: &str = "MaxDurationExceeded";
 
-/// Pods weren't ready in time.
+/// The pause of a workload whose pods weren't ready in time. It comes back by itself.
 pub const PODS_READY_TIMEOUT: &str = "PodsReadyTimeout";
 
-/// The workload stays paused until it is activated.
+/// The pause of a workload that wasn't ready in time and has no return left. It stays paused until
+/// a user activates it.
 pub const WORKLOAD_INACTIVE: &str = "WorkloadInactive";
 
-/// A person has deactivated the workload.
+/// The pause of a workload that a user has deactivated.
 pub const DEACTIVATED: &str = "Deactivated";

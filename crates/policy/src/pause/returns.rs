@@ -1,4 +1,7 @@
-//! The automatic return of a paused owner, and the patch that it writes.
+//! The automatic return of a paused owner, and the patch that the return writes.
+//!
+//! The index reads the return of each paused owner, and the keeper writes the patch when its time
+//! has come.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -18,15 +21,16 @@ pub enum Return {
     Never,
     /// The owner comes back at this time.
     Requeue(Timestamp),
-    /// The owner was deactivated, and isn't any more.
+    /// The owner was deactivated, and a user has activated it since. It comes back at once.
     Reactivate,
-    /// A person has deactivated the owner since it was paused, which the record doesn't say yet. The owner doesn't come
-    /// back, and the record is to be changed, so that a later activation is recognized.
+    /// A user has deactivated the owner since it was paused, and the record doesn't say so yet. The
+    /// owner doesn't come back. The record is to be changed, so that a later activation is
+    /// recognized.
     Deactivate,
 }
 
 impl Return {
-    /// Reads the return from an object that bears the record of a pause.
+    /// Reads the return of an object that has the record of a pause.
     pub fn of(record: &PausedRecord, metadata: &ObjectMeta) -> Self {
         match (is_inactive(metadata), is_deactivation(record)) {
             (true, true) => Self::Never,
@@ -36,7 +40,8 @@ impl Return {
         }
     }
 
-    /// Returns the time of the next action; `Timestamp::MIN` if a user has changed the annotation, and it is due at once.
+    /// Returns the time of the next action on the object. None: there is none. `Timestamp::MIN`: a
+    /// user has changed the annotation, so the action is due at once.
     pub const fn at(self) -> Option<Timestamp> {
         match self {
             Self::Never => None,
@@ -45,17 +50,19 @@ impl Return {
         }
     }
 
-    /// True if the owner comes back by itself.
+    /// True if the keeper resumes the owner.
     pub const fn comes_back(self) -> bool {
         matches!(self, Self::Requeue(_) | Self::Reactivate)
     }
 
-    /// Returns the patch that a return at its time writes.
+    /// Returns the patch of a return whose time has come. If another writer has set the field since
+    /// the pause, the field stays, and only the record is removed.
     pub fn patch(self, owner: OwnerObject<'_>, record: &PausedRecord) -> ReturnPatch {
         if self == Self::Deactivate {
             return ReturnPatch::Return(deactivate(owner, record));
         }
-        // a person who activates it wants it to run, even if another has set the field since
+        // a user who activates the owner wants it to run, even if another writer has set the field
+        // since
         let set_since = self != Self::Reactivate && was_set_since(owner, record);
         if is_ours(owner, record) && !set_since {
             ReturnPatch::Return(resume(owner, record))
@@ -65,14 +72,15 @@ impl Return {
     }
 }
 
-/// True if the record of an object's pause says that the object stays paused until a person resumes it. What a person has
-/// deactivated is that person's.
+/// True if the record of an object's pause says that the object stays paused until a user resumes
+/// it. False for an object that a user has deactivated: the pause is that user's.
 pub fn stays(record: &PausedRecord, metadata: &ObjectMeta) -> bool {
     let is_own = record.uid.is_some() && record.uid == metadata.uid;
     is_own && record.reason != DEACTIVATED && Return::of(record, metadata) == Return::Never
 }
 
-/// True if an object, as it was just read, is still paused by these rules as its record says, and [`stays`] so.
+/// True if an object, as it was just read, is still paused by the field of its record, has not
+/// ended, and [`stays`] paused. The keeper asks this before it deletes a paused Job of a `CronJob`.
 pub fn may_be_dropped<'r>(
     owner: OwnerObject<'_>,
     metadata: &ObjectMeta,
@@ -88,12 +96,12 @@ pub fn may_be_dropped<'r>(
 pub enum ReturnPatch {
     /// Resumes or deactivates the owner.
     Return(Value),
-    /// Removes the record alone: the field isn't Tenure's to set any more.
+    /// Removes the record only: the field is no longer Tenure's to set.
     Forget(Value),
 }
 
 impl ReturnPatch {
-    /// Returns the patch.
+    /// Returns the merge patch.
     pub const fn get(&self) -> &Value {
         let (Self::Return(patch) | Self::Forget(patch)) = self;
         patch

@@ -1,4 +1,8 @@
-//! Pauses that were undone: their number, the last field manager, and whether another pause follows.
+//! Pauses that were undone: their number, the last field manager, and whether another pause
+//! follows.
+//!
+//! The judgement reads them before each pause, and the record carries them on. Messages name the
+//! last field manager, so that users can tell which controller undoes pauses.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -11,26 +15,29 @@ use tenure_types::{
 use super::{owner::OwnerObject, reasons::MAX_DURATION_EXCEEDED};
 use crate::owners::keys_of;
 
-/// The number of reversals, each followed by a full ceiling, before [`OnReversal::DeletePods`] deletes pods.
+/// The number of reversals, each followed by a full ceiling, before [`OnReversal::DeletePods`]
+/// deletes pods.
 pub const REVERSALS_BEFORE_DELETION: u32 = 3;
 
 /// The longest name of a field manager that the API server accepts.
 pub(super) const LONGEST_MANAGER: usize = 128;
 
-/// The number of times that the pauses of an owner were undone, and the last writer.
+/// The number of times that the pauses of an owner were undone, and the last writer of the field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reversals {
     /// All reversals.
     pub count: u32,
-    /// Reversals of a pause for the ceiling after which the owner had another run of a full ceiling.
+    /// Reversals of a pause for the ceiling after which the owner ran for another full ceiling.
     pub full: u32,
-    /// The last writer of the field that the pause had set, if the API server has recorded it.
+    /// The last writer of the field that the pause had set. None: the API server hasn't recorded
+    /// it.
     pub by: Option<FieldManager>,
 }
 
 impl Reversals {
-    /// Reads the reversals from an owner that is about to be paused for `reason`. A record that is still there, or kept apart,
-    /// belongs to a pause that was undone. `since` is the beginning of the run that ends now; none if it isn't known.
+    /// Reads the reversals from an owner that is about to be paused for `reason`. A record that is
+    /// still there, or kept apart, belongs to a pause that was undone. `since` is the beginning of
+    /// the run that ends now. None: it isn't known.
     pub fn of(owner: OwnerObject<'_>, reason: &str, since: Option<Timestamp>) -> Self {
         let Some(before) = owner.last_record() else { return Self::default() };
         Self {
@@ -40,8 +47,8 @@ impl Reversals {
         }
     }
 
-    /// True if pods that have exceeded their ceiling are deleted, and their owner isn't paused another time. Never where
-    /// the ceiling is a time slice, after which the owner comes back by itself.
+    /// True if pods that have exceeded their ceiling are deleted instead of another pause of their
+    /// owner. Never where the ceiling is a time slice, after which the owner comes back by itself.
     pub fn delete_pods(&self, on_reversal: OnReversal, slice_delay: Option<ExtendedDuration>) -> bool {
         on_reversal == OnReversal::DeletePods
             && slice_delay.is_none()
@@ -49,14 +56,17 @@ impl Reversals {
     }
 }
 
-/// True if a run of a full ceiling has followed the pause before. A pod that has outlived that pause began to run before it.
+/// True if the run since the pause `before` has lasted a full ceiling: both pauses are for the
+/// ceiling, and the run began after the first. A pod that has outlived that pause began to run
+/// before it.
 fn is_full(before: &PausedRecord, reason: &str, since: Option<Timestamp>) -> bool {
     let of_ceiling = before.reason == MAX_DURATION_EXCEEDED && reason == MAX_DURATION_EXCEEDED;
     // the API server records the beginning of a run in whole seconds
     of_ceiling && since.is_some_and(|since| since.as_second() >= before.at.as_second())
 }
 
-/// Returns the field manager that has written a field last; none if `metadata.managedFields` doesn't record it.
+/// Returns the field manager that has written a field last, or else a parent of the field as a
+/// whole. None: `metadata.managedFields` records neither.
 pub fn last_writer(owner: OwnerObject<'_>, field: &str) -> Option<FieldManager> {
     let entries = owner.0.pointer("/metadata/managedFields").and_then(Value::as_array)?;
     let has = |entry: &Value, which: Part| {
@@ -69,7 +79,8 @@ pub fn last_writer(owner: OwnerObject<'_>, field: &str) -> Option<FieldManager> 
     last(Part::Itself).or_else(|| last(Part::Whole))
 }
 
-/// Returns the manager of an entry of `metadata.managedFields`. None: the entry names none that can be read.
+/// Returns the manager of an entry of `metadata.managedFields`. None: the entry names none that can
+/// be read.
 pub(super) fn manager(entry: &Value) -> Option<FieldManager> {
     let text = |key: &str| entry.get(key).and_then(Value::as_str);
     Some(FieldManager {
@@ -83,12 +94,15 @@ pub(super) fn manager(entry: &Value) -> Option<FieldManager> {
 /// The part of a path that a manager owns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
+    /// The field itself.
     Itself,
-    /// A parent of the path, with none of its children.
+    /// A parent of the field, with none of its children.
     Whole,
+    /// Neither.
     None,
 }
 
+/// Returns the part of a path that is in a set of fields, the `fieldsV1` of an entry.
 pub(super) fn part<'p>(fields: &Value, path: impl IntoIterator<Item = &'p str>) -> Part {
     let mut at = fields;
     for key in path {
@@ -101,7 +115,8 @@ pub(super) fn part<'p>(fields: &Value, path: impl IntoIterator<Item = &'p str>) 
     Part::Itself
 }
 
-/// Describes a field manager for people. The client chooses its name: so it is quoted, escaped and cut.
+/// Returns a text that describes a field manager. The client chooses the name: so it is quoted,
+/// escaped and cut.
 pub fn described(FieldManager { manager, operation, subresource: _, time }: &FieldManager) -> String {
     let cut = |text: &str| text.chars().take(LONGEST_MANAGER).collect::<String>();
     let at = time.map_or_else(String::new, |time| format!(" at {time:.0}"));

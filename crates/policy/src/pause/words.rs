@@ -1,4 +1,8 @@
-//! The messages about pauses, deletions and returns.
+//! The messages about pauses, deletions and returns: the notes of events, and the text beside a
+//! record.
+//!
+//! The keeper emits them, and the plugin prints some. A message names the object, the cause, and
+//! the command that helps. The plugin reads some of them again: see [`RunEnd`].
 
 mod cron_job;
 mod run_end;
@@ -28,10 +32,11 @@ pub use cron_job::{held_up, job_deleted, job_kept};
 pub use run_end::RunEnd;
 use run_end::{DRY_RUN, ENDED_BY, ENDED_IN};
 
-/// The number of reversals of one owner's pauses that an event reports: a single one may be the act of a person.
+/// The number of reversals of one owner's pauses at which an event reports them. A single reversal
+/// may be the act of a person.
 const TOLD_REVERSALS: u32 = 2;
 
-/// The message of the event on a paused owner that has this state.
+/// Returns the note of the event on a paused owner: the field, its value, and the cause.
 pub fn message(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> String {
     let PausedRecord { reason, value, queue, .. } = record;
     let (field, value) = (known.field(record), plain(value));
@@ -48,12 +53,13 @@ pub fn message(record: &PausedRecord, state: &RequeueState, known: &PausedObject
     format!("{} {field} to {value} because {because}", set(record))
 }
 
-/// Tenure sets a field itself, or has a controller set it.
+/// Returns the verb of a pause: Tenure sets a field itself, or has a controller set it.
 fn set(record: &PausedRecord) -> &'static str {
     if is_shown(&record.field) { "Had a Command set" } else { "Set" }
 }
 
-/// The block may be that of a queue further up, or of the configuration, as it is where there is no queue.
+/// Returns "ready in time" with the source of the rule. The block may be that of a queue further up
+/// or, without a queue, that of the configuration.
 fn in_time(queue: &str) -> String {
     let which = if queue.is_empty() {
         "of the configuration".into()
@@ -63,11 +69,12 @@ fn in_time(queue: &str) -> String {
     format!("ready in time by the waitForPodsReady {which}")
 }
 
+/// Returns the number and the time of the next return; empty if there is none.
 fn returns(RequeueState { count, requeue_at, .. }: &RequeueState) -> String {
     requeue_at.map_or_else(String::new, |at| format!(": return {count} is at {at:.0}"))
 }
 
-/// Returns the events of a pause, with their texts. A person's pause draws none.
+/// Returns the reasons and notes of the events of a pause. None are emitted for a pause by a user.
 pub fn told(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> Vec<(EventReason, String)> {
     let Some(reason) = event_reason(record) else { return Vec::new() };
     let reversed =
@@ -76,7 +83,8 @@ pub fn told(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -
     [Some((reason, message(record, state, known))), reversed, in_words].into_iter().flatten().collect()
 }
 
-/// Returns the reason of the event on a paused owner; none if a person has deactivated it, and needs no event.
+/// Returns the reason of the event on a paused owner. None: a user has deactivated the owner, and
+/// needs no event.
 fn event_reason(record: &PausedRecord) -> Option<EventReason> {
     match record.reason.as_str() {
         MAX_DURATION_EXCEEDED => Some(EventReason::MaxDurationExceeded),
@@ -86,7 +94,10 @@ fn event_reason(record: &PausedRecord) -> Option<EventReason> {
     }
 }
 
-/// The message of the event on an owner that comes back. `count`: how often its pods weren't ready in time.
+/// Returns the note of the event on an owner that comes back.
+///
+/// `count` is the number of times that its pods weren't ready in time. `is_early`: another workload
+/// has left room.
 pub fn came_back(record: &PausedRecord, count: u32, known: &PausedObject, is_early: bool) -> String {
     let early = || format!(", early because another workload of Queue {} has left", record.queue);
     let because = match record.reason.as_str() {
@@ -100,7 +111,8 @@ pub fn came_back(record: &PausedRecord, count: u32, known: &PausedObject, is_ear
     format!("{} {} back to {}: {because}", set(record), known.field(record), before(record))
 }
 
-/// The message of the event on an owner that isn't allowed to come back. The error, which may be long, comes last.
+/// Returns the note of the event on an owner whose return the API server refuses. The error, which
+/// may be long, comes last.
 pub fn return_refused(record: &PausedRecord, error: &str, known: &PausedObject) -> String {
     format!(
         "Could not set {} back to {}. The keeper tries again: allow its service account this change, or run {}. {error}",
@@ -114,26 +126,27 @@ fn before(record: &PausedRecord) -> String {
     if record.previous_value.is_null() { "unset".to_owned() } else { plain(&record.previous_value) }
 }
 
-/// A text without quotes.
+/// Returns a value as a text without quotes.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The message of the event on a pod that was deleted.
+/// The note of the event on a pod that was deleted for its ceiling.
 pub const DELETED_MESSAGE: &str = "Deleted because its lifetime exceeded maxDuration defined in Queue";
 
-/// The reason why a pod itself is deleted, and nothing is paused that could come back. Owners are named for people.
+/// The reason why the pod itself is deleted and no owner is paused. Each text names an owner, as
+/// [`describe`](crate::naming::describe) does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alone {
     /// No owner can be paused.
     NoOwner,
-    /// This has another pod, which is exempt by priority.
+    /// This owner has another pod, which is exempt by priority.
     Spared(String),
-    /// The pod runs on after all tries to pause this.
+    /// The pod runs on after all tries to pause this owner.
     Outlives(String),
-    /// The work of this has ended.
+    /// This owner has ended.
     Finished(String),
-    /// The pauses of this were undone each time.
+    /// Each pause of this owner was undone.
     Undone(String),
 }
 
@@ -152,18 +165,18 @@ impl Alone {
     }
 }
 
-/// The message of the event on a pod that was deleted because its workload wasn't ready: nothing brings it back.
+/// Returns the note of the event on a pod that was deleted because its workload wasn't ready.
 pub fn deleted_unready(queue: &str, alone: &Alone) -> String {
     let why = alone.why();
     format!("Deleted because its workload was not {}, and {why}", in_time(queue))
 }
 
-/// The message in a dry run, which does nothing else.
+/// Returns the note of an event in a dry run, which only reports.
 pub fn dry_run(message: &str) -> String {
     format!("{DRY_RUN}{message}")
 }
 
-/// The message of the event on an owner whose pause was reversed again.
+/// Returns the note of the event on an owner whose pauses were undone again.
 fn reversed(record: &PausedRecord, known: &PausedObject) -> String {
     format!(
         "{} was set back {} times after it was set to {}{}: if a controller does so (an autoscaler, Argo CD, Flux), have it ignore {0}",
@@ -174,7 +187,8 @@ fn reversed(record: &PausedRecord, known: &PausedObject) -> String {
     )
 }
 
-/// The message of the event on an owner that isn't paused again: its pods are deleted. The record is of its last pause.
+/// Returns the note of the event on an owner that isn't paused again: its pods are deleted. The
+/// record is of its last pause.
 pub fn undone(record: &PausedRecord, reversals: &Reversals, known: &PausedObject) -> String {
     format!(
         "{} was set back {} times after it was set to {}, each time for a full run{}: not paused again, its pods are deleted when they exceed maxDuration (onReversal: DeletePods). To have it paused again: {}",
@@ -190,7 +204,8 @@ fn by(manager: Option<&FieldManager>) -> String {
     manager.map_or_else(String::new, |manager| format!(", last by {}", described(manager)))
 }
 
-/// The message of the event on a workload whose run will end.
+/// Returns the note of the event on a workload whose run will end: the time left, the end, the
+/// action at the end, and how to get more time.
 pub fn approaching(notice: &GivenNotice, object: &ObjectReference) -> String {
     let GivenNotice { queue, end, at, then, more } = notice;
     let left = end.duration_since(*at).as_secs();
@@ -210,7 +225,8 @@ pub fn approaching(notice: &GivenNotice, object: &ObjectReference) -> String {
     )
 }
 
-/// The time of day of an end, as it was told at a time: with its date if it is of another day, and to the second if it is near.
+/// Returns the time of day of an end in UTC, for a reader at the time `told`: with the date if it
+/// is on another day, and to the second if it is less than 10 minutes away.
 fn clock(end: Timestamp, told: Timestamp) -> String {
     const NEAR: SignedDuration = SignedDuration::from_mins(10);
     let of_day = |at: Timestamp| at.strftime("%Y-%m-%d").to_string();
@@ -219,7 +235,7 @@ fn clock(end: Timestamp, told: Timestamp) -> String {
     format!("{day}{time} UTC")
 }
 
-/// The sentence about more time, with the command that asks for it.
+/// Returns the sentence about more time, with the command that asks for it.
 fn ask(MoreTime { at_once, in_all }: MoreTime, object: &ObjectReference) -> String {
     let (bounds, time) = if !at_once.is_positive() {
         (format!("up to {} with approval", for_people(in_all)), in_all)
@@ -234,7 +250,8 @@ fn ask(MoreTime { at_once, in_all }: MoreTime, object: &ObjectReference) -> Stri
     format!(". For more time, ask before that: {} {} ({bounds})", command("extend", object), for_people(time))
 }
 
-/// The message of the event that says in plain words that a ceiling has paused a workload; none if something else has.
+/// Returns the note, in plain words, of the event that a ceiling has paused a workload. None: the
+/// pause has another reason.
 pub fn in_words(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> Option<String> {
     let resume = command("resume", &known.object);
     let then = match state.requeue_at {
@@ -247,8 +264,8 @@ pub fn in_words(record: &PausedRecord, state: &RequeueState, known: &PausedObjec
     (record.reason == MAX_DURATION_EXCEEDED).then(ended)
 }
 
-/// The text beside a record, for people who look at the object: when and why it was paused, and what takes that back. `kubectl
-/// describe` cuts a text after 140 letters.
+/// Returns the text beside a record, for people who look at the object: the time and the reason of
+/// the pause, and the command that ends it. `kubectl describe` cuts a text after 140 letters.
 pub fn noted(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> String {
     let PausedRecord { reason, at, queue, ceiling, .. } = record;
     let when = state.requeue_at.map_or_else(|| format!("at {at:.0}"), |back| format!("{at:.0} to {back:.0}"));
@@ -270,7 +287,7 @@ pub fn noted(record: &PausedRecord, state: &RequeueState, known: &PausedObject) 
     }
 }
 
-/// The sentence about fields that are held meanwhile.
+/// Returns the sentence about fields that are held during the pause.
 fn held(record: &PausedRecord) -> String {
     let of = |HeldField { field, value, previous_value }: &HeldField| {
         format!(
@@ -280,18 +297,18 @@ fn held(record: &PausedRecord) -> String {
     record.held.iter().map(of).collect()
 }
 
-/// The message of the event that says in plain words that a pod was deleted for its ceiling.
+/// Returns the note, in plain words, of the event that a pod was deleted for its ceiling.
 pub fn deleted_in_words(queue: &str, ceiling: Option<&ExceededCeiling>, alone: &Alone) -> String {
     let why = alone.why();
     format!("{}. The pod was deleted, because {why}. To run it again, create it again", ended(queue, ceiling))
 }
 
-/// The message of the event that says that an owner of this kind was deleted in place of a pause.
+/// Returns the note of the event on an owner of this kind that was deleted instead of paused.
 pub fn owner_deleted(kind: &str) -> String {
     format!("{DELETED_MESSAGE}, and the configuration of Tenure has onExpiry: Delete for {kind}")
 }
 
-/// The message of the event that says in plain words that an owner was deleted for its ceiling.
+/// Returns the note, in plain words, of the event that an owner was deleted for its ceiling.
 pub fn owner_deleted_in_words(
     queue: &str,
     ceiling: Option<&ExceededCeiling>,
@@ -306,6 +323,8 @@ pub fn owner_deleted_in_words(
 
 const NO_NOTICE: &str = ". It got no notice beforehand, since the keeper could not write one in time";
 
+/// Returns the first sentence about a run that has ended, without its full stop. [`RunEnd::read`]
+/// reads it again: change both together.
 fn ended(queue: &str, ceiling: Option<&ExceededCeiling>) -> String {
     let which = ceiling.map(|ExceededCeiling { max_duration, queue: of, extended }| {
         let by = match of.as_deref() {
@@ -319,13 +338,13 @@ fn ended(queue: &str, ceiling: Option<&ExceededCeiling>) -> String {
     format!("{ENDED_IN}{queue}{ENDED_BY}{}", which.unwrap_or_default())
 }
 
-/// The message about an own ceiling that isn't written as that of a queue, with the error that says so.
+/// Returns the note about a workload's own ceiling that can't be read, with the error.
 pub fn own_invalid(value: &str, error: &str) -> String {
     let field = format!("metadata.annotations[{}]", keys::MAX_DURATION_ANNOTATION);
     FieldError::invalid(field, value, error).to_string()
 }
 
-/// The message about a queue that doesn't exist.
+/// Returns the note about a workload that names a queue which doesn't exist.
 pub fn unknown_queue(family: Family, queue: &str) -> String {
     let label = family.row().queue_label;
     format!(
@@ -333,14 +352,14 @@ pub fn unknown_queue(family: Family, queue: &str) -> String {
     )
 }
 
-/// The message about the label of a queue that an owner has itself, and its pods lack.
+/// Returns the note about an owner that has the label of a queue itself, while its pods have none.
 pub fn unused_label(key: &str) -> String {
     format!(
         "metadata.labels[{key}]: its pods have no queue, so no ceiling ends its run: write the label to the metadata of its pod template"
     )
 }
 
-/// The message about an own ceiling that is longer than that of its queue.
+/// Returns the note about a workload's own ceiling that is longer than that of its queue.
 pub fn own_ignored(own: SignedDuration, ceiling: &ExceededCeiling) -> String {
     let ExceededCeiling { max_duration, queue, extended: _ } = ceiling;
     let queue = queue.as_deref().unwrap_or_default();

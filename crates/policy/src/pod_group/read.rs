@@ -1,4 +1,5 @@
-//! The few parts of a `PodGroup` that a review needs. The rest, which may be megabytes, is only skipped.
+//! The few parts of a `PodGroup` that a review needs. The rest, which may be megabytes, is skipped
+//! without being stored.
 
 use std::{borrow::Cow, fmt};
 
@@ -13,21 +14,22 @@ use tenure_types::{
 };
 use thiserror::Error;
 
-/// A tree of values takes twenty times the memory of its JSON. A larger status shows nothing: the keeper then stamps
-/// the start by the pods.
+/// The largest status that is read, in bytes: a tree of values takes twenty times the memory of its
+/// JSON. A larger status shows nothing. The keeper then stamps the start by the pods.
 const LARGEST_STATUS: usize = 256 * 1024;
 
 /// The reason why an object can't be reviewed.
 #[derive(Debug, Error)]
 pub enum Unreadable {
-    /// The value is a list, a number or the like.
+    /// The JSON is a list, a number or another value that isn't an object.
     #[error("it is no object")]
     NoObject,
-    /// A part of it is not of the right shape.
+    /// A part of the object has the wrong shape.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
 }
 
+/// A `PodGroup` of any kind, whose spec and status are read when they are asked for.
 #[derive(Deserialize)]
 pub struct RawPodGroup<'b> {
     #[serde(borrow)]
@@ -50,21 +52,23 @@ struct Metadata<'b> {
     #[serde(borrow, default)]
     annotations: Annotations<'b>,
     deletion_timestamp: Option<IgnoredAny>,
-    /// Raw JSON, so that the rest stays readable if this isn't a text.
+    /// The version as raw JSON, so that the rest stays readable if the version isn't a text.
     #[serde(borrow)]
     resource_version: Option<&'b RawValue>,
 }
 
-/// All that matters of annotations.
+/// The one annotation that matters: the stamp.
 #[derive(Default)]
 struct Annotations<'b> {
     stamp: Option<Cow<'b, str>>,
 }
 
+/// A JSON string, borrowed where it has no escapes.
 #[derive(Deserialize)]
 struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
 
 impl<'b> RawPodGroup<'b> {
+    /// Reads an object. An error: it isn't an object, or its metadata has the wrong shape.
     pub fn read(raw: &'b RawValue) -> Result<Self, Unreadable> {
         // serde would read an array as well, field by field
         if !raw.get().starts_with('{') {
@@ -73,6 +77,7 @@ impl<'b> RawPodGroup<'b> {
         Ok(serde_json::from_str(raw.get())?)
     }
 
+    /// Returns the text of the stamp, which may be no time at all.
     pub fn stamp(&self) -> Option<&str> {
         self.metadata.annotations.stamp.as_deref()
     }
@@ -81,8 +86,11 @@ impl<'b> RawPodGroup<'b> {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// True if the API server will refuse this write for a conflict with the stored object: it names another version.
-    /// Versions are numbers, as the API server compares them; 0 and none name no version.
+    /// True if the API server will refuse this write for a conflict with the stored object: the
+    /// write names another version.
+    ///
+    /// Versions are compared as numbers, as the API server does. A version of 0, and a missing one,
+    /// conflict with nothing.
     pub fn conflicts_with(&self, stored: &Self) -> bool {
         match (self.version(), stored.version()) {
             (Some(written), Some(stored)) => written != 0 && written != stored,
@@ -90,22 +98,24 @@ impl<'b> RawPodGroup<'b> {
         }
     }
 
+    /// Returns the `resourceVersion`. None: it is absent, or isn't a number.
     fn version(&self) -> Option<u64> {
         let Text(text) = serde_json::from_str(self.metadata.resource_version?.get()).ok()?;
         text.parse().ok()
     }
 
-    /// True if there is a spec that a queue can be written into.
+    /// True if the object has a spec that a queue can be written into.
     pub fn has_spec(&self) -> bool {
         self.spec.is_some_and(|spec| spec.get().starts_with('{'))
     }
 
-    /// `spec.queue`; null counts as none.
+    /// Returns `spec.queue`, which may be of any type. None: it is absent or null.
     pub fn queue(&self) -> Option<Value> {
         let spec: Spec<'_> = serde_json::from_str(self.spec?.get()).ok()?;
         serde_json::from_str(spec.queue?.get()).ok().filter(|queue: &Value| !queue.is_null())
     }
 
+    /// Returns the start that the status shows, by the rules of the kind.
     pub fn shown(&self, kind: PodGroupKind) -> Shown {
         let status = self.status.map(RawValue::get).filter(|status| status.len() <= LARGEST_STATUS);
         let status: Option<Value> = status.and_then(|status| serde_json::from_str(status).ok());
@@ -119,6 +129,7 @@ impl<'de: 'b, 'b> Deserialize<'de> for Annotations<'b> {
     }
 }
 
+/// Reads annotations, and skips all values but the stamp.
 struct Entries;
 
 impl<'de> Visitor<'de> for Entries {

@@ -1,4 +1,5 @@
-//! The warnings to the writer of a `PodGroup`. API servers cut them at 256 characters, so values are shown in part.
+//! The warnings to the writer of a `PodGroup`. API servers cut them at 256 characters, so values
+//! are shown in part.
 
 use serde_json::Value;
 use tenure_types::keys;
@@ -6,7 +7,7 @@ use tenure_types::keys;
 use super::{StampChange, StampWrite};
 use crate::toleration::field;
 
-/// The longest value that is shown: more than a time takes.
+/// The longest value that is shown whole, in characters: more than a time takes.
 const LONGEST_VALUE: usize = 36;
 
 const TRUSTED: &str = "(see trustedWriters in Tenure's configuration)";
@@ -14,7 +15,7 @@ const TRUSTED: &str = "(see trustedWriters in Tenure's configuration)";
 const TRUSTED_OF_TENANCY: &str = "(see tenancy.trustedWriters in Tenure's configuration)";
 
 impl StampWrite<'_> {
-    /// Returns the warning; none if the write is kept as it is, or only got a stamp.
+    /// Returns the warning about a stamp. None: the write is kept as it is, or only got a stamp.
     pub(super) fn warning(&self, change: StampChange, stamp: Option<&str>) -> Option<String> {
         let became =
             stamp.map_or_else(|| "was dropped".into(), |stamp| format!("was set back to {}", quote(stamp)));
@@ -34,7 +35,7 @@ impl StampWrite<'_> {
     }
 }
 
-/// Returns the warning when a write names another queue than the group has.
+/// Returns the warning when a write names another queue than the stored group.
 pub(super) fn kept_queue(written: Option<&Value>, queue: Option<&Value>) -> String {
     let given = written.map(|written| format!("{} ", shown(written))).unwrap_or_default();
     let became =
@@ -42,11 +43,12 @@ pub(super) fn kept_queue(written: Option<&Value>, queue: Option<&Value>) -> Stri
     format!("tenure: spec.queue: {given}{became}: only trusted writers may change it {TRUSTED_OF_TENANCY}")
 }
 
-/// A name is at most 253 characters, and mostly a few.
+/// Returns a queue as a text. A name has at most 253 characters, and mostly a few.
 fn shown(queue: &Value) -> String {
     queue.as_str().map_or_else(|| quote(&queue.to_string()), quote)
 }
 
+/// Returns a text in quotes, escaped as in JSON, and cut after `LONGEST_VALUE` characters.
 fn quote(text: &str) -> String {
     match text.char_indices().nth(LONGEST_VALUE) {
         Some((end, _)) => Value::from(format!("{}…", text.get(..end).unwrap_or_default())).to_string(),

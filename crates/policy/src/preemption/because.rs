@@ -1,4 +1,4 @@
-//! The reasoning behind a ruling, in sentences.
+//! The reasons behind a ruling, as sentences. The plugin's `explain` prints them.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::duration::for_people;
@@ -7,7 +7,7 @@ use super::{Left, LeftOf, Place, PreemptionKind, Preemptor, Progress, Ruling};
 use crate::{expiry::SYSTEM_CRITICAL_PRIORITY, floor::Source};
 
 impl PreemptionKind {
-    /// Returns the name in API responses.
+    /// Returns the name of the kind in API responses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Preempt => "preempt",
@@ -15,7 +15,7 @@ impl PreemptionKind {
         }
     }
 
-    /// The field that counts.
+    /// Returns the field of a queue that counts for this kind.
     pub const fn field(self) -> &'static str {
         match self {
             Self::Preempt => "preemptMinRuntime",
@@ -25,9 +25,10 @@ impl PreemptionKind {
 }
 
 impl Ruling<'_> {
-    /// Returns the reasons, in the order in which they were found. `victim` is the place of the victim.
+    /// Returns the reasons of a ruling, in the order in which they were found. `victim` is the
+    /// place of the victim.
     pub fn because(&self, preemptor: &Preemptor<'_>, victim: &Place<'_>, now: Timestamp) -> Vec<String> {
-        // all of them, so that a rule that is added is explained here
+        // all fields are listed, so that a rule that is added is explained here
         let Self { rule: _, until: _, start: _, kind, floor, floor_until, left, toleration, progress } = self;
         if *progress == Progress::Gone {
             return vec!["it has ended, or is terminating: it has nothing to lose".into()];
@@ -86,11 +87,15 @@ impl Ruling<'_> {
     }
 }
 
+/// Returns the sentence about a queue that doesn't exist. None: the queue exists, or the pod names
+/// none.
 fn missing(place: &Place<'_>, consequence: &str) -> Option<String> {
     let name = place.name.filter(|_| place.queue.is_none())?;
     Some(format!("queue {name:?} doesn't exist: {consequence}"))
 }
 
+/// Returns the sentence about the pods that an elastic workload has left. `within_floor`: its floor
+/// isn't over.
 fn elastic(left: Left, within_floor: bool) -> String {
     let Left { of, running, evicted, min } = left;
     let rest = running.saturating_sub(evicted);
@@ -110,7 +115,7 @@ fn elastic(left: Left, within_floor: bool) -> String {
     )
 }
 
-/// Returns a duration to the second.
+/// Returns a duration for people, to the second.
 fn shown(duration: SignedDuration) -> String {
     for_people(SignedDuration::from_secs(duration.as_secs()))
 }

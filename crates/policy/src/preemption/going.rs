@@ -1,16 +1,20 @@
-//! The pods of a workload that are to go, and the rest of the workload.
+//! The pods of a workload that are to go, and the rest of the workload. Only running pods of
+//! elastic workloads are counted.
 
 use std::{collections::BTreeMap, ptr};
 
 use super::{Progress, Victim, Workload};
 
-/// Pods of one workload that are to go together. Of a workload that isn't elastic, none are counted.
+/// Pods of one workload, or of one part of it, that are to go together. If the workload isn't
+/// elastic, none are counted.
 #[derive(Clone, Debug, Default)]
 pub struct Going {
+    /// The pods that go, of all subgroups.
     pods: u32,
     /// The losses of each subgroup and parent, by number.
     lost: BTreeMap<usize, u32>,
-    /// The first subgroup that is left too few, if any is. More losses never leave it enough.
+    /// The first subgroup whose rest is below its minimum. None: all keep theirs. Further losses
+    /// never change that back.
     short: Option<usize>,
 }
 
@@ -23,26 +27,26 @@ pub enum LeftOf {
     Subgroup,
     /// Pods, of another subgroup that loses some.
     OtherSubgroup,
-    /// Subgroups that meet their minimum, where the workload needs only some of them.
+    /// Subgroups that meet their minimum, where a parent needs only some of its subgroups.
     Subgroups,
 }
 
-/// The numbers of pods or subgroups that decide.
+/// The numbers of pods or subgroups that decide whether a workload keeps enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// The things that are counted.
     pub of: LeftOf,
-    /// Running now.
+    /// The number that runs now.
     pub running: u32,
-    /// To be evicted.
+    /// The number that would be evicted.
     pub evicted: u32,
-    /// The minimum.
+    /// The number that must stay.
     pub min: u32,
 }
 
 impl Left {
-    /// True if the minimum is kept, or no running pod goes. A subgroup that has too few pods already counts as needed,
-    /// unless enough other subgroups meet their minimums.
+    /// True if the minimum is kept, or no running pod goes. A subgroup that has too few pods
+    /// already counts as needed, unless enough other subgroups meet their minimums.
     pub fn is_enough(&self) -> bool {
         let stays = self.evicted == 0 && self.of != LeftOf::Subgroups;
         stays || self.running.saturating_sub(self.evicted) >= self.min
@@ -50,20 +54,20 @@ impl Left {
 }
 
 impl Going {
-    /// Adds so many running pods of a subgroup.
+    /// Adds running pods of a subgroup.
     pub fn add(&mut self, workload: &Workload<'_>, subgroup: usize, pods: u32) {
         self.add_to_all(workload, pods);
         self.add_to_subgroup(workload, subgroup, pods);
     }
 
-    /// Adds this number of running pods of any subgroups.
+    /// Adds running pods of any subgroups to those of the whole workload.
     pub fn add_to_all(&mut self, workload: &Workload<'_>, pods: u32) {
         if workload.is_elastic() {
             self.pods = self.pods.saturating_add(pods);
         }
     }
 
-    /// Adds so many running pods of a subgroup that are among those of all.
+    /// Adds running pods of a subgroup that [`Self::add_to_all`] has counted already.
     pub fn add_to_subgroup(&mut self, workload: &Workload<'_>, subgroup: usize, pods: u32) {
         if workload.is_elastic() {
             workload.pods.running().lose(workload.shape, subgroup, pods, &mut self.lost);
@@ -73,9 +77,11 @@ impl Going {
         }
     }
 
-    /// Returns the rest of a workload for a victim of a subgroup; none if the workload isn't elastic. The minimum of
-    /// all pods counts, and those of the victim's subgroup and of the others that lose pods. A pod of a subgroup that
-    /// doesn't exist counts towards the minimum of all pods alone.
+    /// Returns the rest of a workload for a victim of a subgroup. None: the workload isn't elastic.
+    ///
+    /// The minimum of all pods counts, and those of the victim's subgroup and of the others that
+    /// lose pods. A pod of a subgroup that doesn't exist counts towards the minimum of all pods
+    /// alone. If several minimums are missed, the first in that order is returned.
     pub fn left(&self, workload: &Workload<'_>, subgroup: usize) -> Option<Left> {
         let Workload { shape, pods, .. } = workload;
         let running = pods.running().total();
@@ -87,7 +93,8 @@ impl Going {
         pods.is_elastic().then_some(left)
     }
 
-    /// Returns the rest of a subgroup; none if there is none. A whole subgroup may go if its parent doesn't need it.
+    /// Returns the rest of a subgroup. None: there is no such subgroup. A whole subgroup may go if
+    /// its parent doesn't need it.
     fn left_in(&self, workload: &Workload<'_>, subgroup: usize) -> Option<Left> {
         let mut ways = workload.pods.running().left(workload.shape, subgroup, &self.lost);
         let of = |of| move |(running, evicted, min)| Left { of, running, evicted, min };
@@ -97,12 +104,13 @@ impl Going {
     }
 }
 
-/// The pods that are to go together, of each workload and of each part that is counted apart.
+/// The pods that are to go together, of each workload and of each part that is counted apart. The
+/// keys are the addresses of the workloads: two copies of a workload are two workloads here.
 #[derive(Clone, Debug, Default)]
 pub struct Goings(BTreeMap<*const (), Going>);
 
 impl Goings {
-    /// Adds a victim, if it runs, to those of its workload and of its part.
+    /// Adds a victim, if it runs, to the pods that go of its workload and of its part.
     pub fn add(&mut self, victim: &Victim<'_>) {
         if victim.progress == Progress::Running {
             for counted in victim.counted().filter(|counted| counted.is_elastic()) {
@@ -111,12 +119,13 @@ impl Goings {
         }
     }
 
-    /// The pods of a workload or part, to add others that go.
+    /// Returns the pods that go of a workload or part, to add others.
     pub fn of(&mut self, counted: &Workload<'_>) -> &mut Going {
         self.0.entry(ptr::from_ref(counted).cast::<()>()).or_default()
     }
 
-    /// Adds a victim if the rest is enough with it, as `may_go` says; returns true if so.
+    /// Adds a victim if `may_go` accepts the pods that go together with it. Returns true if the
+    /// victim was added.
     pub fn add_if(&mut self, victim: &Victim<'_>, may_go: impl FnOnce(&Self) -> bool) -> bool {
         let own = victim.counted().map(|counted| ptr::from_ref(counted).cast::<()>());
         let mut with_it = Self(own.filter_map(|key| Some((key, self.0.get(&key)?.clone()))).collect());
@@ -128,8 +137,8 @@ impl Goings {
         may_go
     }
 
-    /// Returns the rest of a victim's part, or that of its workload where only this is too small. None if the part isn't
-    /// elastic.
+    /// Returns the rest of a victim's part, or that of its workload where only that is too small.
+    /// None: the part isn't elastic.
     pub(super) fn left(&self, victim: &Victim<'_>) -> Option<Left> {
         let nothing = Going::default();
         let left = |counted: &Workload<'_>| {

@@ -1,31 +1,35 @@
-//! The place of a workload in the tree of queues.
+//! The place of a workload or a pod in the tree of queues, and the kind of a preemption between two
+//! places.
 
 use crate::tree::{QueueId, QueueTree};
 
-/// The kind of a preemption: within a leaf queue, or across queues.
+/// The kind of a preemption: within a leaf queue, or across queues. It decides which floor counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreemptionKind {
-    /// Preemptor and victim are in the same leaf queue.
+    /// Preemptor and victim are in the same leaf queue: `preemptMinRuntime` counts.
     Preempt,
-    /// Preemptor and victim are in different queues.
+    /// Preemptor and victim are in different queues: `reclaimMinRuntime` counts.
     Reclaim,
 }
 
-/// The leaf queue that a workload names.
+/// The leaf queue that a workload or a pod names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Place<'a> {
-    /// The name of the queue.
+    /// The name of the queue. None: it names none, and no floor applies to it.
     pub name: Option<&'a str>,
-    /// The queue, if it exists.
+    /// The queue that counts for the name: that of the name, or the default queue. None: neither
+    /// exists.
     pub queue: Option<QueueId>,
 }
 
 impl<'a> Place<'a> {
-    /// Looks the queue up. None: the workload names no queue, and no floor applies to it.
+    /// Looks up the queue of a name.
     pub fn find(tree: &QueueTree, name: Option<&'a str>) -> Self {
         Self { name, queue: name.and_then(|name| tree.bind(name)) }
     }
 
+    /// Returns the kind of a preemption with `self` as the place of the victim. Queues that don't
+    /// exist are compared by name.
     pub(super) fn kind(&self, preemptor: &Self) -> PreemptionKind {
         let same = match (self.queue, preemptor.queue) {
             (Some(queue), Some(other)) => queue == other,

@@ -1,4 +1,4 @@
-//! The decisions about a preemptor and its victims.
+//! The decisions about a preemptor and its victims, with all that led to them.
 
 use jiff::Timestamp;
 
@@ -8,18 +8,18 @@ use crate::{floor::Floor, gang::Progress, toleration::Judgement};
 /// A rule that protects a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// Its floor against preemptors of the same leaf queue.
+    /// The floor against preemptors of the same leaf queue.
     PreemptMinRuntime,
-    /// Its floor against preemptors of other leaf queues.
+    /// The floor against preemptors of other leaf queues.
     ReclaimMinRuntime,
     /// The annotations of its `PriorityClass`.
     PreemptionToleration,
-    /// Its workload is elastic and within its floor, and would have fewer pods than its minimum.
+    /// The minimum of an elastic workload: within its floor, it would have fewer pods than that.
     MinAvailable,
 }
 
 impl Rule {
-    /// Returns the name in API responses.
+    /// Returns the name of the rule in API responses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PreemptMinRuntime => "preemptMinRuntime",
@@ -29,7 +29,7 @@ impl Rule {
         }
     }
 
-    /// True if it holds as long as the floor of the victim.
+    /// True if the rule holds only as long as the floor of the victim.
     pub const fn is_of_floor(self) -> bool {
         !matches!(self, Self::PreemptionToleration)
     }
@@ -38,33 +38,37 @@ impl Rule {
 /// The decision about one victim, with its reasons.
 #[derive(Clone, Copy, Debug)]
 pub struct Ruling<'t> {
-    /// The rule that protects it; of several, the one that protects for longest.
+    /// The rule that protects the victim: of several, the one that protects for longest. None: the
+    /// preemptor may have the victim.
     pub rule: Option<Rule>,
-    /// The end of its protection; none if it isn't protected, or if the end isn't known.
+    /// The end of the protection. None: the victim isn't protected, or the end isn't known.
     pub until: Option<Timestamp>,
     /// The kind, by the places of the victim and of the preemptor.
     pub kind: PreemptionKind,
-    /// Its floor; none if it is in no queue.
+    /// The floor of the victim. None: it is in no queue.
     pub floor: Option<Floor<'t>>,
-    /// The start of its workload, as far as it is known: a start in the future counts as now.
+    /// The start of the victim's workload. None: it isn't known, or the workload doesn't run. A
+    /// start in the future counts as now.
     pub start: Option<Timestamp>,
-    /// The end of its floor, if that isn't over.
+    /// The end of the floor. None: the floor is over, or doesn't apply.
     pub floor_until: Option<Timestamp>,
-    /// The rest of its workload without the victims, if it is elastic.
+    /// The rest of the workload without the victims. None: the workload isn't elastic.
     pub left: Option<Left>,
-    /// The toleration of its class.
+    /// The toleration of the victim's class.
     pub toleration: Judgement,
-    /// Its progress.
+    /// The progress of the victim.
     pub progress: Progress,
 }
 
 impl Ruling<'_> {
-    /// Orders rulings by how long they protect: without a known end; until some time; not at all.
+    /// Returns a key by which rulings are ordered: the longer the protection, the greater. An
+    /// unknown end is the longest.
     pub(super) fn lasts(&self) -> (bool, bool, Option<Timestamp>) {
         let protects = self.rule.is_some();
         (protects, protects && self.until.is_none(), self.until)
     }
 
+    /// Returns the rule that protects for longest, and the end of its protection if that is known.
     pub(super) fn strongest(&self) -> (Option<Rule>, Option<Timestamp>) {
         let floor = self.floor_until.and_then(|until| Some((self.floor_rule()?, until)));
         if !self.toleration.is_exempt() {
@@ -76,7 +80,7 @@ impl Ruling<'_> {
         }
     }
 
-    /// Returns the rule of a floor that isn't over.
+    /// Returns the rule of a floor that isn't over. None: an elastic workload keeps enough pods.
     fn floor_rule(&self) -> Option<Rule> {
         match (self.left, self.kind) {
             (Some(left), _) => (!left.is_enough()).then_some(Rule::MinAvailable),
@@ -86,13 +90,13 @@ impl Ruling<'_> {
     }
 }
 
-/// The decision about a preemptor and its victims.
+/// The decision about a preemptor and all of its victims.
 #[derive(Clone, Debug)]
 pub struct Verdict<'t> {
     /// True if no victim is protected.
     pub allowed: bool,
     /// [`PreemptionKind::Reclaim`] if any victim is in another queue than the preemptor.
     pub kind: PreemptionKind,
-    /// The rulings, one for each victim, in their order.
+    /// The rulings, one for each victim, in the order of the victims.
     pub rulings: Vec<Ruling<'t>>,
 }

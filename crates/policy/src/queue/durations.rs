@@ -1,4 +1,5 @@
-//! The durations of a Queue.
+//! Reads the durations of a Queue. A field that is left out is None without an error; a field that
+//! can't be read is None with an error, which says what would be right.
 
 use tenure_types::{DurationError, ExtendedDuration, GoDuration, Grammar, Written};
 
@@ -7,6 +8,7 @@ use crate::field::FieldError;
 /// The remedy for a duration of zero.
 pub const LEAVE_OUT: &str = "leave it out for no limit";
 
+/// Reads a duration, or a list of them, in the grammar of `D`.
 pub fn duration<D: Grammar>(
     field: &str,
     written: Option<&Written<D>>,
@@ -19,7 +21,8 @@ pub fn duration<D: Grammar>(
     written.parse().map_err(|error| errors.push(explain(error))).ok()
 }
 
-/// Reads a floor. A negative one that got stored is zero, as in KAI's version, and not none, which is inherited.
+/// Reads a floor. A negative floor that got stored is zero, as in KAI's version, and not None,
+/// which would be inherited.
 pub fn floor(
     field: &str,
     written: Option<&Written<ExtendedDuration>>,
@@ -32,6 +35,7 @@ pub fn floor(
     value.or_else(|| negative().then_some(ExtendedDuration::ZERO))
 }
 
+/// Reads a floor of v2, in Go's grammar. A negative floor is an error, and counts as zero.
 pub fn floor_v2(
     field: &str,
     written: Option<&Written<ExtendedDuration>>,
@@ -43,11 +47,11 @@ pub fn floor_v2(
         errors.push(FieldError::invalid(field, written.as_str(), "must not be negative"));
     }
     let floor = ExtendedDuration::from_go(value);
-    // a negative one counts as zero
+    // a negative floor counts as zero
     Some(if value.as_nanos() < 0 { floor } else { floor.written(written.as_str()) })
 }
 
-/// Checks that a duration is positive. The error says what to do instead of writing zero.
+/// Reads a duration that must be positive. The error about zero has the remedy `instead`.
 pub fn positive<D: Grammar>(
     field: &str,
     written: Option<&Written<D>>,

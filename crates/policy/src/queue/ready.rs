@@ -1,13 +1,15 @@
-//! The rules for workloads that don't get ready.
+//! The rules for workloads that don't get ready: the checks of a `waitForPodsReady` block of a
+//! queue or the configuration.
 
 use tenure_types::runai::v3alpha1::{RequeuingStrategy, WaitForPodsReady};
 
 use super::durations::{LEAVE_OUT, positive};
 use crate::{field::FieldError, requeue::factor};
 
-/// Checks a block of this name.
+/// Checks a block at this path, and adds its errors. Fields that Kueue has and Tenure doesn't
+/// support are refused.
 pub(crate) fn wait_for_pods_ready(path: &str, wait: &WaitForPodsReady, errors: &mut Vec<FieldError>) {
-    // left out, it is the default
+    // a timeout that is left out has its default
     positive(&format!("{path}.timeout"), wait.timeout.as_ref(), "set enable: false for none", errors);
     positive(&format!("{path}.recoveryTimeout"), wait.recovery_timeout.as_ref(), LEAVE_OUT, errors);
     if wait.block_admission == Some(true) {
@@ -24,7 +26,7 @@ fn requeuing_strategy(path: &str, strategy: &RequeuingStrategy, errors: &mut Vec
     at_least(0, &format!("{path}.backoffLimitCount"), strategy.backoff_limit_count, errors);
     at_least(1, &format!("{path}.backoffBaseSeconds"), strategy.backoff_base_seconds, errors);
     at_least(1, &format!("{path}.backoffMaxSeconds"), strategy.backoff_max_seconds, errors);
-    // one that is too small has been complained of already
+    // a maximum that is too small has an error already
     if let (Some(base), Some(max)) =
         (strategy.backoff_base_seconds, strategy.backoff_max_seconds.filter(|max| *max > 0))
         && base > max

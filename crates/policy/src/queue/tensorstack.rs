@@ -1,4 +1,4 @@
-//! The meaning of a Queue of T9k.
+//! The meaning of a Queue of T9k, the tensorstack family.
 
 use tenure_types::{
     Grammar, Points, TensorstackDuration, Written, amount::Amount, duration::PointsGrammar,
@@ -11,17 +11,17 @@ use super::{
 };
 use crate::{field::FieldError, notice::NoticePoints};
 
-/// A queue of the tensorstack family, as it is written.
+/// A queue of the tensorstack family, with the fields that Tenure reads, as they are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TensorstackQueue {
-    /// `maxDuration`; never zero.
+    /// `maxDuration`, never zero. None: no limit.
     pub ceiling: Option<TensorstackDuration>,
-    /// `expiryNotice`; zero is a value, none is the keeper's default.
+    /// `expiryNotice`. Zero is a value: no notices. None: the keeper's default.
     pub notice: Option<Points<TensorstackDuration>>,
 }
 
 impl TensorstackQueue {
-    /// Reads a spec, and returns its errors.
+    /// Reads a spec, and returns the queue and the errors of its fields.
     pub fn read(spec: &v1beta1::QueueSpec) -> (Self, Vec<FieldError>) {
         let mut errors = Vec::new();
         let ceiling =
@@ -30,7 +30,7 @@ impl TensorstackQueue {
         if let Some(priority) = spec.priority.filter(|priority| !(0..=100).contains(priority)) {
             errors.push(FieldError::invalid("spec.priority", priority, "must be from 0 to 100"));
         }
-        // quantities that are less than nothing
+        // quantities below zero
         for (name, quantity) in spec.quota.iter().flat_map(|quota| &quota.requests).flatten() {
             if Amount::parse(&quantity.0).is_some_and(Amount::is_negative) {
                 let field = format!("spec.quota.requests[{name}]");
@@ -41,12 +41,13 @@ impl TensorstackQueue {
     }
 }
 
+/// Returns a field unless its text is empty: empty counts as left out.
 fn unless_empty<D: Grammar>(written: Option<&Written<D>>) -> Option<&Written<D>> {
     written.filter(|text| !text.as_str().is_empty())
 }
 
 impl RunaiQueue {
-    /// Reads a queue of T9k: it has a ceiling and a notice, and is at the top.
+    /// Reads a queue of T9k as decisions need it: at the top, with a ceiling and a notice.
     pub fn read_t9k(spec: &v1beta1::QueueSpec) -> (Self, Vec<FieldError>) {
         let (TensorstackQueue { ceiling, notice }, errors) = TensorstackQueue::read(spec);
         let ceiling = ceiling.map(PointsGrammar::extended);

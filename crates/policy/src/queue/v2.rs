@@ -1,4 +1,5 @@
-//! KAI-Scheduler's version of a queue as one of Tenure's own: its annotations stand for the fields that it lacks.
+//! Reads KAI-Scheduler's version of a queue, v2, as one of Tenure's own: annotations stand for the
+//! fields that v2 lacks.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +11,8 @@ use tenure_types::{
 use super::Inherited;
 use crate::field::FieldError;
 
-/// Returns spec and annotations as one spec of v3alpha1, and the annotations that can't be a field of it. Floors stay
-/// as they are written, in Go's grammar.
+/// Returns spec and annotations as one spec of v3alpha1. Errors name annotations that can't be read
+/// as their field. Floors stay as they are written, in Go's grammar.
 pub fn as_v3alpha1(
     spec: &v2::QueueSpec,
     annotations: &BTreeMap<String, String>,
@@ -20,6 +21,7 @@ pub fn as_v3alpha1(
     v3alpha1::QueueSpec::complete(spec, &mut Annotations { annotations, errors })
 }
 
+/// The annotations of a queue as the source of the fields that v2 lacks.
 struct Annotations<'a> {
     annotations: &'a BTreeMap<String, String>,
     errors: &'a mut Vec<FieldError>,
@@ -33,7 +35,8 @@ impl OwnFields for Annotations<'_> {
     }
 }
 
-/// Annotations that hold a floor in v3alpha1's grammar although the field says something else: v2's field counts.
+/// Returns warnings about annotations that hold a floor in v3alpha1's grammar although the field
+/// says something else: v2's field counts.
 pub fn without_effect(spec: &v3alpha1::QueueSpec, annotations: &BTreeMap<String, String>) -> Vec<String> {
     let told = |(floor, (field, key)): (Inherited, (&str, &str))| {
         let text = annotations.get(key)?;
@@ -46,8 +49,9 @@ pub fn without_effect(spec: &v3alpha1::QueueSpec, annotations: &BTreeMap<String,
     Inherited::ALL.into_iter().zip(FLOOR_ANNOTATIONS).filter_map(told).collect()
 }
 
-/// Floors in days and weeks, which v3alpha1 has and clients of v2 can't read: with one of them in a list, they can't
-/// read the list. What no version takes is found where the rest of the spec is read.
+/// Returns the errors of floors in days and weeks, which v3alpha1 has and clients of v2 can't read:
+/// with one of them in a list, these clients can't read the list. Floors that no version can read
+/// get their errors with the rest of the spec.
 pub fn not_in_go(spec: &v2::QueueSpec) -> Vec<FieldError> {
     let error = |floor: Inherited| {
         let text = floor.pick(&spec.preempt_min_runtime, &spec.reclaim_min_runtime).as_ref()?.as_str();

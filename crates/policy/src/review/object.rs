@@ -21,6 +21,7 @@ use crate::field::FieldError;
 pub(crate) struct Resource<'b> {
     #[serde(default)]
     pub metadata: Metadata,
+    /// The spec as raw JSON. None: it is absent. A null is `Some`.
     #[serde(borrow, default, deserialize_with = "present")]
     pub spec: Option<&'b RawValue>,
 }
@@ -30,19 +31,22 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
     Deserialize::deserialize(deserializer).map(Some)
 }
 
+/// The parts of metadata that a review needs; empty where absent.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Metadata {
     pub name: String,
     pub namespace: String,
-    /// The annotations that Tenure reads.
+    /// The annotations whose keys begin with one of `READ`.
     #[serde(deserialize_with = "known_annotations")]
     pub annotations: BTreeMap<String, String>,
 }
 
-/// The keys that Tenure reads begin with one of these. Other annotations can be much longer than all the rest.
+/// The beginnings of the keys that Tenure reads. Other annotations can be much longer than all the
+/// rest.
 const READ: [&str; 2] = ["tenure.dev/", "preemption-toleration.scheduling."];
 
+/// Reads the annotations that Tenure needs, and skips the others without storing them.
 fn known_annotations<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
@@ -91,6 +95,8 @@ pub(super) struct PriorityClass {
     pub value: i32,
 }
 
+/// Reads metadata and spec of a custom resource. A missing spec is the default. An error names the
+/// field.
 pub(super) fn resource<S: DeserializeOwned + Default>(
     object: &RawValue,
 ) -> Result<(Metadata, S), FieldError> {
@@ -99,20 +105,22 @@ pub(super) fn resource<S: DeserializeOwned + Default>(
     Ok((metadata, spec.unwrap_or_default()))
 }
 
-/// A v3alpha1 queue as clients of v2 will see it.
+/// Returns the spec of a v3alpha1 queue as clients of v2 will see it. None: the object can't be
+/// converted.
 pub(super) fn in_v2(object: &RawValue) -> Option<v2::QueueSpec> {
     let object = to_raw_value(&convert(object, QueueVersion::V2).ok()?).ok()?;
     resource(&object).ok().map(|(_, spec)| spec)
 }
 
-/// Returns the parts of an object that can be a reason to refuse it: its spec, and the annotations with these keys.
+/// Returns the parts of an object that can be a reason to refuse it: its spec, and the annotations
+/// with these keys. None: the object can't be read, or its spec is too large.
 pub(super) fn reasons(object: &RawValue, keys: &[&str]) -> Option<(Value, Vec<Option<String>>)> {
     let Resource { metadata, spec } = serde_json::from_str(object.get()).ok()?;
     let annotations = keys.iter().map(|key| metadata.annotations.get(*key).cloned()).collect();
     Some((spec.map_or(Some(Value::Null), value)?, annotations))
 }
 
-/// Decodes the object at `root`, and names the field if it doesn't.
+/// Decodes the object at the path `root`. The error names the field and its value.
 pub(super) fn decode<'b, T: Deserialize<'b>>(root: &str, raw: &'b RawValue) -> Result<T, FieldError> {
     // serde would read an array as well, field by field
     if !raw.get().starts_with('{') {
@@ -139,11 +147,12 @@ pub(super) fn decode<'b, T: Deserialize<'b>>(root: &str, raw: &'b RawValue) -> R
     })
 }
 
-/// None if it can't be told, being nested too deep or so large that looking would cost more than it tells.
+/// Reads JSON as a tree of values. None for values too large or too deep to parse.
 pub(crate) fn value(raw: &RawValue) -> Option<Value> {
     (raw.get().len() <= LARGEST_VALUE).then(|| serde_json::from_str(raw.get()).ok()).flatten()
 }
 
+/// Returns the value at a path in an object. None: there is none, or the object is too large.
 fn value_at(raw: &RawValue, path: &Path) -> Option<Value> {
     let object = value(raw)?;
     let found = path.iter().try_fold(&object, |value, segment| match segment {

@@ -1,9 +1,12 @@
-//! The way from a queue to the root.
+//! The way from a queue to the root: its length, its queues, and the nearest queue with a floor.
+//!
+//! The length and the nearest queue are remembered for each queue on the way, until the tree
+//! changes.
 
 use super::{Cycle, Inherited, NO_QUEUE, Node, QueueId, QueueTree, memo::Memo};
 
 impl QueueTree {
-    /// The number of queues on the way to the root, the queue itself included.
+    /// Returns the number of queues on the way to the root, the queue itself included.
     pub fn depth(&self, leaf: QueueId) -> Result<u32, Cycle> {
         match self.node(leaf).and_then(|node| node.depth.get(self.generation)) {
             Some(0) => Err(Cycle),
@@ -12,6 +15,7 @@ impl QueueTree {
         }
     }
 
+    /// Counts the depth of a queue, and remembers that of each queue on the way.
     fn count_depth(&self, leaf: QueueId) -> Result<u32, Cycle> {
         let known = |id| self.node(id).and_then(|node| node.depth.get(self.generation));
         let mut steps = 0u32;
@@ -45,7 +49,7 @@ impl QueueTree {
         Ok(depth)
     }
 
-    /// Handles a path to the top on which no queue has a root.
+    /// Remembers that a queue and all above it have no way to the root.
     fn in_cycle(&self, leaf: QueueId) -> Result<u32, Cycle> {
         let unknown =
             |id: &QueueId| self.node(*id).is_some_and(|node| node.depth.get(self.generation).is_none());
@@ -57,13 +61,15 @@ impl QueueTree {
         Err(Cycle)
     }
 
-    /// A queue and its ancestors, leaf first. A queue that doesn't exist ends the path: its children are at the top.
+    /// Returns a queue and its ancestors, leaf first. A queue that doesn't exist ends the path: its
+    /// children are at the top.
     pub fn path(&self, leaf: QueueId) -> Result<Vec<QueueId>, Cycle> {
         self.depth(leaf)?;
         Ok(std::iter::successors(Some(leaf), |id| self.parent(*id)).collect())
     }
 
-    /// The nearest queue on the way to the root that has a floor of its own.
+    /// Returns the nearest queue on the way to the root that has a floor of its own. None: no queue
+    /// has one.
     pub fn nearest(&self, leaf: QueueId, field: Inherited) -> Result<Option<QueueId>, Cycle> {
         let known = |id| self.node(id).and_then(|node| memo(field, node).get(self.generation));
         let own = |id| self.node(id).is_some_and(|node| field.pick(node.has_preempt, node.has_reclaim));
@@ -85,9 +91,9 @@ impl QueueTree {
         Ok((found != NO_QUEUE).then_some(QueueId(found)))
     }
 
-    /// Returns the queue one step below the lowest common ancestor, towards the victim: the victim itself if it is that
-    /// ancestor, its top-level queue if they have none. A preemptor that is in no tree has no ancestor in common with
-    /// any queue.
+    /// Returns the queue one step below the lowest common ancestor, towards the victim: the victim
+    /// itself if it is that ancestor, its top-level queue if they have none. A preemptor that is in
+    /// no tree has no ancestor in common with any queue.
     pub fn towards(&self, victim: QueueId, preemptor: Option<QueueId>) -> Result<QueueId, Cycle> {
         let mut depth = self.depth(victim)?;
         let other = preemptor.and_then(|id| Some((id, self.depth(id).ok()?)));

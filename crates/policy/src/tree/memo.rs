@@ -2,11 +2,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that holds for one generation of the tree. A tree is read from many threads and changed by one.
+/// A number that holds for one generation of the tree. A tree is read by many threads and changed
+/// by one.
+///
+/// Generation and value share one word, so that no reader sees the value of one with the generation
+/// of another.
 #[derive(Debug, Default)]
 pub(super) struct Memo(AtomicU64);
 
 impl Memo {
+    /// Returns the number. None: none was remembered in this generation.
     pub(super) fn get(&self, generation: u32) -> Option<u32> {
         let [of, value] = halves(self.0.load(Ordering::Relaxed));
         (of == generation).then_some(value)

@@ -1,25 +1,28 @@
-//! Queues that got stored although none may be like that, and the way in which each counts.
+//! Stored queues in relations that admission refuses, and the way in which each counts.
+//!
+//! They were stored before the webhook, or around it. The plugin's commands warn of them.
 
 use std::fmt;
 
 use super::{QueueId, QueueTree};
 
-/// An error in the relations between queues.
+/// An error in the relations between stored queues. `Display` writes it with its effect, for
+/// people.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
-    /// A queue names a parent that doesn't exist: it counts as being at the top.
+    /// A queue names a parent that doesn't exist: the queue counts as a top-level queue.
     MissingParent {
         /// The queue.
         queue: String,
         /// The name of the missing parent.
         parent: String,
     },
-    /// A queue names itself.
+    /// A queue names itself as its parent.
     SelfParent {
         /// The queue.
         queue: String,
     },
-    /// Each queue names the next, and the last one the first.
+    /// Each queue names the next as its parent, and the last one the first.
     Cycle {
         /// The queues of the cycle, beginning with the first in the alphabet.
         members: Vec<String>,
@@ -54,7 +57,8 @@ const WITHOUT_EFFECT: &str = "and all below it have no ceiling, and only the def
 /// The most names that a message shows.
 const SHOWN: usize = 10;
 
-/// Queues on a way: `a -> b -> c`; of a long one its beginning and its end.
+/// Returns queues on a way as a text: `a -> b -> c`. A long way is shown by its beginning and its
+/// end.
 pub fn way(names: &[impl AsRef<str>]) -> String {
     let shown = |names: &[_]| names.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(" -> ");
     match names.split_last_chunk::<1>() {
@@ -67,7 +71,8 @@ pub fn way(names: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// All troubles of a tree, each once, by kind and name. Takes time in proportion to the number of queues.
+/// Returns all troubles of a tree, each once, ordered by kind and name. Takes time in proportion to
+/// the number of queues.
 pub fn troubles(tree: &QueueTree) -> Vec<Trouble> {
     let ids =
         || (0u32..).zip(&tree.nodes).filter(|(_, node)| node.queue.is_some()).map(|(id, _)| QueueId(id));
@@ -79,7 +84,8 @@ pub fn troubles(tree: &QueueTree) -> Vec<Trouble> {
     troubles
 }
 
-/// Goes up to where an earlier walk has been; a walk that meets itself has gone round a cycle.
+/// Walks up from a queue to where an earlier walk has been. Returns a queue of the cycle if the
+/// walk meets itself. None: no cycle was found, or an earlier walk has found it.
 fn closes_a_cycle(tree: &QueueTree, from: QueueId, walk: u32, walks: &mut [u32]) -> Option<QueueId> {
     let mut next = Some(from);
     while let Some(id) = next {
@@ -98,7 +104,7 @@ fn missing_parent(tree: &QueueTree, id: QueueId) -> Option<Trouble> {
     Some(Trouble::MissingParent { queue: tree.name(id).into(), parent: tree.name(parent).into() })
 }
 
-/// The cycle that a queue is in.
+/// Returns the trouble of the cycle that a queue is in.
 fn cycle(tree: &QueueTree, of: QueueId) -> Trouble {
     let above = std::iter::successors(tree.parent(of), |id| tree.parent(*id)).take_while(|id| *id != of);
     let mut members: Vec<String> =

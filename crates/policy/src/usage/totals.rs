@@ -1,25 +1,32 @@
-//! The sums of what runs have used, by queue, resource and end.
+//! The sums of the resources that runs have used, by family, queue, resource and end.
+//!
+//! The index adds each ended run, and the keeper stores the sums in a `ConfigMap`. Their size is
+//! bounded: tenants may name any number of queues.
 
 use std::collections::BTreeMap;
 
 use tenure_types::usage::{QueueUsage, UsageEnd, UsedByEnd};
 
-/// The most bytes of the sums as JSON: a `ConfigMap` may have a mebibyte, and the record has more than sums.
+/// The most bytes of the sums as JSON: a `ConfigMap` may have a mebibyte, and the record has more
+/// than sums.
 const MOST_BYTES: usize = 750_000;
 
-/// The bytes from which on queues that don't exist have no sums of their own.
+/// The number of bytes above which the sums of queues that don't exist are merged.
 const CROWDED_BYTES: usize = MOST_BYTES / 4 * 3;
 
-/// The most bytes of a number with its end, beside names.
+/// The most bytes of a number with its end, without the names of queue and resource.
 const NUMBER: usize = 64;
 
-/// The most bytes of a queue or a resource, beside its name.
+/// The most bytes of the entry of a queue or of a resource, without its name.
 const NAMED: usize = 48;
 
-/// Sums in millionths of a unit for a second. The number of queues is bounded: the runs of further queues count for none.
+/// The sums, in millionths of a unit for one second. If there is no room for a further queue, its
+/// runs count under the empty name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageTotals {
+    /// The sums by family and queue, and then by resource and end.
     queues: BTreeMap<(String, String), BTreeMap<String, UsedByEnd>>,
+    /// An upper bound of the sums' size as JSON.
     bytes: usize,
 }
 
@@ -48,13 +55,14 @@ impl UsageTotals {
         record.collect()
     }
 
-    /// Adds the use of a resource by a run that ended so.
+    /// Adds the use of a resource by a run with this end.
     pub fn add(&mut self, (family, queue): (&str, &str), resource: &str, (end, amount): (UsageEnd, u128)) {
         let of = if self.has_room(family, queue, resource, end) { queue } else { "" };
         self.insert((family, of), resource, end, amount);
     }
 
-    /// Adds the sums of queues that are gone to those of the empty name, if room is short. True if there were any.
+    /// Moves the sums of queues that don't exist to the empty name, if room is short. Returns true
+    /// if any were moved.
     pub fn make_room(&mut self, exists: impl Fn(&str) -> bool) -> bool {
         let is_gone = |queue: &str| !queue.is_empty() && !exists(queue);
         if self.bytes <= CROWDED_BYTES || !self.queues.keys().any(|(_, queue)| is_gone(queue)) {
@@ -68,11 +76,12 @@ impl UsageTotals {
         true
     }
 
-    /// The queues, by family and name, with their sums by resource.
+    /// Returns the queues, by family and name, with their sums by resource.
     pub fn iter(&self) -> impl Iterator<Item = ((&str, &str), &BTreeMap<String, UsedByEnd>)> {
         self.queues.iter().map(|((family, queue), used)| ((family.as_str(), queue.as_str()), used))
     }
 
+    /// True if a number already exists, or its entries still fit.
     fn has_room(&self, family: &str, queue: &str, resource: &str, end: UsageEnd) -> bool {
         let known = self.queues.get(&(family.to_owned(), queue.to_owned()));
         let is_known = known.and_then(|used| used.get(resource)).is_some_and(|of| of.contains_key(&end));

@@ -1,19 +1,21 @@
-//! The evictions that disruption budgets still allow.
+//! The evictions that disruption budgets still allow. They never protect a pod here: kube-scheduler
+//! only prefers nodes with fewer violations.
 
 use std::collections::HashMap;
 
 /// A `PodDisruptionBudget` that selects a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// The number that identifies it.
+    /// The number that identifies the budget.
     pub number: usize,
     /// Its `status.disruptionsAllowed`.
     pub allowed: u32,
 }
 
-/// Returns the places of the pods that would violate a budget if all are evicted. Takes, for each pod, the least
-/// important first, the budgets that select it. As in the scheduler, each pod takes one from each of its budgets, the
-/// most important first.
+/// Returns the places of the pods that would violate a budget if all are evicted.
+///
+/// `pods` has, for each pod, the budgets that select it, the least important pod first. As in the
+/// scheduler, each pod takes one eviction from each of its budgets, the most important pod first.
 pub fn violating<'b>(pods: impl Iterator<Item = &'b [Budget]>) -> Vec<usize> {
     let pods: Vec<&[Budget]> = pods.collect();
     let mut taken: HashMap<usize, u32> = HashMap::new();

@@ -1,9 +1,10 @@
-//! Decides if other pods may go in place of the offered ones, by needs besides room: host ports, volumes, devices, and
-//! rules about other pods.
+//! Decides if other pods may go in place of the offered ones, by needs besides room: host ports,
+//! volumes, devices, and rules about other pods.
 //!
-//! kube-scheduler has found that the preemptor fits if the offered pods are gone. It has to fit as well if some of them
-//! stay and others go. In doubt the exchange is refused: the rules over-estimate the effects of a staying pod, and
-//! under-estimate what a substitute frees.
+//! kube-scheduler has found that the preemptor fits if the offered pods are gone. The preemptor has
+//! to fit as well if some of these stay and others go. In doubt the exchange is refused: the rules
+//! over-estimate the effects of a staying pod, and under-estimate the effects of a substitute that
+//! goes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -17,21 +18,21 @@ use super::Candidate;
 /// The properties of a pod that matter to other pods of its node.
 #[derive(Clone, Copy, Debug)]
 pub struct Neighbor<'a> {
-    /// Its namespace.
+    /// The namespace of the pod.
     pub namespace: &'a str,
-    /// Its labels, by which terms select it.
+    /// The labels of the pod, by which terms select it.
     pub labels: &'a dyn Labels,
-    /// Its needs of its node; none if room is all.
+    /// The needs of the pod besides room. None: it has none.
     pub needs: Option<&'a Needs>,
 }
 
 impl Neighbor<'_> {
-    /// True if a term of these may select it.
+    /// True if one of these terms may select the pod.
     fn matches_any(&self, terms: &[Term]) -> bool {
         terms.iter().any(|term| term.may_select(self.namespace, self.labels))
     }
 
-    /// True if nothing can be said of its needs, or of the pods that need it or its absence.
+    /// True if nothing is known of its needs, or of the pods that need its presence or its absence.
     fn is_unknown(&self) -> bool {
         self.needs.is_some_and(|needs| needs.is_unknown) || !self.labels.are_known()
     }
@@ -41,8 +42,11 @@ impl Neighbor<'_> {
         self.namespace == namespace && claims.into_iter().any(|of| **of == *claim)
     }
 
-    /// True if the preemptor, which is this, may be on a node with a pod that was to go. A claim that it shares with a pod
-    /// that was to stay is none that one pod alone may use.
+    /// True if the preemptor, which is `self`, may be on a node with an offered pod that stays
+    /// there.
+    ///
+    /// `is_shared`: a pod that wasn't offered uses the claim as well. The preemptor fits beside
+    /// that pod, so the claim isn't one that a single pod may use.
     fn bears(&self, staying: &Neighbor<'_>, is_shared: impl Fn(&str) -> bool) -> bool {
         if self.needs.is_none() && staying.needs.is_none() {
             return true;
@@ -57,13 +61,14 @@ impl Neighbor<'_> {
         let disks = own.attaches() && its.has_disks;
         let devices = own.has_resource_claims && its.has_resource_claims;
         let terms = staying.matches_any(&own.anti_affinity) || self.matches_any(&its.anti_affinity);
-        // one more of a domain may be one too many; that fewer are in it than before is never in the way
+        // an extra pod may exceed a domain's skew; one fewer never does
         let spread = self.namespace == staying.namespace
             && own.spread.iter().any(|counted| counted.selects(staying.labels));
         !(ports || claims || disks || devices || terms || spread)
     }
 
-    /// True if the preemptor, which is this, may want a pod to be there. Only a pod that all terms may select counts.
+    /// True if the preemptor, which is `self`, may need the presence of a pod: a pod that all of
+    /// its affinity terms may select.
     fn may_need(&self, going: &Neighbor<'_>) -> bool {
         let terms = self.needs.map(|needs| &*needs.affinity).unwrap_or_default();
         let may_be =
@@ -77,12 +82,14 @@ pub(super) struct Exchange<'a> {
     preemptor: Neighbor<'a>,
     /// The places of offered pods that can't stay.
     pub must_go: Vec<usize>,
-    /// The claims; none if their number doesn't matter: the preemptor has none to attach, or the node has no limit.
+    /// The volume claims. None: their number doesn't matter, because the preemptor has none to
+    /// attach, or the node has no limit.
     claims: Option<Claims>,
 }
 
 impl<'a> Exchange<'a> {
-    /// Creates the exchange; none if nothing is known of the preemptor. At first, only pods that are terminating go.
+    /// Creates the exchange. None: nothing is known of the preemptor. At first, only pods that are
+    /// terminating go.
     pub fn new(
         preemptor: Neighbor<'a>,
         pods: &[Candidate<'a>],
@@ -106,7 +113,7 @@ impl<'a> Exchange<'a> {
         Some(Self { preemptor, must_go, claims })
     }
 
-    /// True if the preemptor doesn't need a pod that wasn't offered.
+    /// True if the preemptor doesn't need the presence of a pod that wasn't offered.
     pub fn may_go(&self, pod: &Neighbor<'_>) -> bool {
         !self.preemptor.may_need(pod)
     }
@@ -123,7 +130,7 @@ impl<'a> Exchange<'a> {
         self.claims.as_ref().is_none_or(Claims::hold)
     }
 
-    /// Lets chosen pods stay, and returns true, unless the preemptor wouldn't fit then.
+    /// Lets chosen pods stay, if the preemptor still fits then. Returns true if they stay.
     pub fn spare(&mut self, places: impl Iterator<Item = usize> + Clone) -> bool {
         if places.clone().any(|place| self.must_go.contains(&place)) {
             return false;
@@ -138,26 +145,27 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// The claims in use on a node: one that pods share is attached once. As many have to come free as would have with the
-/// offered victims, for any limit.
+/// The claims in use on a node. A claim that pods share is attached once. At least as many have to
+/// become free as with the offered victims, so that the exchange holds for any limit.
 struct Claims {
-    /// The claims of every pod.
+    /// The numbers of the claims of each pod.
     of_pods: Vec<Vec<usize>>,
     claims: Vec<Attached>,
 }
 
-/// A claim, and how many pods use it.
+/// The number of pods that use a claim.
 #[derive(Clone, Copy, Default)]
 struct Attached {
-    /// The number of users if the offered pods go.
+    /// The number if the offered pods go.
     as_offered: u32,
-    /// The number of users if the chosen pods go.
+    /// The number if the chosen pods go.
     now: u32,
-    /// True if a staying pod with unknown claims may use it as well.
+    /// True if a staying pod with unknown claims may use the claim as well.
     is_uncertain: bool,
 }
 
 impl Claims {
+    /// Counts the users of each claim: those of the preemptor, and those of each pod.
     fn new<'p>(preemptor: &Neighbor<'p>, pods: &[Candidate<'p>], offered: &[usize]) -> Self {
         let mut numbers: HashMap<(&str, &str), usize> = HashMap::new();
         let mut used_by = |pod: &Neighbor<'p>| {

@@ -1,20 +1,23 @@
-//! Requests of pods, in a form that can be added up.
+//! Requests of pods, in a form that can be added up. The index makes them once for each pod.
 
 use arcstr::ArcStr;
 
 /// The name of a resource, which many requests share.
 pub type Resource = ArcStr;
 
-/// The requests of one pod or of several, and the number of these pods. A node has room for so many pods, too.
+/// The requests of one pod or of several, and the number of these pods. A node has room for a
+/// number of pods, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Requests {
     pods: u32,
-    /// The amounts in the order of their names, in the smallest unit that the resource is counted in.
+    /// The amounts, ordered by the name of the resource, in the smallest unit that the resource is
+    /// counted in.
     amounts: Vec<(Resource, i64)>,
 }
 
 impl Requests {
-    /// Creates the requests of one pod. Amounts of one resource are added up; a negative amount counts as 0.
+    /// Creates the requests of one pod. Amounts of one resource are added up; a negative amount
+    /// counts as 0.
     pub fn of_pod(amounts: impl IntoIterator<Item = (Resource, i64)>) -> Self {
         let mut of = Self { pods: 1, amounts: Vec::new() };
         for (resource, amount) in amounts {
@@ -32,7 +35,7 @@ impl Requests {
         sum
     }
 
-    /// Adds more to it.
+    /// Adds further requests.
     pub fn add(&mut self, more: &Self) {
         self.pods = self.pods.saturating_add(more.pods);
         for (resource, amount) in &more.amounts {
@@ -40,7 +43,7 @@ impl Requests {
         }
     }
 
-    /// Takes some of it away.
+    /// Subtracts a part of the requests.
     pub fn subtract(&mut self, part: &Self) {
         self.pods = self.pods.saturating_sub(part.pods);
         for (resource, amount) in &part.amounts {
@@ -48,24 +51,26 @@ impl Requests {
         }
     }
 
-    /// The amount of a resource.
+    /// Returns the amount of a resource; 0 if there is none.
     pub fn of(&self, resource: &str) -> i64 {
         let found = self.amounts.binary_search_by(|(of, _)| of.as_str().cmp(resource)).ok();
         found.and_then(|place| self.amounts.get(place)).map_or(0, |(_, amount)| *amount)
     }
 
-    /// True if there is at least as much of every resource.
+    /// True if there is at least as much of every resource as `needed`, and at least as many pods.
     pub fn covers(&self, needed: &Self) -> bool {
         self.covers_without(&Self::default(), needed)
     }
 
-    /// True if the rest without `part` has at least as much of every resource.
+    /// True if the rest without `part` has at least as much of every resource as `needed`, and at
+    /// least as many pods.
     pub fn covers_without(&self, part: &Self, needed: &Self) -> bool {
         let left = |resource: &Resource| self.of(resource).saturating_sub(part.of(resource));
         self.pods.saturating_sub(part.pods) >= needed.pods
             && needed.amounts.iter().all(|(resource, amount)| left(resource) >= *amount)
     }
 
+    /// Adds an amount, which may be negative.
     fn add_amount(&mut self, resource: &Resource, amount: i64) {
         match self.amounts.binary_search_by(|(of, _)| of.cmp(resource)) {
             Ok(place) => {

@@ -1,22 +1,26 @@
-//! The time from which protected pods of a node may be preempted.
+//! The time from which protected pods of a node may be preempted. The index reports it for a node
+//! without victims.
 
 use jiff::Timestamp;
 
 use super::{Candidate, Requests, Search};
 use crate::gang::Progress;
 
-/// The time from which a pod may be preempted in place of another, if no other pod of its workload goes.
+/// The time from which a pod may be preempted in place of another, if no other pod of its workload
+/// goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MayGo {
-    /// Nothing protects it.
+    /// Nothing protects the pod.
     Now,
-    /// Its protection ends at this time.
+    /// The protection of the pod ends at this time.
     From(Timestamp),
-    /// Its protection has no known end, or it may never be preempted.
+    /// The protection of the pod has no known end, or the pod may never be preempted.
     Never,
 }
 
 impl Search<'_, '_> {
+    /// Returns when a pod may go. Never for a pod that isn't of lower priority than the preemptor,
+    /// doesn't run, or frees no place.
     pub(super) fn may_go(&self, pod: &Candidate<'_>) -> MayGo {
         let is_lower = pod.priority < self.preemptor.claim.priority;
         if !is_lower || !pod.frees || pod.victim.progress != Progress::Running {
@@ -31,7 +35,8 @@ impl Search<'_, '_> {
     }
 }
 
-/// Returns the time from which enough pods may be preempted to free as much; none if no such time is known.
+/// Returns the time from which enough pods may be preempted to free `needed`. None: no such time is
+/// known.
 pub fn enough_from(pods: &[Candidate<'_>], may_go: &[MayGo], needed: &Requests) -> Option<Timestamp> {
     let mut freed = Requests::default();
     let mut later: Vec<(Timestamp, &Requests)> = Vec::with_capacity(pods.len());

@@ -1,4 +1,6 @@
-//! The campaign of one candidate.
+//! The campaign of one candidate: reads and writes the Lease by the steps of [`LeaseView`], and
+//! keeps the [`Leadership`] of the process up to date. Its client isn't a client of the leader,
+//! since the election must write without the lead.
 
 use std::time::Duration;
 
@@ -24,13 +26,14 @@ use super::{
 };
 use crate::log::with_causes;
 
-/// The timeout of one call, and of a release: a longer one would leave no time for another try.
+/// The timeout of one call, and of a release. A longer one would leave no time for another try.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The most bytes of an event's reporting instance that the API server takes.
 const LONGEST_INSTANCE: usize = 128;
 
-/// Runs the election, and keeps its [`Leadership`] up to date. Without a candidate, no election takes place.
+/// Runs the election, and keeps its [`Leadership`] up to date. None: there is no candidate, and no
+/// election takes place.
 #[derive(Debug)]
 pub struct Election(Option<Candidate>);
 
@@ -40,7 +43,8 @@ impl Election {
         Self(None)
     }
 
-    /// Creates the election for a Lease, of which the namespace and the name are given, and the leadership that it keeps.
+    /// Creates the election for a Lease, given by namespace and name, and the leadership that it
+    /// keeps.
     pub(super) fn new(
         client: Client,
         (namespace, name): (&str, String),
@@ -65,9 +69,11 @@ impl Election {
         (leadership, Self(Some(candidate)))
     }
 
-    /// Campaigns until `stop`. Then it releases the lease if it leads, and returns within five seconds.
+    /// Campaigns until `stop`. Then a leader releases the lease, and `run` returns within five
+    /// seconds.
     ///
-    /// The leader's work should have ended before `stop`: another process may lead as soon as the lease is released.
+    /// The leader's work should have ended before `stop`: another process may lead as soon as the
+    /// lease is released.
     pub async fn run(self, stop: CancellationToken) {
         let Some(candidate) = self.0 else { return stop.cancelled().await };
         let (leadership, patience) = (candidate.leadership.clone(), candidate.timeout);
@@ -138,6 +144,7 @@ impl Reporter {
     }
 }
 
+/// This process as a candidate for one Lease.
 #[derive(Debug)]
 struct Candidate {
     leases: Api<Lease>,
@@ -147,19 +154,22 @@ struct Candidate {
     lease: String,
     identity: String,
     timing: Timing,
+    /// The timeout of one call: at most half of the renew deadline.
     timeout: Duration,
     leadership: Leadership,
     view: LeaseView,
     /// True if the lease may have this identity, even if no answer said so.
     claimed: bool,
-    /// The leader and the error that were last logged, so that they aren't logged at each try.
+    /// The leader that was last logged, so that each leader is logged once.
     leader: Option<String>,
+    /// The error that was last logged. None: the last attempt succeeded.
     trouble: Option<String>,
 }
 
 /// The cause of a failed call.
 struct Failure {
-    /// True if the lease isn't the one that the call was based on: another candidate was faster, or it was deleted.
+    /// True if the lease isn't the one that the call was based on: another candidate was faster, or
+    /// the lease was deleted.
     outdated: bool,
     reason: String,
 }
@@ -178,6 +188,7 @@ impl Candidate {
         }
     }
 
+    /// Makes an attempt every retry period until `stop`, and resigns.
     async fn campaign(mut self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
             let wait = match self.attempt().await {
@@ -200,7 +211,8 @@ impl Candidate {
         self.resign().await;
     }
 
-    /// Takes, keeps, or leaves the lease; returns the time until the next attempt. A leader writes without reading first.
+    /// Takes, keeps, or leaves the lease. Returns the time until the next attempt. A leader writes
+    /// without reading first.
     async fn attempt(&mut self) -> Result<Duration, Failure> {
         if !self.view.is_ours() {
             self.read().await?;
@@ -214,6 +226,7 @@ impl Candidate {
         }
     }
 
+    /// Takes the next step by what is known of the lease. Returns the time until the next attempt.
     async fn act(&mut self) -> Result<Duration, Failure> {
         let now = Instant::now();
         let retry = jittered(self.timing.retry_period, random());
@@ -223,7 +236,7 @@ impl Candidate {
                 let written = self.write(&lease).await?;
                 self.view.observe(Some(written), Instant::now());
                 self.leader = None;
-                // sent after `now`
+                // the write was sent after `now`, so the term ends early rather than late
                 let has_failed = self.trouble.is_some();
                 self.leadership.renew(now, now + self.timing.renew_deadline, has_failed);
                 Ok(retry)
@@ -239,7 +252,8 @@ impl Candidate {
         }
     }
 
-    /// Releases the lease if it has this identity, which may be unknown if an answer is missing.
+    /// Ends the leadership, and releases the lease if it may have this identity. The identity in
+    /// the lease is unknown if an answer is missing.
     async fn resign(mut self) {
         let led = self.leadership.end();
         while self.claimed {
@@ -257,6 +271,7 @@ impl Candidate {
         }
     }
 
+    /// Releases the lease if it has this identity now.
     async fn release(&mut self) -> Result<(), Failure> {
         self.read().await?;
         match self.view.release(Timestamp::now()) {
@@ -265,6 +280,7 @@ impl Candidate {
         }
     }
 
+    /// Reads the lease. Ends the leadership at once if the lease has another identity.
     async fn read(&mut self) -> Result<(), Failure> {
         let lease = self.call(self.leases.get_opt(&self.name)).await?;
         self.view.observe(lease, Instant::now());
@@ -274,7 +290,8 @@ impl Candidate {
         Ok(())
     }
 
-    /// Writes the lease. The API server refuses it unless the lease is still the one that this is based on.
+    /// Creates or replaces the lease. The API server refuses the write unless the lease is still
+    /// the one that it is based on.
     async fn write(&self, lease: &Lease) -> Result<Lease, Failure> {
         let how = PostParams::default();
         match lease.metadata.resource_version {
@@ -283,12 +300,14 @@ impl Candidate {
         }
     }
 
+    /// Returns the result of a call within the timeout.
     async fn call<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
         let late = || Failure { outdated: false, reason: format!("no answer within {:?}", self.timeout) };
         timeout(self.timeout, call).await.map_err(|_| late())?.map_err(Failure::from)
     }
 
-    /// Logs a failure once. No failure is final: an API server that has just started answers even 403.
+    /// Logs a failure, unless it is the one that was last logged. No failure is final: an API
+    /// server that has just started answers even 403.
     fn warn_once(&mut self, failure: Failure) {
         let Failure { reason, .. } = failure;
         if self.trouble.as_ref() != Some(&reason) {
@@ -306,7 +325,8 @@ impl From<kube::Error> for Failure {
     }
 }
 
-/// Shortens a period a little at random, so that candidates don't act at the same time.
+/// Returns 80 to 100 % of a period, by a random number, so that candidates don't act at the same
+/// time.
 fn jittered(period: Duration, random: u64) -> Duration {
     let part = u32::try_from(random % 21).unwrap_or_default();
     period * (100 - part) / 100

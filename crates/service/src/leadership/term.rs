@@ -1,4 +1,5 @@
-//! The leadership of this process, for code that acts only as the leader.
+//! The leadership of this process, for code that acts only as the leader. `election` is the only
+//! writer; each controller of the keeper and the client of the leader read.
 
 use std::{future::pending, sync::Arc};
 
@@ -9,24 +10,24 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Tells whether this process leads. Check it right before each write.
+/// Says whether this process leads. Check it right before each write. Clones share the terms.
 ///
-/// A process leads while a renewal succeeded that was sent less than the renew deadline ago, by the local monotonic
-/// clock. So a process that was stopped, or is cut off, leads no longer than that.
+/// A process leads while a renewal succeeded that was sent less than the renew deadline ago, by the
+/// local monotonic clock. So a process that was stopped, or is cut off, leads no longer than that.
 #[derive(Clone, Debug)]
 pub struct Leadership {
-    /// The terms; none for a process that always leads.
+    /// The last term. None: this process always leads.
     terms: Option<Arc<watch::Sender<Option<Term>>>>,
 }
 
 /// A time of leading without a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Term {
-    /// The beginning, which tells one term from the next.
+    /// The beginning, which identifies the term.
     since: Instant,
     /// The time since which no renewal has failed.
     unbroken: Instant,
-    /// The end, later with each renewal.
+    /// The end, which each renewal moves.
     until: Instant,
 }
 
@@ -52,8 +53,8 @@ impl Leadership {
         self.terms.as_ref().is_none_or(|terms| terms.borrow().is_some_and(|term| term.holds()))
     }
 
-    /// Returns the time since which this process leads and reaches the API server: what it knew before may be out of date.
-    /// None: it needs no election.
+    /// Returns the time since which this process leads and reaches the API server: what it knew
+    /// before may be out of date. Without a term this is now. None: the process needs no election.
     pub fn unbroken_since(&self) -> Option<Instant> {
         self.terms.as_ref().map(|terms| terms.borrow().map_or_else(Instant::now, |term| term.unbroken))
     }
@@ -66,8 +67,10 @@ impl Leadership {
         }
     }
 
-    /// Runs the work while this process leads, until it is done or, without the lead, until `shutdown`. When the lead is
-    /// lost, the running work is dropped, and `lost` cleans up after it.
+    /// Runs the work while this process leads, until the work is done or, without the lead, until
+    /// `shutdown`. When the lead is lost, the running work is dropped, and `lost` cleans up after
+    /// it. With the next term the work begins again. During a term the work itself must heed
+    /// `shutdown`.
     pub async fn work(&self, shutdown: &CancellationToken, work: impl AsyncFn(), lost: impl Fn()) {
         loop {
             select! {
@@ -82,8 +85,9 @@ impl Leadership {
         }
     }
 
-    /// Returns when this process no longer leads, at the latest when the renew deadline has passed. A gap ends the term,
-    /// even if the process leads again since.
+    /// Returns when this process no longer leads, at the latest when the renew deadline has passed.
+    /// Returns at once without the lead. A gap ends the term, even if the process leads again
+    /// since.
     pub async fn lost(&self) {
         let Some(terms) = &self.terms else {
             return pending().await;
@@ -102,7 +106,8 @@ impl Leadership {
         }
     }
 
-    /// Extends the term until `until`, by a renewal that was sent at `sent`: the first one after a failure, or not.
+    /// Extends the term to `until`, or begins one, by a renewal sent at `sent`. `has_failed` is
+    /// true for the first renewal after a failure.
     pub(super) fn renew(&self, sent: Instant, until: Instant, has_failed: bool) {
         if let Some(terms) = &self.terms {
             terms.send_modify(|term| {
@@ -114,12 +119,12 @@ impl Leadership {
         }
     }
 
-    /// Ends the term; returns true if this process led.
+    /// Ends the term. True if this process led.
     pub(super) fn end(&self) -> bool {
         self.terms.as_ref().is_some_and(|terms| terms.send_replace(None).is_some_and(|term| term.holds()))
     }
 
-    /// True if the last term ran out, and wasn't ended.
+    /// True if the last term ran out without being ended.
     pub(super) fn ran_out(&self) -> bool {
         self.terms.as_ref().is_some_and(|terms| terms.borrow().is_some())
     }

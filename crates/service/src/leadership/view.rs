@@ -1,4 +1,5 @@
-//! A candidate's knowledge of the lease, and the next step that follows from it. No client, no clock.
+//! A candidate's knowledge of the lease, and the next step that follows from it. No client, no
+//! clock: the model test of the keeper runs the same code with times of its own.
 
 use std::time::Duration;
 
@@ -15,35 +16,39 @@ pub struct LeaseView {
     name: String,
     identity: String,
     lease_duration: Duration,
-    /// The lease as it was last seen: the base of the next write.
+    /// The lease as it was last seen, on which the next write is based. None: it doesn't exist, or
+    /// wasn't read yet.
     lease: Option<Lease>,
-    /// The last content of the lease, which may have been deleted since, and the time since which it is known.
+    /// The last content of the lease, even if it was deleted since, and the time at which this
+    /// content was first seen. None: no lease was seen yet.
     record: Option<(LeaseSpec, Instant)>,
-    /// The time since which the lease is known to be missing.
+    /// The time since which the lease is known to be missing. None: it exists, or wasn't read yet.
     missing: Option<Instant>,
 }
 
 /// The next step of a candidate.
 #[derive(Debug)]
 pub enum ElectionStep {
-    /// Write this lease, which makes this candidate the leader. Without a `resourceVersion` it is to be created.
+    /// Write this lease, which makes this candidate the leader. A lease without a `resourceVersion`
+    /// is to be created.
     Claim(Box<Lease>),
     /// Wait: another candidate leads, unless it stops renewing.
     StandBy {
         /// The identity of the leader.
         leader: String,
-        /// The end of its lease.
+        /// The end of its lease, if it doesn't renew.
         until: Instant,
     },
 }
 
 impl LeaseView {
-    /// Creates the view of a candidate that has seen nothing yet.
+    /// Creates the view of a candidate that has seen nothing yet. `name` is the Lease's.
     pub fn new(name: String, identity: String, lease_duration: Duration) -> Self {
         Self { name, identity, lease_duration, lease: None, record: None, missing: None }
     }
 
-    /// Takes in an answer, which came at `now` at the latest. Changes of metadata are no renewal.
+    /// Takes in an answer that came at `now` at the latest. None: the lease doesn't exist. Only a
+    /// change of the content counts as a renewal, not a change of metadata.
     pub fn observe(&mut self, lease: Option<Lease>, now: Instant) {
         if let Some(lease) = &lease {
             let spec = lease.spec.clone().unwrap_or_default();
@@ -62,12 +67,12 @@ impl LeaseView {
         self.lease.as_ref().and_then(|lease| lease.spec.as_ref()).and_then(holder) == Some(&self.identity)
     }
 
-    /// True if the lease exists and has another identity, or none.
+    /// True if the lease exists and has another identity, or no identity.
     pub fn is_not_ours(&self) -> bool {
         self.lease.is_some() && !self.is_ours()
     }
 
-    /// Returns the next step. `wall` is the time written to the lease for people.
+    /// Returns the next step. `wall` is the time that is written to the lease, for people alone.
     pub fn step(&self, now: Instant, wall: Timestamp) -> ElectionStep {
         match self.other() {
             Some((leader, until)) if now < until => ElectionStep::StandBy { leader: leader.into(), until },
@@ -75,10 +80,12 @@ impl LeaseView {
         }
     }
 
-    /// Returns the other candidate that holds the lease, and until when.
+    /// Returns the other candidate that holds the lease, and the end of its lease. None: no other
+    /// candidate holds it.
     ///
-    /// The holder of a deleted lease doesn't know it yet, and gets time to create it again, but no longer than a lease
-    /// of this candidate would last, even if the deleted one was longer.
+    /// The holder of a deleted lease doesn't know of the deletion yet, and gets time to create the
+    /// lease again, but no longer than a lease of this candidate would last, even if the deleted
+    /// one was longer.
     fn other(&self) -> Option<(&str, Instant)> {
         let (spec, seen) = self.record.as_ref()?;
         let leader = holder(spec).filter(|holder| *holder != self.identity)?;
@@ -87,7 +94,8 @@ impl LeaseView {
         Some((leader, until))
     }
 
-    /// Returns the lease with this identity. The time of acquisition and the number of transitions follow client-go.
+    /// Returns the lease with this identity. The time of acquisition and the number of transitions
+    /// follow client-go.
     fn claim(&self, wall: Timestamp) -> Lease {
         let now = Some(MicroTime(wall));
         let mut lease = self.lease.clone().unwrap_or_default();
@@ -112,7 +120,8 @@ impl LeaseView {
         lease
     }
 
-    /// Returns the lease without a holder, if it has this identity. It lasts for a second: some candidates look at that alone.
+    /// Returns the lease without a holder. Its duration is a second, because some candidates look
+    /// at that alone. None: the lease doesn't have this identity.
     pub fn release(&self, wall: Timestamp) -> Option<Lease> {
         let mut lease = self.lease.clone().filter(|_| self.is_ours())?;
         let spec = lease.spec.get_or_insert_default();
@@ -124,17 +133,19 @@ impl LeaseView {
     }
 }
 
+/// Returns the identity in a lease. None: it is absent or empty.
 fn holder(spec: &LeaseSpec) -> Option<&str> {
     spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
-/// Returns the duration of a lease; none if it is absent or not positive.
+/// Returns the duration of a lease. None: it is absent or not positive.
 fn duration(spec: &LeaseSpec) -> Option<Duration> {
     let seconds = spec.lease_duration_seconds.filter(|seconds| *seconds > 0)?;
     u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
-/// Rounds up, so that other candidates don't take the lease too early.
+/// Returns a duration in seconds, rounded up so that other candidates don't take the lease too
+/// early.
 fn seconds(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis().div_ceil(1000)).unwrap_or(i32::MAX)
 }

@@ -1,4 +1,5 @@
-//! The last check of the lead on a write's way: within the client, right before the connection takes it.
+//! The last check of the lead on a write's way: within the client, right before the connection
+//! takes the write. Called by the layer of `client`.
 
 use std::{future::poll_fn, pin::pin, task::Poll};
 
@@ -8,8 +9,9 @@ use super::Leadership;
 use crate::call::ApiError;
 
 impl Leadership {
-    /// Returns the answer to a write. Each step of the write checks the lead again: a process may be stopped while a
-    /// connection for it is made. What remains is the moment in which the connection hands it to the operating system.
+    /// Returns the answer to a write, or [`ApiError::NotLeading`]. Each step of the write checks
+    /// the lead again, because a process may be stopped while a connection for the write is made.
+    /// What remains is the moment in which the connection hands the write to the operating system.
     pub(crate) async fn write<T>(
         &self,
         answer: impl Future<Output = Result<T, BoxError>>,

@@ -1,4 +1,5 @@
-//! Connections that the server closes last.
+//! Connections that the server closes last. A shutdown waits until the client has closed its end,
+//! for at most 5 seconds and 64 KiB.
 
 use std::{
     io,
@@ -18,23 +19,26 @@ use super::places::Place;
 /// The time for a client to close its end, once all answers are sent.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// The most bytes that are read in that time. An update of a window has 13.
+/// The most bytes that are read in that time. An update of an HTTP/2 window has 13.
 const LINGER_BYTES: usize = 64 * 1024;
 
-/// A stream that is read until its end after it was shut down. The kernel answers bytes for a closed socket with a reset,
-/// and a client of HTTP/2 that still sends, such as an update of a window, then gives up requests whose answers are there.
+/// A stream that is read to its end after its shutdown, and whose bytes are dropped.
+///
+/// The kernel answers bytes for a closed socket with a reset. A client of HTTP/2 that still sends,
+/// such as an update of a window, then drops responses that it already has.
 #[derive(Debug)]
 pub struct Lingering<S> {
     stream: S,
-    /// Given up with the connection.
+    /// The place of the connection, given up when the stream is dropped.
     _place: Arc<Place>,
-    /// The end of the time to linger, once the stream is shut down.
+    /// The end of the time to linger. None: the stream isn't shut down yet.
     until: Option<Pin<Box<Sleep>>>,
-    /// The bytes that are read until then.
+    /// The bytes that may still be read until then.
     most: usize,
 }
 
 impl<S> Lingering<S> {
+    /// Wraps a stream that holds a place.
     pub fn new(stream: S, place: Arc<Place>) -> Self {
         Self { stream, _place: place, until: None, most: LINGER_BYTES }
     }

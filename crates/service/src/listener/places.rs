@@ -1,37 +1,45 @@
-//! The places of connections: a port has so many for all peers, and fewer for each of them.
+//! The places of connections: a port has a number of places for all peers, and a smaller number for
+//! each peer. A peer is an IP address. A client that is known by its certificate gives up its place
+//! among those of its peer, and keeps the one of the port.
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 use parking_lot::Mutex;
 
-/// The places of a port. Clones share them.
+/// The places of a port. Clones share the places.
 #[derive(Clone, Debug)]
 pub struct Places {
+    /// The most connections of the port.
     most: usize,
+    /// The most connections that a peer may keep whose clients aren't known.
     most_of_peer: usize,
     taken: Arc<Mutex<Occupancy>>,
 }
 
+/// The places that are taken.
 #[derive(Debug, Default)]
 struct Occupancy {
     all: usize,
+    /// The places of each peer. A peer without places has no entry.
     by_peer: HashMap<IpAddr, usize>,
 }
 
-/// The place of one connection, which is given up when this is dropped.
+/// The place of one connection. Its drop gives the place up.
 #[derive(Debug)]
 pub struct Place {
     places: Places,
-    /// The peer among whose connections this one counts.
+    /// The peer among whose connections this connection counts. None: the client is known.
     peer: Mutex<Option<IpAddr>>,
 }
 
 impl Places {
+    /// Creates the free places of a port.
     pub fn new(most: usize, most_of_peer: usize) -> Self {
         Self { most, most_of_peer, taken: Arc::default() }
     }
 
-    /// Takes a place. None: there is none left, or the peer has `times` as many as it may keep.
+    /// Takes a place for a connection of a peer, which may have `times` as many as it may keep.
+    /// None: no place is left for this peer.
     pub fn take(&self, peer: IpAddr, times: usize) -> Option<Arc<Place>> {
         // an IPv4 peer has one address, also on a port of IPv6
         let peer = peer.to_canonical();
@@ -47,8 +55,9 @@ impl Places {
 }
 
 impl Place {
-    /// Settles the place of a connection once its client is known or not; false if it can't be kept. That of a known client
-    /// doesn't count among those of its peer.
+    /// Decides on the place of a connection once it is clear whether its client is known. A known
+    /// client doesn't count among those of its peer. False if the peer has too many connections:
+    /// the caller closes this one.
     pub fn keep(&self, is_known: bool) -> bool {
         if is_known {
             let peer = self.peer.lock().take();
@@ -62,6 +71,7 @@ impl Place {
 }
 
 impl Occupancy {
+    /// Gives up a place of a peer. None: there was none.
     fn leave(&mut self, peer: Option<IpAddr>) {
         let Some(peer) = peer else { return };
         let left = self.by_peer.get(&peer).copied().unwrap_or_default().saturating_sub(1);

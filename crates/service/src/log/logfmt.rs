@@ -1,3 +1,7 @@
+//! The `logfmt` format of lines of log, the default of `--log-format`. Each event is one line: line
+//! breaks, control characters and invisible characters in values are escaped, so that a value from
+//! a tenant can't forge a line.
+
 use std::fmt::{self, Debug, Write};
 
 use jiff::Timestamp;
@@ -13,11 +17,13 @@ use tracing_subscriber::{
     registry::{LookupSpan, Scope},
 };
 
-/// Prefix of Tenure's own modules. Events of other crates need the name of the module.
+/// The prefix of Tenure's own modules. Events of other crates show the name of their module as
+/// `target`.
 const OURS: &str = "tenure_";
 
-/// Writes an event as T9k's programs do: `level=info time=2023-12-15T02:52:01.639233235Z msg="A sentence" key=value`.
-/// The message is left out if there is none. Takes the clock.
+/// Writes an event as T9k's programs do: `level=info time=2023-12-15T02:52:01.639233235Z msg="A
+/// sentence" key=value`. Without a message `msg` is left out. The fields of the event come before
+/// those of its spans. Takes the clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Logfmt(pub fn() -> Timestamp);
 
@@ -55,7 +61,7 @@ where
     }
 }
 
-/// The fields of a span, each after a space.
+/// Writes the fields of a span, each after a space.
 impl<'writer> FormatFields<'writer> for Logfmt {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'writer>, fields: R) -> fmt::Result {
         let mut pairs = Pairs::default();
@@ -71,23 +77,26 @@ impl<'writer> FormatFields<'writer> for Logfmt {
     }
 }
 
-/// An event's fields, taken apart.
+/// The fields of an event, taken apart.
 #[derive(Debug, Default)]
 struct Pairs {
+    /// The sentence of the event. None: the event has fields alone.
     message: Option<String>,
-    /// The target of an event that comes from the log crate, which gives it as a field.
+    /// The target of an event of the `log` crate, which gives it as a field. None: the metadata has
+    /// the target.
     target: Option<String>,
+    /// The other fields as ` key=value` pairs, ready to be written.
     fields: String,
 }
 
 impl Pairs {
     fn add(&mut self, field: &Field, value: &str) {
         match field.name() {
-            // macros put the sentence first; a field of that name may follow
+            // macros put the sentence first; a field of the same name may follow
             "message" if self.message.is_none() => self.message = Some(value.into()),
             "log.target" => self.target = Some(value.into()),
             name if name.starts_with("log.") => {}
-            // to a string, nothing fails to be written
+            // writing to a string never fails
             name => _ = write_pair(&mut self.fields, name.trim_start_matches("r#"), value),
         }
     }
@@ -103,6 +112,8 @@ impl Visit for Pairs {
     }
 }
 
+/// Writes ` key=value`. A value with a space, an equals sign, a quote or a hidden character is
+/// quoted.
 fn write_pair(writer: &mut impl Write, key: &str, value: &str) -> fmt::Result {
     write!(writer, " {key}=")?;
     if !value.contains(|character| matches!(character, ' ' | '=' | '"') || is_hidden(character)) {

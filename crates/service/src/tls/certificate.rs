@@ -1,4 +1,5 @@
-//! The certificate that a server shows: from files, or from a program that makes it. It may change while it is served.
+//! The certificate that a server shows: from files, or from a program that makes it. It may change
+//! while it is served. A pair that can't be used never replaces one that can.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,20 +23,25 @@ use tracing::{error, info};
 
 use crate::{readiness::Awaited, validity::CertificateEnds};
 
-/// The usage of the server's own certificate, and of the authority beside it, in the metric of ends.
+/// The usage of the server's own certificate, in the metric of ends.
 const SERVING: &str = "serving";
+/// The usage of the authority beside the certificate, in the metric of ends.
 const CA: &str = "ca";
 
+/// The error when the maker of the certificate has ended.
 const NO_MORE: &str = "no certificate is made any more";
 
-/// A certificate that a program makes: none until there is a first one.
+/// A certificate that a program makes. None: there is no certificate yet.
 pub type MadeCertificate = watch::Receiver<Option<Pair>>;
 
-/// A certificate that can change, and its key. Files are polled: a watch misses the swap of links of a mounted Secret.
+/// A certificate that can change, and its key. Files are polled, because a watch misses the swap of
+/// links of a mounted Secret.
 pub(super) struct ServedCertificate {
+    /// The origin of the certificate.
     pub origin: Origin,
     /// The verifier that decides which client certificates are accepted.
     pub clients: Arc<dyn ClientCertVerifier>,
+    /// The metric of ends.
     pub ends: CertificateEnds,
     /// The condition that the certificate is valid now.
     pub valid: Awaited,
@@ -48,7 +54,10 @@ pub(super) enum Origin {
 }
 
 impl Origin {
-    /// Reads the pair as it is now. One that is made comes at some time.
+    /// Reads the pair as it is now. Waits for a first pair that is made.
+    ///
+    /// # Errors
+    /// If a file can't be read, or no pair will be made any more.
     async fn read(&mut self) -> anyhow::Result<Pair> {
         match self {
             Self::Files { certificate, key } => Ok(Pair {
@@ -67,7 +76,7 @@ impl Origin {
         match self {
             Self::Files { .. } => sleep(interval).await,
             Self::Made(made) => {
-                // an error of the inner one means that none will be made any more
+                // an error of the inner result means that none will be made any more
                 if let Ok(Err(_)) = timeout(interval, made.changed()).await {
                     sleep(interval).await;
                 }
@@ -75,6 +84,7 @@ impl Origin {
         }
     }
 
+    /// Returns the context of an error of TLS.
     fn describe(&self) -> String {
         match self {
             Self::Files { certificate, key } => {
@@ -84,7 +94,8 @@ impl Origin {
         }
     }
 
-    /// The authority's file beside the certificate: those of cert-manager and kubernetes.io/tls Secrets have one.
+    /// Returns the authority's file `ca.crt` beside the certificate, which cert-manager writes into
+    /// its Secrets. None: the file is missing, or the pair is made.
     async fn authority(&self) -> Option<Vec<u8>> {
         match self {
             Self::Files { certificate, .. } => {
@@ -95,6 +106,7 @@ impl Origin {
     }
 }
 
+/// Reads a file of a flag as text.
 async fn read(flag: &str, file: &Path) -> anyhow::Result<String> {
     let described = || format!("{flag} {}", file.display());
     let bytes = tokio::fs::read(file).await.with_context(described)?;
@@ -102,8 +114,9 @@ async fn read(flag: &str, file: &Path) -> anyhow::Result<String> {
 }
 
 impl ServedCertificate {
-    /// Reads the first pair that can be served; returns it with its TLS configuration. Fails if files can't be served. In
-    /// place of an unusable pair that was made, another one will be.
+    /// Reads the first pair that can be served, and returns it with its TLS configuration. Files
+    /// that can't be served are an error. A made pair that can't be used is logged, and the next
+    /// one is awaited.
     pub(super) async fn first(&mut self) -> anyhow::Result<(Pair, RustlsConfig)> {
         loop {
             let pair = self.origin.read().await?;
@@ -120,7 +133,7 @@ impl ServedCertificate {
         }
     }
 
-    /// Returns the TLS configuration for a pair.
+    /// Returns the TLS configuration for a pair, with HTTP/2 and HTTP/1.1.
     fn config(&self, pair: &Pair) -> anyhow::Result<Arc<ServerConfig>> {
         let config = || {
             let chain =
@@ -135,7 +148,8 @@ impl ServedCertificate {
         config().with_context(|| self.origin.describe())
     }
 
-    /// Shows when the served certificate ends. With one that has ended the process is unready.
+    /// Updates the metric of ends, and readiness: with a certificate that isn't valid now the
+    /// process is unready.
     async fn look(&self, served: &Pair) {
         self.valid.set(self.ends.observe_served(SERVING, served.certificate.as_bytes()));
         if let Some(authority) = self.origin.authority().await {
@@ -143,7 +157,8 @@ impl ServedCertificate {
         }
     }
 
-    /// Takes the pair up whenever it has changed; never returns. An unusable one is left for the next time.
+    /// Takes the pair up whenever it has changed. Never returns. A pair that can't be used is
+    /// logged once, and the old one stays.
     pub(super) async fn reload(mut self, config: RustlsConfig, mut served: Pair, interval: Duration) {
         let mut refused = None;
         loop {

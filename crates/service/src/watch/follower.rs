@@ -1,4 +1,8 @@
-//! One watch: lists, watches from there on, and asks again after any failure.
+//! One watch: lists, watches from there on, and asks again after any failure. Made by the functions
+//! of [`watch`](super).
+//!
+//! The watch reports to its `WatchFreshness` what each answer proves. An answer confirms only what
+//! the API server had when the request was sent, and a failure takes the confirmation back.
 
 mod failure;
 mod initial;
@@ -22,61 +26,75 @@ use restored::{PATIENCE, look_back};
 use super::{Store, TIMEOUT_SECONDS, Watched};
 use crate::{freshness::WatchFreshness, log::with_causes, pages::PageSize, readiness::Awaited};
 
+/// The waits after failures in a row.
 const RETRY: Wait = Wait { first: Duration::from_millis(200), last: Duration::from_secs(5) };
 
-/// The length in seconds of a watch that is to confirm what is known: no news in this time means that nothing is missing.
+/// The length in seconds of a watch that is to confirm what is known. No news in this time means
+/// that nothing is missing.
 const FIRST_CONFIRMATION_SECONDS: u32 = 1;
 
-/// The same where there is news all the time: the API server sends a bookmark two seconds before the end of a watch.
+/// The length in seconds of such a watch where there is news all the time: the API server sends a
+/// bookmark two seconds before the end of a watch.
 const NEXT_CONFIRMATION_SECONDS: u32 = 3;
 
-/// The time for which a kind that was served is doubted once the API server doesn't have it: its definition may be replaced, or
-/// one of several API servers may be behind. Nothing is forgotten meanwhile, and nothing may rest on it.
+/// The time for which a kind that was served is doubted once the API server lacks it: its
+/// definition may be replaced, or one of several API servers may be behind. Nothing is forgotten
+/// meanwhile, and nothing may rest on the kind.
 const GONE_AFTER: Duration = Duration::from_mins(1);
 
-/// A watch that ends earlier than this was cut, and not ended by its time.
+/// The part of its length that a watch lasts at least, unless it was cut.
 const SHORTEST: f64 = 0.9;
 
-/// The number of failures in a row that count as lasting: a server that has just started forbids everything for a moment.
+/// The number of failures in a row that count as lasting: a server that has just started forbids
+/// everything for a moment.
 const FAILURES: u8 = 5;
 
 /// The need of the process for the objects of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// The process waits for them, and does nothing with stale ones.
+    /// The process waits for the objects, and does nothing with stale ones.
     Required,
-    /// The same, but this program converts the kind: it doesn't wait for a list that fails for want of a converter.
+    /// Like `Required`, but this program converts the kind: it doesn't wait for a list that fails
+    /// for want of a converter.
     Converted,
-    /// The process doesn't wait for a kind that can't be listed.
+    /// The process doesn't wait for a kind that can't be listed, and acts though the objects may be
+    /// stale.
     Optional,
 }
 
 /// Keeps a store up to date.
 pub struct Follower<K, S: Store<K>> {
     api: Api<K>,
+    /// The selectors of the watch. The rest of this configuration isn't used.
     config: watcher::Config,
     store: S,
     synced: Awaited,
     freshness: WatchFreshness,
     need: Need,
+    /// The keys that the list under way has shown.
     listed: HashSet<S::Key>,
     pages: PageSize,
     reading: Reading,
-    /// The failures since the watch last worked.
+    /// The failures since the watch last worked, which make the wait grow.
     tries: u32,
+    /// The trouble that was last logged.
     trouble: Trouble,
+    /// The failures since the last list that succeeded, of an optional or converted kind.
     failures: u8,
-    /// True if the last watch didn't end by its time: the API server may have been restored from a backup since.
+    /// True if the last watch failed, or ended before its time: the API server may have been
+    /// restored from a backup since.
     is_cut: bool,
-    /// True if the API server didn't have the kind at last.
+    /// True if the API server lacked the kind when it was last asked.
     is_missing: bool,
-    /// True if the API server has had the kind.
+    /// True from the first list that succeeded until the kind counts as gone.
     was_served: bool,
-    /// The time since which the API server doesn't have the kind any more.
+    /// The time of the first list that found the kind missing since a list succeeded. None: no list
+    /// has.
     gone_since: Option<Instant>,
 }
 
 impl<K: Watched, S: Store<K>> Follower<K, S> {
+    /// Creates a follower, and adds its watch to the freshness of the process.
     pub fn new(api: Api<K>, config: watcher::Config, store: S, synced: Awaited, need: Need) -> Self {
         Self {
             api,
@@ -98,7 +116,8 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         }
     }
 
-    /// Follows a kind, also while the API server doesn't have it.
+    /// Follows a kind, also while the API server lacks it. Never returns. A kind that is missing is
+    /// looked for every few seconds, and at once if a confirmation is required.
     pub async fn follow_for_ever(&mut self) {
         loop {
             self.follow().await;
@@ -109,7 +128,7 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         }
     }
 
-    /// Follows until the API server doesn't have the kind.
+    /// Follows until the API server lacks the kind, and empties the store then.
     pub async fn follow(&mut self) {
         loop {
             let asked = Instant::now();
@@ -127,7 +146,8 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         }
     }
 
-    /// Watches from a version on; returns the failure after which all objects are to be listed again.
+    /// Watches from a version on. Returns the failure after which all objects are to be listed
+    /// again; other failures are reported and retried here.
     async fn watch(&mut self, mut version: String) -> Failure {
         let mut to_confirm = FIRST_CONFIRMATION_SECONDS;
         loop {
@@ -145,8 +165,8 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         }
     }
 
-    /// Watches for a number of seconds, or until a confirmation is required that this watch wouldn't give soon. The
-    /// version is then the last one that was seen.
+    /// Watches for a number of seconds, or until a confirmation is required that this watch
+    /// wouldn't give soon. `version` follows the last event seen, also after a failure.
     async fn watch_for(&mut self, seconds: u32, version: &mut String) -> Result<(), Failure> {
         if self.is_cut {
             self.is_cut = !look_back(&self.api, version).await?;
@@ -187,6 +207,7 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         Ok(())
     }
 
+    /// Returns the parameters of a watch of this length in seconds, with the selectors.
     fn params(&self, seconds: u32) -> WatchParams {
         WatchParams {
             label_selector: self.config.label_selector.clone(),
@@ -197,7 +218,8 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         }
     }
 
-    /// Judges the end of a watch. One that was cut, or a short one that may have had more to tell, confirms nothing.
+    /// Judges the end of a watch. A watch that was cut confirms nothing, and neither does a short
+    /// one with news, which may have had more to show.
     async fn ended(&mut self, asked: Instant, length: Duration, has_news: bool) {
         if asked.elapsed() < length.mul_f64(SHORTEST) {
             self.freshness.doubt();
@@ -213,7 +235,8 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         }
     }
 
-    /// Notes that the watch works: a list has only begun with its first page, and may fail at each further one.
+    /// Resets the waits and the trouble: the watch works. A list works only as a whole, since each
+    /// page after the first may fail.
     fn works(&mut self) {
         self.tries = 0;
         if std::mem::replace(&mut self.trouble, Trouble::None) != Trouble::None {
@@ -221,12 +244,14 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         }
     }
 
-    /// True if the API server doesn't have the kind, and didn't have it a moment ago.
+    /// True if the kind counts as gone: at once, if it is optional or was never served, and
+    /// otherwise after `GONE_AFTER`.
     fn is_gone(&mut self) -> bool {
         let since = *self.gone_since.get_or_insert_with(Instant::now);
         !self.was_served || self.need == Need::Optional || since.elapsed() >= GONE_AFTER
     }
 
+    /// Empties the store, and confirms that there are no objects as of `asked`.
     fn missing(&mut self, asked: Instant) {
         self.store.retain(&HashSet::new());
         (self.is_missing, self.was_served) = (true, false);
@@ -238,7 +263,8 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         }
     }
 
-    /// Reports a failure, and waits before the next try.
+    /// Reports a failure, and waits before the next try. A failure with the text of the last one
+    /// isn't logged again.
     async fn fail(&mut self, failure: &Failure) {
         self.freshness.doubt();
         self.is_cut = true;
@@ -262,6 +288,7 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
     }
 }
 
+/// Returns the `resourceVersion` of an object. An absent or empty one is a failure.
 fn version_of<K: Resource>(object: &K) -> Result<String, Failure> {
     let version = object.meta().resource_version.clone();
     version.filter(|version| !version.is_empty()).ok_or(Failure::NoVersion)

@@ -1,4 +1,5 @@
-//! Work that was taken.
+//! Work that was taken. A lease ends in one of the ways that its methods name, and its drop gives
+//! the slot back, so an action that panics or is cancelled leaks no slot and loses no work.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -10,17 +11,21 @@ use super::{
     state::{End, Taken},
 };
 
-/// Work that was taken from a queue. Dropping the lease gives the work back.
+/// Work that was taken from a queue by [`WorkQueue::take`]. Dropping the lease without naming an
+/// end makes the work due again at once, and counts neither as success nor as failure.
 #[derive(Debug)]
 pub struct Lease<W: Work> {
     /// The work.
     pub work: Arc<W>,
-    /// The number of failures before this try.
+    /// The number of failures before this try, since the last success or replacement of the work.
     pub failures: u32,
-    /// The time of the first try.
+    /// The time of the first try since then.
     pub since: Instant,
     queue: WorkQueue<W>,
+    /// The line that waits for this call. None: the work has no line, or its line goes on without
+    /// it.
     line: parking_lot::Mutex<Option<String>>,
+    /// The end that the drop reports to the queue.
     end: End,
 }
 
@@ -30,7 +35,9 @@ impl<W: Work> Lease<W> {
         Self { work, failures, since, queue, line: parking_lot::Mutex::new(line), end: End::default() }
     }
 
-    /// Waits for a call. If the call is slow, its namespace is in trouble from then on, and its line goes on without it.
+    /// Awaits a call of this work. A call that takes longer than
+    /// [`Limits::prompt`](super::Limits::prompt) puts its namespace in [trouble](Self::trouble),
+    /// and is awaited on.
     pub async fn watch<T>(&self, call: impl Future<Output = T>) -> T {
         let mut call = pin!(call);
         tokio::select! {
@@ -41,7 +48,8 @@ impl<W: Work> Lease<W> {
         call.await
     }
 
-    /// Notes that the namespace is in trouble: a call was slow, or failed in a way that makes other calls fail.
+    /// Puts the namespace in trouble for a minute: a call was slow, or failed in a way that makes
+    /// other calls fail. The namespace moves to the second pool, and its line goes on.
     pub fn trouble(&self) {
         let mut state = self.queue.0.state.lock();
         state.shares.trouble(self.work.namespace(), Instant::now());
@@ -50,47 +58,52 @@ impl<W: Work> Lease<W> {
         self.queue.0.changed.notify_one();
     }
 
-    /// Returns the time of the first failure in the namespace since a call succeeded there.
+    /// Returns the time of the first failure in the namespace since a call succeeded there. None:
+    /// no failure since, or the queue spreads no failures.
     pub fn failing_since(&self) -> Option<Instant> {
         self.queue.0.state.lock().shares.failing_since(self.work.namespace())
     }
 
-    /// Ends the work. Its key is forgotten, unless the same work was added again.
+    /// Ends work that succeeded. The queue forgets its key, unless work of the same key was added
+    /// during the call.
     pub fn done(self) {
         self.ended(End::Done);
     }
 
-    /// Has the work tried again after a time, as one that didn't fail.
+    /// Has the work tried again after a time. Counts as a success: failures are forgotten.
     pub fn again(self, after: Duration) {
         self.ended(End::Again(after));
     }
 
-    /// Has the work tried again when it is added again, at the latest after a time.
+    /// Has the work tried again when it is pushed again, or after `at_most`. Counts as a success.
     pub fn until_added(self, at_most: Duration) {
         self.ended(End::UntilAdded(at_most));
     }
 
-    /// Has the work tried again after a growing wait.
+    /// Has the work tried again after the growing wait of its queue.
     pub fn failed(self) {
         let wait = self.queue.0.limits.retry;
         self.ended(End::Failed(wait));
     }
 
-    /// Has the work tried again after a growing wait that isn't that of its queue.
+    /// Has the work tried again after the growing wait given here.
     pub fn failed_with(self, wait: Wait) {
         self.ended(End::Failed(wait));
     }
 
-    /// Ends work that has failed for good.
+    /// Ends work that has failed, without another try. Counts as a failure of its namespace or
+    /// queue.
     pub fn given_up(self) {
         self.ended(End::GivenUp);
     }
 
-    /// Ends work that isn't tried again. The call says nothing about others, neither that they fail nor that they succeed.
+    /// Ends work without another try. Counts neither as success nor as failure of its namespace and
+    /// queue.
     pub fn forget(self) {
         self.queue.remove(&self.work.key());
     }
 
+    /// Drops the lease with an end.
     fn ended(mut self, end: End) {
         self.end = end;
     }

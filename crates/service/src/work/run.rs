@@ -1,4 +1,5 @@
-//! The loop of a controller.
+//! The loop of a controller, the same for all controllers of the keeper. All acts run on the task
+//! of the loop, and wait for answers together.
 
 use std::pin::pin;
 
@@ -8,21 +9,27 @@ use tokio_util::sync::CancellationToken;
 use super::{Lease, Work, WorkQueue};
 use crate::gate::FreshnessGate;
 
-/// The loop that works off a queue, the same for all controllers.
+/// The loop that works off a queue.
 pub struct Run<'r, W: Work> {
     /// The queue.
     pub queue: &'r WorkQueue<W>,
-    /// No call begins while this is closed. None: always open.
+    /// The gate that holds back new calls while the keeper's watches may be stale. Calls in flight
+    /// go on. None: always open.
     pub gate: Option<&'r FreshnessGate>,
-    /// Ends the loop: no call begins afterwards, and calls in flight are finished.
+    /// The end of the loop. Once cancelled, no call begins, unless the loop drains; calls in flight
+    /// are finished.
     pub end: &'r CancellationToken,
-    /// True to finish what waits, too.
+    /// True to finish the work that waits as well before the loop ends.
     pub drains: bool,
 }
 
 impl<W: Work> Run<'_, W> {
-    /// Works until the end. `look` adds what is due to the queue, at the beginning and each time that `more` returns. `act` does
-    /// the work of one lease; it is no `AsyncFn`, for with that no run could be spawned.
+    /// Works until the end. `look` adds what is due to the queue, at the beginning and each time
+    /// that `more` returns. `act` does the work of one lease, and ends the lease. `act` is no
+    /// `AsyncFn`, because with that no run could be spawned.
+    ///
+    /// Returns once `end` is cancelled and no call is in flight. Dropping the future drops the
+    /// calls in flight, whose work is then due again.
     pub async fn work<A: Future<Output = ()>>(
         self,
         mut look: impl FnMut(),
@@ -58,6 +65,7 @@ impl<W: Work> Run<'_, W> {
     }
 }
 
+/// Returns once the gate is open.
 async fn opened(gate: Option<&FreshnessGate>) {
     if let Some(gate) = gate {
         gate.opened().await;

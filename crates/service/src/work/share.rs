@@ -1,4 +1,8 @@
-//! The slots that namespaces have taken, their trouble and their failures.
+//! The slots that namespaces have taken, their trouble, and the pace of namespaces and queue after
+//! failures. Called by `state` alone, under the lock of the queue.
+//!
+//! The calls in flight of a namespace are counted in one of two pools: in `fine`, or in `troubled`
+//! after a slow call.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -10,28 +14,31 @@ use super::limits::{Limits, Spread};
 /// The time for which a namespace counts as in trouble after a slow call.
 const TROUBLE: Duration = Duration::from_mins(1);
 
-/// The time after its last wait in which a namespace without a call counts as failing.
+/// The time after the end of its last wait for which a namespace without calls counts as failing.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
 
-/// More namespaces without calls are remembered only while they fail or are in trouble.
+/// Above this number, namespaces that are idle, not failing and not in trouble are forgotten.
 const MOST_SHARES: usize = 128;
 
-/// The failures since the last success.
+/// The failures of a namespace, or of the queue, since the last success.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pace {
+    /// The number of failures. Those of calls that were in flight together count once.
     failures: u32,
-    /// The time of the first of these failures.
+    /// The time of the first of these failures. None: there was no failure.
     since: Option<Instant>,
+    /// The end of the wait after the last failure.
     not_before: Option<Instant>,
 }
 
 impl Pace {
-    /// True if a call may begin. After a failure one at a time does.
+    /// True if a call may begin. After a failure, calls begin one at a time.
     fn may_begin(self, in_flight: usize, now: Instant) -> bool {
         self.failures == 0 || (in_flight == 0 && self.not_before.is_none_or(|at| at <= now))
     }
 
-    /// Counts a failure. Calls that were in flight at the same time fail for the same reason, and count once.
+    /// Counts a failure, and begins the next wait. Calls that were in flight at the same time fail
+    /// for the same reason, so failures during a wait count as one.
     fn fail(&mut self, wait: Wait, now: Instant) {
         if self.not_before.is_none_or(|at| at <= now) {
             self.not_before = now.checked_add(wait.jittered(self.failures));
@@ -41,20 +48,25 @@ impl Pace {
     }
 }
 
-/// The share of a namespace.
+/// The share of one namespace.
 #[derive(Debug, Default)]
 struct Share {
+    /// The number of calls in flight.
     taken: usize,
+    /// The end of the trouble. None: the calls in flight are counted in `fine`.
     troubled_until: Option<Instant>,
     pace: Pace,
 }
 
 impl Share {
-    /// True for a namespace in trouble: at the end of the time, until its last call has ended.
+    /// True for a namespace in trouble. Trouble whose time is over lasts until the last call has
+    /// ended, so that all calls of a namespace are in one pool.
     fn is_troubled(&self, now: Instant) -> bool {
         self.troubled_until.is_some_and(|until| self.taken > 0 || until > now)
     }
 
+    /// True if the share is still needed: a call is in flight, or the namespace is failing or in
+    /// trouble.
     fn is_kept(&self, now: Instant) -> bool {
         let is_failing = self.pace.not_before.is_some_and(|at| at + FORGOTTEN_AFTER > now);
         self.taken > 0 || is_failing || self.is_troubled(now)
@@ -69,7 +81,9 @@ pub(super) struct Shares {
     fine: usize,
     /// The calls in flight of namespaces in trouble.
     troubled: usize,
+    /// The pace of the whole queue. Only failures with [`Spread::Queue`] change it.
     pace: Pace,
+    /// The time before which no call may begin at all.
     rests_until: Option<Instant>,
 }
 
@@ -87,23 +101,26 @@ impl Shares {
         self.by_namespace.get(namespace).is_some_and(|share| share.is_troubled(now))
     }
 
-    /// Returns the time of the first failure since the last success.
+    /// Returns the time of the first failure of a namespace since its last success. None: it has no
+    /// failure.
     pub(super) fn failing_since(&self, namespace: &str) -> Option<Instant> {
         self.by_namespace.get(namespace)?.pace.since
     }
 
-    /// True if a call may begin in some namespace.
+    /// True if a call may begin in any namespace, as far as the queue decides.
     pub(super) fn may_begin(&self, now: Instant) -> bool {
         self.pace.may_begin(self.in_flight(), now) && self.rests_until.is_none_or(|until| until <= now)
     }
 
-    /// True if a call may begin in a namespace.
+    /// True if a call may begin in this namespace, as far as the limits and its own failures
+    /// decide.
     pub(super) fn has_slot(&self, namespace: &str, limits: &Limits, now: Instant) -> bool {
         let Some(share) = self.by_namespace.get(namespace) else { return self.fine < limits.at_once };
         let pool = if share.is_troubled(now) { self.troubled } else { self.fine };
         pool < limits.at_once && share.taken < limits.per_namespace && share.pace.may_begin(share.taken, now)
     }
 
+    /// Counts a call that begins, in the pool of its namespace.
     pub(super) fn begin(&mut self, namespace: &str, now: Instant) {
         let share = self.by_namespace.entry(namespace.to_owned()).or_default();
         share.troubled_until = share.troubled_until.filter(|_| share.is_troubled(now));
@@ -112,7 +129,7 @@ impl Shares {
         share.taken = share.taken.saturating_add(1);
     }
 
-    /// Notes that a call of a namespace is slow.
+    /// Puts a namespace with a call in flight in trouble, and moves its calls to the second pool.
     pub(super) fn trouble(&mut self, namespace: &str, now: Instant) {
         let Some(share) = self.by_namespace.get_mut(namespace) else { return };
         if share.troubled_until.replace(now + TROUBLE).is_none() {
@@ -121,7 +138,8 @@ impl Shares {
         }
     }
 
-    /// Ends a call that succeeded, failed, or was given back.
+    /// Ends a call that succeeded (true) or failed (false). None: the call was given back, and says
+    /// nothing about others.
     pub(super) fn end(&mut self, namespace: &str, succeeded: Option<bool>, limits: &Limits, now: Instant) {
         let Self { by_namespace, fine, troubled, pace, .. } = self;
         let Some(share) = by_namespace.get_mut(namespace) else { return };
@@ -149,7 +167,7 @@ impl Shares {
         self.rests_until = self.rests_until.max(Some(at));
     }
 
-    /// Forgets failures and trouble.
+    /// Forgets failures, waits and the rest of the queue. Trouble stays.
     pub(super) fn reset(&mut self) {
         (self.pace, self.rests_until) = Default::default();
         for share in self.by_namespace.values_mut() {
@@ -157,7 +175,7 @@ impl Shares {
         }
     }
 
-    /// Returns the ends of waits that are after a time.
+    /// Returns the ends of waits that are later than `after`. None: all of them.
     pub(super) fn waits(&self, after: Option<Instant>) -> impl Iterator<Item = Instant> {
         let of_namespaces = self.by_namespace.values().map(|share| share.pace.not_before);
         let all = of_namespaces.chain([self.pace.not_before, self.rests_until]);

@@ -1,4 +1,8 @@
-//! The work of a queue, and its order.
+//! The work of a queue and its order, under the lock of [`WorkQueue`](super::WorkQueue). Here are
+//! no timers and no calls: each function gets the time.
+//!
+//! An entry is in exactly one place by its phase: in `due` of its group, in `waits`, or in neither
+//! while it is in flight. Only `set` moves entries.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
@@ -14,37 +18,38 @@ use super::{
     share::Shares,
 };
 
-/// One turn in so many is for retries, where there are any.
+/// In one of this many turns of a group, its oldest retry comes first.
 const TURNS_OF_RETRIES: u32 = 4;
 
-/// The end of a call.
+/// The end of a call, as its lease reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum End {
-    /// The call was dropped: the work is due as before.
+    /// The lease was dropped: the work is due again at once.
     #[default]
     Dropped,
     /// The work is done.
     Done,
     /// The work is due again after a time.
     Again(Duration),
-    /// The work is due again when it is added again, or after a time.
+    /// The work is due again when it is pushed again, or after a time.
     UntilAdded(Duration),
-    /// The call has failed: the work is due again after this growing wait.
+    /// The call has failed: the work is due again after the growing wait.
     Failed(Wait),
     /// The call has failed, and the work isn't tried again.
     GivenUp,
 }
 
-/// Work that was taken, and what its queue knows of it.
+/// Work that was taken, with the facts that its lease shows.
 #[derive(Debug)]
 pub(super) struct Taken<W> {
     pub work: Arc<W>,
+    /// The line that waits for this call. None: no line does.
     pub line: Option<String>,
     pub failures: u32,
     pub since: Instant,
 }
 
-/// What takes turns.
+/// A party that takes turns: a namespace, or a line of several namespaces.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Group {
     Namespace(String),
@@ -57,7 +62,8 @@ impl Group {
     }
 }
 
-/// The place of work in its group: work that wasn't tried comes first, by rank, and then work that was, by its last try.
+/// The place of work in its group. Work that wasn't tried comes first, by rank and arrival. Work
+/// that was tried follows, by its last try.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place<R> {
     First(R, u64),
@@ -67,7 +73,9 @@ enum Place<R> {
 /// The due work of a group.
 #[derive(Debug)]
 struct Due<W: Work> {
+    /// The places and keys, in order. Never empty: a group without due work has no entry.
     order: BTreeSet<(Place<W::Rank>, W::Key)>,
+    /// The number of turns that the group has taken since it has due work.
     turns: u32,
 }
 
@@ -77,51 +85,58 @@ impl<W: Work> Default for Due<W> {
     }
 }
 
+/// The phase of work in its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Due,
-    /// Until this time.
+    /// Waits until this time.
     Waits(Instant),
     InFlight,
 }
 
+/// Work, and what its queue knows of it.
 #[derive(Debug)]
 struct Entry<W: Work> {
     work: Arc<W>,
     group: Group,
     place: Place<W::Rank>,
     phase: Phase,
+    /// The failures since the last success or replacement.
     failures: u32,
+    /// The time of the first try since then. None: it wasn't tried since.
     since: Option<Instant>,
     flags: Flags,
 }
 
+/// Facts that decide about work after its call or its wait.
 #[derive(Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "they are facts, each for itself")]
 struct Flags {
-    /// True for work in flight that isn't to be tried again.
+    /// True for work in flight that isn't tried again.
     is_removed: bool,
-    /// True for work in flight that was added again meanwhile.
+    /// True for work in flight whose key was added during the call.
     is_renewed: bool,
-    /// True for work that waits until it is added again.
+    /// True for work that waits until it is pushed again.
     is_awaited: bool,
-    /// True for work in flight that other work has replaced meanwhile.
+    /// True for work in flight that other work has replaced during the call.
     is_replaced: bool,
 }
 
+/// All work of a queue.
 #[derive(Debug)]
 pub(super) struct State<W: Work> {
     entries: HashMap<W::Key, Entry<W>>,
     due: HashMap<Group, Due<W>>,
-    /// The groups with due work, that of the last turn last.
+    /// The groups with due work. The group that had the last turn is last.
     turns: VecDeque<Group>,
+    /// The work that waits, by the end of its wait.
     waits: BTreeSet<(Instant, W::Key)>,
-    /// The lines with a call in flight that isn't slow.
+    /// The lines with a call in flight that isn't slow. No other call of such a line begins.
     lines: HashSet<String>,
     pub(super) shares: Shares,
-    /// Numbers arrivals and tries.
+    /// The last number given to an arrival or a try.
     count: u64,
-    /// The time of the last look for work that may begin.
+    /// The time of the last look for work that may begin. None: there was no look.
     looked: Option<Instant>,
 }
 
@@ -145,7 +160,8 @@ impl<W: Work> State<W> {
         self.entries.get(key).map(|entry| Arc::clone(&entry.work))
     }
 
-    /// Adds work. With `renews`, a call in flight for it is followed by another.
+    /// Adds or replaces the work of its key. With `renews`, a call in flight for the key is
+    /// followed by another, and work that waits to be added is due.
     pub(super) fn add(&mut self, work: W, now: Instant, renews: bool) {
         let (key, group) = (work.key(), Group::of(&work));
         let number = self.number();
@@ -172,7 +188,7 @@ impl<W: Work> State<W> {
         };
         let place = match (&known.place, first) {
             (_, first) if replaces => first,
-            // it keeps its arrival
+            // known work keeps its arrival
             (Place::First(_, arrived), Place::First(rank, _)) => Place::First(rank, *arrived),
             (again, _) => again.clone(),
         };
@@ -208,6 +224,7 @@ impl<W: Work> State<W> {
         self.entries.remove(key).map(|entry| entry.work)
     }
 
+    /// Removes all work, and returns what wasn't in flight.
     pub(super) fn clear(&mut self) -> Vec<Arc<W>> {
         self.shares.reset();
         let all = self.entries.iter().map(|(key, entry)| (key.clone(), entry.phase != Phase::InFlight));
@@ -222,7 +239,8 @@ impl<W: Work> State<W> {
         }
     }
 
-    /// Drops due work of the namespace, or the line, that has most: the first that isn't precious, or else the last.
+    /// Drops due work of the namespace or line that has most: the first that isn't precious, or
+    /// else the last. None: no work is due.
     pub(super) fn drop_one(&mut self) -> Option<Arc<W>> {
         let most = self.due.values().max_by_key(|due| due.order.len())?;
         let is_precious = |key| self.entries.get(key).is_some_and(|entry| entry.work.is_precious());
@@ -231,7 +249,8 @@ impl<W: Work> State<W> {
         self.remove(&key)
     }
 
-    /// Takes the next work that may begin.
+    /// Takes the next work that may begin: the first in order of the first group, in the order of
+    /// turns, that has a slot. None: no group may begin.
     pub(super) fn take(&mut self, limits: &Limits, now: Instant) -> Option<Taken<W>> {
         self.looked = Some(now);
         while let Some((at, key)) = self.waits.first().cloned()
@@ -253,7 +272,8 @@ impl<W: Work> State<W> {
         self.begin(&key, now)
     }
 
-    /// Returns the work of a group that may begin next.
+    /// Returns the key of the work of a group that may begin next. In a line, work that no line
+    /// waits for is passed over if its namespace has no slot.
     fn next(&self, group: &Group, limits: &Limits, now: Instant) -> Option<W::Key> {
         let due = self.due.get(group)?;
         let is_retry = |place: &Place<W::Rank>| matches!(place, Place::Again(_));
@@ -272,7 +292,7 @@ impl<W: Work> State<W> {
                     if self.shares.has_slot(namespace, limits, now) && !(is_in_line && is_busy) {
                         return Some(key.clone());
                     }
-                    // none begins before it
+                    // work further back doesn't begin before this one
                     if is_in_line {
                         return None;
                     }
@@ -282,11 +302,13 @@ impl<W: Work> State<W> {
         }
     }
 
-    /// True if no line waits for the work of a namespace, and it for no call in its line.
+    /// True for a namespace that is in trouble or failing. Its work and its line don't wait for
+    /// each other.
     fn is_out_of_line(&self, namespace: &str, now: Instant) -> bool {
         self.shares.is_troubled(namespace, now) || self.shares.failing_since(namespace).is_some()
     }
 
+    /// Moves work into flight, and counts the try.
     fn begin(&mut self, key: &W::Key, now: Instant) -> Option<Taken<W>> {
         self.set(key, Phase::InFlight);
         let number = self.number();
@@ -300,12 +322,13 @@ impl<W: Work> State<W> {
         Some(Taken { work, line, failures, since })
     }
 
-    /// Lets a line go on.
+    /// Lets the next call of a line begin.
     pub(super) fn leave(&mut self, line: Option<String>) {
         line.map(|line| self.lines.remove(&line));
     }
 
-    /// Takes work back after a call.
+    /// Takes work back after a call, counts the result for its namespace, and makes the work due,
+    /// lets it wait, or forgets it.
     pub(super) fn give_back(&mut self, work: &W, end: End, limits: &Limits, now: Instant) {
         let (succeeded, retry) = match end {
             End::Dropped => (None, limits.retry),
@@ -340,7 +363,7 @@ impl<W: Work> State<W> {
         self.set(&key, phase);
     }
 
-    /// Moves work to a phase, and to its place there.
+    /// Moves work to a phase, and to its place there. A key that is unknown is left out.
     fn set(&mut self, key: &W::Key, phase: Phase) {
         let Self { entries, due, turns, waits, .. } = self;
         let Some(entry) = entries.get_mut(key) else { return };
@@ -373,12 +396,15 @@ impl<W: Work> State<W> {
         }
     }
 
+    /// Returns the next number, by which arrivals and tries are ordered.
     fn number(&mut self) -> u64 {
         self.count = self.count.saturating_add(1);
         self.count
     }
 
-    /// Returns the end of the next wait. Where one ended before the last look, there was no slot.
+    /// Returns the earliest end of a wait, of work or of its namespace. Waits of namespaces that
+    /// ended before the last look don't count: there was no slot then, and the end of a call
+    /// notifies. None: only a change can help.
     pub(super) fn next_try(&self) -> Option<Instant> {
         let of_work = self.waits.first().map(|(at, _)| *at);
         let of_shares = if self.turns.is_empty() { None } else { self.shares.waits(self.looked).min() };

@@ -1,3 +1,6 @@
+//! The demo of `testbed demo` and `make demo`: starts a control plane, installs Tenure on it, and
+//! plays the scenes. Fails if a scene doesn't end as it should.
+
 mod scenes;
 mod timeline;
 
@@ -66,7 +69,8 @@ impl Demo {
     }
 }
 
-/// The URL of the cluster that KUBECONFIG leads to, if it answers.
+/// Returns the URL of the cluster that KUBECONFIG leads to, if it answers within 3 seconds. None:
+/// KUBECONFIG is unset or empty, or the cluster doesn't answer.
 async fn reachable_cluster() -> Option<String> {
     env::var_os("KUBECONFIG").filter(|value| !value.is_empty())?;
     let mut config = Config::infer().await.ok()?;
@@ -77,7 +81,7 @@ async fn reachable_cluster() -> Option<String> {
     answer.ok()?.ok().map(|_| url)
 }
 
-/// Prints what happens, and fails if that isn't what should happen.
+/// Plays the scenes one after the other, and fails at the first that doesn't go as it should.
 async fn show(cluster: &Cluster) -> Result<()> {
     let client = cluster.client()?;
     println!("\n5/7  A ceiling: Deployment test in queue demo, with maxDuration 10s");

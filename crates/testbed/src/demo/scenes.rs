@@ -1,4 +1,5 @@
-//! The scenes of the demo: a ceiling, a floor, and a workload that doesn't get ready.
+//! The scenes of the demo: a ceiling, a floor, and a workload that doesn't get ready. Each prints a
+//! timeline, and fails if what happens isn't what Tenure promises.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -10,16 +11,19 @@ use tokio::{process::Command, task::spawn_blocking};
 
 use super::timeline::Timeline;
 
+/// The manifests of the scenes, in `default`.
 const CEILING: &str = include_str!("../../../../examples/t9k.yaml");
 const FLOOR: &str = include_str!("floor.yaml");
 const REQUEUE: &str = include_str!("requeue.yaml");
 
-/// The allowed delay of the ceiling.
+/// The allowed delay of the pause after the ceiling of 10 s.
 const LATE: SignedDuration = SignedDuration::from_secs(3);
 
+/// The annotation with the record of a pause.
 const PAUSED: &str = "tenure.dev/paused";
 
-/// A Deployment in a queue with a ceiling of ten seconds is paused.
+/// Shows that a Deployment in a queue with a ceiling of ten seconds is paused, and resumes it with
+/// the plugin.
 pub(super) async fn ceiling(cluster: &Cluster, client: &Client) -> Result<()> {
     apply(cluster, CEILING).await?;
     let mut timeline = Timeline::new(client, &["test-"], &["MaxDurationExceeded"]);
@@ -54,7 +58,7 @@ pub(super) async fn ceiling(cluster: &Cluster, client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Runs the plugin as a user would, and shows what it prints.
+/// Runs the plugin as a user would, and shows its output.
 async fn plugin(cluster: &Cluster, arguments: &[&str]) -> Result<()> {
     println!("\n$ kubectl tenure {}", arguments.join(" "));
     let program = spawn_blocking(|| program("kubectl-tenure")).await??;
@@ -65,7 +69,7 @@ async fn plugin(cluster: &Cluster, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// An urgent pod waits until the floor of another has ended, is woken, and runs.
+/// Shows that an urgent pod waits until the floor of another pod has ended, is woken, and runs.
 pub(super) async fn floor(cluster: &Cluster, client: &Client) -> Result<()> {
     let [queue, class, training, urgent] = documents(FLOOR)?;
     for document in [queue, class, training] {
@@ -86,7 +90,7 @@ pub(super) async fn floor(cluster: &Cluster, client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// A Job whose pod doesn't get ready makes room, comes back, and is given up.
+/// Shows that a Job whose pod doesn't get ready makes room, returns once, and is given up.
 pub(super) async fn requeue(cluster: &Cluster, client: &Client) -> Result<()> {
     apply(cluster, REQUEUE).await?;
     let given_up = "DeactivatedDueToRequeuingLimitExceeded";
@@ -112,6 +116,7 @@ async fn apply(cluster: &Cluster, manifest: &str) -> Result<()> {
     Ok(())
 }
 
+/// Splits a manifest into its documents.
 fn documents<const N: usize>(manifest: &str) -> Result<[&str; N]> {
     let documents: Vec<&str> = manifest.split("\n---\n").collect();
     let count = documents.len();

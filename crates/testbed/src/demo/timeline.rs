@@ -1,4 +1,5 @@
-//! Tells what happens to objects as it happens.
+//! Prints what happens to objects as it happens. A scene polls with [`Timeline::until`], and each
+//! state and event is printed once, with the seconds since the scene began.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -11,26 +12,29 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use tenure_testbed::eventually;
 
+/// The longest time for a step of a scene.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// The lines that were printed so far.
+/// The lines that were printed so far, and the source of the next ones.
 pub(super) struct Timeline {
     pods: Api<Pod>,
     events: Api<Event>,
     started: Instant,
     /// The last state of each object that was printed.
     states: BTreeMap<String, String>,
+    /// The events that were printed, by name and count.
     told: BTreeSet<String>,
     /// Prefixes of the names of the pods that are shown.
     names: &'static [&'static str],
     /// Reasons of the events that are shown.
     reasons: &'static [&'static str],
-    /// The first second of each pod on its node, by the API server's clock.
+    /// The time at which each pod got its node, by the API server's clock, in whole seconds.
     pub(super) scheduled: BTreeMap<String, Timestamp>,
 }
 
 impl Timeline {
-    /// Creates the timeline of the default namespace's pods with these prefixes, and events of these reasons.
+    /// Creates the timeline of the default namespace's pods with these prefixes, and events of
+    /// these reasons.
     pub(super) fn new(
         client: &Client,
         names: &'static [&'static str],
@@ -48,7 +52,8 @@ impl Timeline {
         }
     }
 
-    /// Tells pods and events, and what `tell_more` tells, until that returns true.
+    /// Prints pods and events, and what `tell_more` prints, until `tell_more` returns true. `what`
+    /// is awaited, for the error.
     pub(super) async fn until(
         &mut self,
         what: &str,
@@ -64,7 +69,7 @@ impl Timeline {
         self.tell_events().await
     }
 
-    /// Tells the state of an object, if it isn't the one that was told last.
+    /// Prints the state of an object, unless it is the one that was printed last.
     pub(super) fn tell(&mut self, object: &str, state: &str) {
         if self.states.get(object).is_none_or(|last| last != state) {
             println!("{:>7.1} s  {object} {state}", self.started.elapsed().as_secs_f64());
@@ -72,16 +77,17 @@ impl Timeline {
         }
     }
 
-    /// True if an object was last told in this state.
+    /// True if the state of an object that was printed last is this one.
     pub(super) fn is(&self, object: &str, state: &str) -> bool {
         self.states.get(object).is_some_and(|last| last == state)
     }
 
-    /// Returns the number of events of a reason.
+    /// Returns the number of events of a reason in the namespace.
     pub(super) async fn events_of(&self, reason: &str) -> Result<usize> {
         Ok(self.events.list(&ListParams::default().fields(&format!("reason={reason}"))).await?.items.len())
     }
 
+    /// Prints the states of the pods that have changed, and the pods that are gone.
     async fn tell_pods(&mut self) -> Result<()> {
         let mut pods = self.pods.list(&ListParams::default()).await?.items;
         pods.retain(|pod| self.names.iter().any(|name| pod.name_any().starts_with(name)));
@@ -101,6 +107,7 @@ impl Timeline {
         Ok(())
     }
 
+    /// Prints new events, and new occurrences of events that repeat.
     async fn tell_events(&mut self) -> Result<()> {
         for event in self.events.list(&ListParams::default()).await?.items {
             let reason = event.reason.as_deref().unwrap_or_default();
@@ -119,13 +126,15 @@ impl Timeline {
     }
 }
 
-/// True if a condition of a pod holds, and since when.
+/// Returns whether a condition of a pod holds, and since when. None: the pod has no condition of
+/// this name.
 fn condition(pod: &Pod, name: &str) -> Option<(bool, Timestamp)> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let condition = conditions.iter().find(|condition| condition.type_ == name)?;
     Some((condition.status == "True", condition.last_transition_time.as_ref()?.0))
 }
 
+/// Returns the state of a pod, for people.
 fn state(pod: &Pod, is_scheduled: bool) -> String {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
     if pod.metadata.deletion_timestamp.is_some() {

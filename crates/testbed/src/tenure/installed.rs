@@ -1,4 +1,4 @@
-//! Objects of an installation: those that it brings, and those that its programs use.
+//! Objects of an installation: those that the chart brings, and those that its programs use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,13 @@ use tenure_certs::Authority;
 use super::{CONVERSION_PATCH, RELEASE_NAMESPACE, SCHEDULER_CA, SECRET};
 use crate::Cluster;
 
-/// A kubeconfig of the chart's service account.
+/// Returns a kubeconfig of the chart's service account of a component.
 pub(super) async fn account(cluster: &Cluster, component: &str) -> Result<PathBuf> {
     cluster.service_account_kubeconfig(RELEASE_NAMESPACE, &format!("tenure-{component}")).await
 }
 
+/// Writes the files of the chart's `ConfigMap` into the cluster's directory. Returns the path of
+/// the configuration.
 pub(super) async fn fetch_config(cluster: &Cluster) -> Result<PathBuf> {
     let maps = Api::<ConfigMap>::namespaced(cluster.client()?, RELEASE_NAMESPACE);
     let map = maps.get("tenure-config").await?;
@@ -31,8 +33,8 @@ pub(super) async fn fetch_config(cluster: &Cluster) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Makes the Secret of the webhook's certificate, as an administrator does who brings one. Returns the values of the
-/// chart for it. Where the directory has no certificate yet, it gets one.
+/// Creates the Secret of the webhook's certificate, as an administrator does who brings one.
+/// Returns helm's flags for it. A directory without a certificate gets a new one.
 pub(super) async fn bring_certificate(cluster: &Cluster, directory: &Path) -> Result<Vec<String>> {
     let ca = directory.join("ca.crt");
     if !ca.exists() {
@@ -58,7 +60,7 @@ pub(super) async fn bring_certificate(cluster: &Cluster, directory: &Path) -> Re
     Ok(vec!["--set".into(), by, "--set-file".into(), ca])
 }
 
-/// A queue for which only the webhook returns a warning.
+/// Returns a queue for which only the webhook returns a warning.
 pub(super) fn probe(version: &str) -> String {
     format!(
         r#"{{"apiVersion": "scheduling.run.ai/{version}", "kind": "Queue", "metadata": {{"name": "probe"}},

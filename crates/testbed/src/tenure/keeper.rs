@@ -1,4 +1,4 @@
-//! Our programs as processes.
+//! Tenure's programs as processes, which tests start, freeze, kill and end.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,34 +17,39 @@ use crate::ports::free_port;
 use crate::server::{Health, Server, flag};
 use crate::{Cluster, Process, program};
 
-/// A program of ours that may be running.
+/// A program of Tenure that may be running.
 pub(super) struct Program {
     pub server: Server,
+    /// The process. None: it wasn't started, or was ended here.
     pub process: Mutex<Option<Process>>,
 }
 
 impl Program {
+    /// Starts the program, unless it runs, and waits until it is ready.
     pub async fn start(&self) -> Result<()> {
         let mut process = self.process.lock().await;
-        // it may have ended by itself
+        // the process may have ended by itself
         if !process.as_mut().is_some_and(Process::is_running) {
             *process = Some(self.server.start().await?);
         }
         Ok(())
     }
 
+    /// Sends a signal to the process. Fails if it has ended.
     pub async fn signal(&self, signal: Signal) -> Result<()> {
         let mut process = self.process.lock().await;
         let process = process.as_mut().context("it was not started")?;
-        // after the reaping its id may be another process's
+        // once the process is reaped, its id may be another process's
         anyhow::ensure!(process.is_running(), process.failure("has ended"));
         process.signal(signal)
     }
 
+    /// Kills the process, if there is one.
     pub async fn kill(&self) -> Result<()> {
         self.process.lock().await.take().map_or(Ok(()), |mut process| process.kill())
     }
 
+    /// Ends the process as kubelet would. Fails if it doesn't end with success in time.
     pub async fn terminate(&self) -> Result<()> {
         let Some(mut process) = self.process.lock().await.take() else {
             return Ok(());
@@ -56,18 +61,22 @@ impl Program {
     }
 }
 
-/// A keeper with an identity of its own: the same each time it is started.
+/// A keeper with an identity of its own, the same each time it is started.
 pub struct Keeper {
     pub(super) program: Program,
     identity: String,
+    /// The base URL of the admin port.
     url: String,
-    /// The parts of its kubeconfig: the one of the service account, and the API server's URL in it.
+    /// The kubeconfig of the service account, from which that of the keeper is made.
     account: PathBuf,
+    /// The API server's URL in it.
     server: String,
+    /// The kubeconfig of the keeper, written at each start.
     kubeconfig: PathBuf,
 }
 
 impl Keeper {
+    /// Prepares a keeper, and starts nothing. `flags` replace the usual ones.
     pub(super) async fn new(
         cluster: &Cluster,
         index: usize,
@@ -100,39 +109,41 @@ impl Keeper {
         })
     }
 
-    /// Starts it, and waits until it is ready.
+    /// Starts the keeper, and waits until it is ready.
     pub async fn start(&self) -> Result<()> {
         self.start_at(&self.server).await
     }
 
-    /// The same with another way to the API server, such as a proxy on 127.0.0.1: `https://127.0.0.1:<port>`.
+    /// Starts the keeper with another way to the API server, such as a proxy on 127.0.0.1:
+    /// `https://127.0.0.1:<port>`.
     pub async fn start_at(&self, server: &str) -> Result<()> {
         let account = fs::read_to_string(&self.account)?;
         put(&self.kubeconfig, &account.replace(&self.server, server))?;
         self.program.start().await
     }
 
-    /// Ends it as kubelet would, and waits for it.
+    /// Ends the keeper as kubelet would, and waits for its end.
     pub async fn stop(&self) -> Result<()> {
         self.program.terminate().await
     }
 
-    /// Kills it (SIGKILL).
+    /// Kills the keeper (SIGKILL).
     pub async fn kill(&self) -> Result<()> {
         self.program.kill().await
     }
 
-    /// Stops it (SIGSTOP) as if its node had frozen: its connections stay open, its clock goes on.
+    /// Stops the keeper (SIGSTOP) as if its node had frozen: its connections stay open, its clock
+    /// goes on.
     pub async fn pause(&self) -> Result<()> {
         self.program.signal(Signal::STOP).await
     }
 
-    /// Lets it go on after [`Keeper::pause`].
+    /// Lets the keeper go on after [`Keeper::pause`].
     pub async fn resume(&self) -> Result<()> {
         self.program.signal(Signal::CONT).await
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the keeper ends by itself.
     pub async fn ended(&self, deadline: Duration) -> Result<ExitStatus> {
         self.program.process.lock().await.as_mut().context("it was not started")?.wait(deadline).await
     }
@@ -142,17 +153,19 @@ impl Keeper {
         &self.identity
     }
 
-    /// The base URL of its admin port.
+    /// Returns the base URL of its admin port.
     pub fn admin_url(&self) -> &str {
         &self.url
     }
 
-    /// Its log. It goes on when it is started again.
+    /// Returns its log, to which each start appends.
     pub fn log(&self) -> &Path {
         &self.program.server.log
     }
 }
 
+/// Returns a program that isn't started, built if it is missing. `admin` is the port whose `/ready`
+/// says when it is ready.
 pub(super) async fn our_program(
     name: &'static str,
     log: &str,

@@ -1,4 +1,7 @@
 //! Prints Tenure's custom resource definitions as YAML, or writes them as files.
+//!
+//! `make crds` writes the files of the chart, and a test compares the files with the output of this
+//! program.
 
 use std::{fs, io, path::PathBuf, process::ExitCode};
 
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints all definitions as one stream of YAML.
 fn print() -> io::Result<()> {
     for crd in crds()? {
         println!("---\n{}", yaml(&crd)?);
@@ -45,6 +49,7 @@ fn print() -> io::Result<()> {
     Ok(())
 }
 
+/// Writes each definition to a file in the directory, which is created if needed.
 fn write(directory: &PathBuf) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     for crd in crds()? {
@@ -56,12 +61,14 @@ fn write(directory: &PathBuf) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the definitions of all kinds.
 fn crds() -> io::Result<[CustomResourceDefinition; 3]> {
     Ok([runai_queues()?, tensorstack::v1beta1::Queue::crd(), extension::Extension::crd()].map(kept_by_helm))
 }
 
-/// Stored and served as v3alpha1 alone. Where v2 is served as well, clients that name no version get v2, and a webhook has
-/// to convert: the chart adds both.
+/// Returns the definition of queues of the run.ai family, stored and served as v3alpha1 alone.
+/// Where v2 is served as well, clients that name no version get v2, and a webhook has to convert:
+/// the chart adds both.
 fn runai_queues() -> io::Result<CustomResourceDefinition> {
     let versions = [runai::v3alpha1::Queue::crd(), runai::v2::Queue::crd()].map(nothing_required);
     let mut crd = merge_crds(versions.into(), "v3alpha1").map_err(io::Error::other)?;
@@ -72,7 +79,8 @@ fn runai_queues() -> io::Result<CustomResourceDefinition> {
     Ok(crd)
 }
 
-/// Makes `spec` optional, as KAI does: each object that v2 can store must be able to get a status in v3alpha1.
+/// Makes `spec` optional, as KAI does: each object that v2 can store must be able to get a status
+/// in v3alpha1.
 fn nothing_required(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
     for schema in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {
@@ -81,12 +89,14 @@ fn nothing_required(mut crd: CustomResourceDefinition) -> CustomResourceDefiniti
     crd
 }
 
-/// Deleting a definition deletes every object of it, so an uninstall must not.
+/// Has Helm keep a definition at an uninstall: to delete a definition deletes all objects of its
+/// kind.
 fn kept_by_helm(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     crd.metadata.annotations.get_or_insert_default().insert("helm.sh/resource-policy".into(), "keep".into());
     crd
 }
 
+/// Returns a definition as YAML, with a header.
 fn yaml(crd: &CustomResourceDefinition) -> io::Result<String> {
     let mut crd = serde_json::to_value(crd)?;
     simplify(&mut crd);

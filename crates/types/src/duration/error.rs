@@ -1,3 +1,6 @@
+//! The reasons why a text isn't a duration. Users read the messages in refusals of the webhook and
+//! in errors of the command line.
+
 use thiserror::Error;
 
 /// The reason why a text is not a duration. The messages continue "not a duration: …".

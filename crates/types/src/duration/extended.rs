@@ -1,3 +1,8 @@
+//! The grammar of Tenure's own fields: Go's, plus days and weeks, without a sign.
+//!
+//! The same grammar is here twice: as a parser, and as rules in CEL for the schema of the CRD. The
+//! API server enforces the rules without the webhook.
+
 use std::{fmt, str::FromStr};
 
 use jiff::SignedDuration;
@@ -24,7 +29,8 @@ macro_rules! extended_pattern {
     };
 }
 
-/// A text of this grammar in seconds, in CEL, whose own `duration()` knows no days and weeks. In floating point.
+/// A text of this grammar in seconds, in CEL, whose own `duration()` knows no days and weeks. In
+/// floating point.
 macro_rules! extended_seconds {
     ($text:literal) => {
         concat!(
@@ -36,10 +42,13 @@ macro_rules! extended_seconds {
     };
 }
 
-/// Go's duration grammar plus `d` (24 h) and `w` (7 d), without a sign: `90m`, `1h30m`, `7d`. It is printed as it was written.
+/// Go's duration grammar plus `d` (24 h) and `w` (7 d), without a sign: `90m`, `1h30m`, `7d`.
+/// Prints as it was written, if the text is short.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExtendedDuration {
+    /// Never negative.
     pub(super) nanoseconds: i64,
+    /// The text as it was written, if any.
     pub(super) text: Text,
 }
 
@@ -47,16 +56,18 @@ impl ExtendedDuration {
     /// The zero duration.
     pub const ZERO: Self = Self::computed(0);
 
+    /// Creates a duration without a text.
     const fn computed(nanoseconds: i64) -> Self {
         Self { nanoseconds, text: Text::NONE }
     }
 
-    /// Converts a duration that no person wrote. A negative one becomes zero, and one that is too long the longest.
+    /// Converts a duration that was computed. A negative duration becomes zero, and one that is too
+    /// long the longest.
     pub fn of(duration: SignedDuration) -> Self {
         Self::from_go(GoDuration::from_nanos(duration.as_nanos().try_into().unwrap_or(i64::MAX)))
     }
 
-    /// Converts a duration of Go's grammar. A negative one becomes zero.
+    /// Converts a duration of Go's grammar. A negative duration becomes zero.
     pub const fn from_go(duration: GoDuration) -> Self {
         let nanoseconds = duration.as_nanos();
         Self::computed(if nanoseconds < 0 { 0 } else { nanoseconds })
@@ -67,7 +78,7 @@ impl ExtendedDuration {
         GoDuration::from_nanos(self.nanoseconds)
     }
 
-    /// Returns the same duration with its text in another grammar, by which it is printed.
+    /// Returns the same duration with its text in another grammar, as which it prints.
     #[must_use]
     pub fn written(self, text: &str) -> Self {
         Self { text: Text::of(text), ..self }
@@ -101,6 +112,7 @@ impl FromStr for ExtendedDuration {
     }
 }
 
+/// Returns the nanoseconds of a unit. None: the grammar doesn't have the unit.
 fn unit(symbol: &str) -> Option<u64> {
     match symbol {
         "d" => Some(DAY),
@@ -109,14 +121,14 @@ fn unit(symbol: &str) -> Option<u64> {
     }
 }
 
-/// As it is printed.
+/// Writes the printed form.
 impl Serialize for ExtendedDuration {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-/// As it is printed, or as versions have written it that knew ISO 8601 alone.
+/// Reads the printed form, or ISO 8601, which earlier versions wrote.
 impl<'de> Deserialize<'de> for ExtendedDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -130,7 +142,8 @@ impl fmt::Display for ExtendedDuration {
     }
 }
 
-/// True, in CEL, for a text that isn't of this grammar, or is in range. Of several durations, the sum counts.
+/// True, in CEL, for a text that isn't of this grammar, or is in range. Of several durations, the
+/// sum counts.
 macro_rules! extended_in_range {
     ($pattern:expr) => {
         concat!("!self.matches('", $pattern, "') || ", extended_seconds!("self"), " <= 9223372036.854776")

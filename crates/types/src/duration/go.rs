@@ -1,3 +1,6 @@
+//! Go's own grammar of durations, for fields of Queue v2 and for programs that read no other, such
+//! as KAI-Scheduler.
+
 use std::{fmt, str::FromStr};
 
 use schemars::{Schema, json_schema};
@@ -7,7 +10,8 @@ use super::{
     units::{HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, go_unit, magnitude},
 };
 
-/// A duration as Go's `time.ParseDuration` reads it and `time.Duration.String` prints it: `1h30m0s`.
+/// A duration as Go's `time.ParseDuration` reads it and `time.Duration.String` prints it:
+/// `1h30m0s`. In nanoseconds; may be negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GoDuration(i64);
 
@@ -50,6 +54,7 @@ impl fmt::Display for GoDuration {
     }
 }
 
+/// Prints a duration of a second or more.
 fn hours_minutes_seconds(f: &mut fmt::Formatter<'_>, rest: u64) -> fmt::Result {
     if rest >= HOUR {
         write!(f, "{}h", rest / HOUR)?;
@@ -60,6 +65,7 @@ fn hours_minutes_seconds(f: &mut fmt::Formatter<'_>, rest: u64) -> fmt::Result {
     decimal(f, rest % MINUTE, SECOND, "s")
 }
 
+/// Prints nanoseconds in a unit, with as many decimals as needed.
 fn decimal(f: &mut fmt::Formatter<'_>, nanoseconds: u64, unit: u64, symbol: &str) -> fmt::Result {
     write!(f, "{}", nanoseconds / unit)?;
     let fraction = nanoseconds % unit;

@@ -2,18 +2,18 @@
 //!
 //! | type | where | grammar |
 //! | --- | --- | --- |
-//! | [`ExtendedDuration`] | fields of `scheduling.run.ai/v3alpha1` | Go's `time.ParseDuration` plus `d` and `w`, no
-//! sign |
-//! | [`GoDuration`] | fields of `scheduling.run.ai/v2` | Go's `time.ParseDuration` (`metav1.Duration`) |
-//! | [`TensorstackDuration`] | fields of `scheduler.tensorstack.dev` | whole numbers with `y w d h m s ms`, in this
-//! order |
+//! | [`ExtendedDuration`] | `scheduling.run.ai/v3alpha1` | Go's, plus `d` and `w`, without a sign |
+//! | [`GoDuration`] | `scheduling.run.ai/v2` | Go's `time.ParseDuration` (`metav1.Duration`) |
+//! | [`TensorstackDuration`] | `scheduler.tensorstack.dev` | whole numbers with `y w d h m s ms` |
 //!
-//! [`Points`] are several durations of one of these grammars, separated by commas.
+//! [`Points`] are several durations of one of these grammars, separated by commas. A field keeps
+//! the text that was written, as a [`Written`], and its readers parse the text.
 //!
-//! All hold whole nanoseconds in an `i64`, as Go does. A value that doesn't fit is refused, never wrapped.
+//! All hold whole nanoseconds in an `i64`, as Go does. A value that doesn't fit is refused, never
+//! wrapped.
 //!
-//! People read a duration as its author wrote it. [`ExtendedDuration`] and [`TensorstackDuration`] remember their text. One that
-//! was computed is printed by [`for_people`].
+//! People read a duration as its author wrote it. [`ExtendedDuration`] and [`TensorstackDuration`]
+//! remember a short text. A duration that was computed is printed by [`for_people`].
 
 mod error;
 #[macro_use]

@@ -1,27 +1,30 @@
+//! Several durations in one field: the points before the end of a run at which the workload gets a
+//! notice.
+
 use std::{fmt, str::FromStr};
 
 use schemars::Schema;
 
 use super::{DurationError, ExtendedDuration, Grammar};
 
-/// The most points of a field.
+/// The most points of a field. The schema of the CRD has the same number.
 pub const MOST_POINTS: usize = 8;
 
-/// The points before the end of a run at which something is told: durations of a grammar, separated by commas, such as
-/// `1h,10m`. The longest comes first, and none comes twice. A duration of zero stands for no point at all, and so by
-/// itself: the default.
+/// The points before the end of a run at which a notice is given: durations of a grammar, separated
+/// by commas, such as `1h,10m`. The longest comes first, and none comes twice. A single duration of
+/// zero stands for no point at all, as does the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Points<D>([D; MOST_POINTS]);
 
 /// A grammar of durations of which a field may have several.
 pub trait PointsGrammar: Grammar + Copy + Ord + fmt::Display {
-    /// The expected form of several, as messages continue "must be …".
+    /// The expected form of several durations, as messages continue "must be …".
     const POINTS_EXPECTED: &'static str;
 
-    /// Returns the duration, with its text.
+    /// Converts to [`ExtendedDuration`], which then prints the text of this grammar.
     fn extended(self) -> ExtendedDuration;
 
-    /// The JSON schema of several.
+    /// Returns the JSON schema of several durations.
     fn points_schema() -> Schema;
 }
 
@@ -31,7 +34,7 @@ impl<D: PointsGrammar> Points<D> {
         self.0.into_iter().take_while(|point| !point.is_zero())
     }
 
-    /// Returns the longest; zero if there is none.
+    /// Returns the longest point. Zero: there is no point.
     pub fn longest(&self) -> D {
         self.iter().next().unwrap_or_default()
     }

@@ -1,3 +1,7 @@
+//! The grammar of T9k's queues: whole numbers with units, in one order.
+//!
+//! The same grammar is here twice: as a parser, and as rules in CEL for the schema of the CRD.
+
 use std::{fmt, str::FromStr};
 
 use jiff::SignedDuration;
@@ -28,7 +32,7 @@ macro_rules! tensorstack_in_range {
     };
 }
 
-/// Largest first, which is the only order that the grammar has.
+/// The units and their nanoseconds. Largest first, which is the only order that the grammar has.
 const UNITS: [(&str, u64); 7] = [
     ("y", 365 * DAY),
     ("w", WEEK),
@@ -39,12 +43,15 @@ const UNITS: [(&str, u64); 7] = [
     ("ms", MILLISECOND),
 ];
 
-/// The grammar of a T9k Queue's `maxDuration`: `0`, or whole numbers with the units `y` (365 d), `w`, `d`,
-/// `h`, `m`, `s` and `ms`, each at most once and in this order. The empty text, which T9k's pattern matches,
-/// means that the field is unset: ask before parsing. It is printed as it was written.
+/// The grammar of a T9k Queue's `maxDuration`: `0`, or whole numbers with the units `y` (365 d),
+/// `w`, `d`, `h`, `m`, `s` and `ms`, each at most once and in this order. The empty text, which
+/// T9k's pattern matches, means that the field is unset: ask before parsing. Prints as it was
+/// written, if the text is short.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TensorstackDuration {
+    /// Never negative.
     nanoseconds: i64,
+    /// The text as it was written, if it is short.
     text: Text,
 }
 
@@ -84,6 +91,7 @@ impl FromStr for TensorstackDuration {
     }
 }
 
+/// Returns the error for a symbol that can't come here.
 fn unexpected(number: &str, symbol: &str) -> DurationError {
     if symbol.is_empty() {
         DurationError::MissingUnit(number.into())

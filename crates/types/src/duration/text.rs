@@ -1,3 +1,5 @@
+//! The texts of durations: the form that Tenure prints, and the text that a person wrote.
+
 use std::{
     cmp::Ordering,
     fmt,
@@ -8,7 +10,8 @@ use jiff::SignedDuration;
 
 use super::GoDuration;
 
-/// Returns a duration that no person wrote, in the form that queues take: `1m30s`, `2d`, `1d12h`, `500ms`. It has no sign.
+/// Returns a computed duration in the form that queues take: `1m30s`, `2d`, `1d12h`, `500ms`. The
+/// sign is left out. A duration that is out of range becomes the longest.
 pub fn for_people(duration: impl TryInto<SignedDuration>) -> String {
     let duration = duration.try_into().unwrap_or(SignedDuration::MAX).unsigned_abs();
     let seconds = duration.as_secs();
@@ -22,7 +25,8 @@ pub fn for_people(duration: impl TryInto<SignedDuration>) -> String {
     text
 }
 
-/// The text of a duration as a person wrote it, if it is short enough to be remembered. It tells no two durations apart.
+/// The text of a duration as a person wrote it, padded with zeros. Texts that are too long aren't
+/// kept. All texts are equal to each other, so that durations compare by their nanoseconds alone.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Text([u8; 16]);
 
@@ -30,7 +34,7 @@ impl Text {
     /// No text: the duration was computed.
     pub(super) const NONE: Self = Self([0; 16]);
 
-    /// Remembers a text of up to 16 bytes.
+    /// Remembers a text of up to 16 bytes. A longer text is dropped.
     pub(super) fn of(written: &str) -> Self {
         let mut text = Self::NONE;
         if let Some(start) = text.0.get_mut(..written.len()) {
@@ -47,6 +51,7 @@ impl Text {
         })
     }
 
+    /// Returns the text. Empty: there is none.
     fn as_str(&self) -> &str {
         let text = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
         str::from_utf8(text).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The scanner that Go's grammar and its extension share.
+//! The scanner that Go's grammar and its extension share. All amounts are in nanoseconds.
 
 use super::DurationError;
 
@@ -11,13 +11,14 @@ pub(super) const HOUR: u64 = 60 * MINUTE;
 pub(super) const DAY: u64 = 24 * HOUR;
 pub(super) const WEEK: u64 = 7 * DAY;
 
-/// The magnitude of the least `i64`, which a negative Go duration may have: one more than `i64::MAX`.
+/// The magnitude of the least `i64`, which a negative Go duration may have: one more than
+/// `i64::MAX`.
 const LIMIT: u64 = 1 << 63;
 
-/// Nanoseconds in a unit's symbol.
+/// Returns the nanoseconds of a unit's symbol. None: the grammar doesn't have the unit.
 pub(super) type UnitOf = fn(&str) -> Option<u64>;
 
-/// The units of Go's `time.ParseDuration`.
+/// Returns the nanoseconds of the units of Go's `time.ParseDuration`.
 pub(super) fn go_unit(symbol: &str) -> Option<u64> {
     Some(match symbol {
         "ns" => NANOSECOND,
@@ -31,7 +32,8 @@ pub(super) fn go_unit(symbol: &str) -> Option<u64> {
     })
 }
 
-/// Nanoseconds of an unsigned text: `0`, or numbers with units. The sum may reach 2^63, for a caller that negates it.
+/// Returns the nanoseconds of an unsigned text: `0`, or numbers with units. The sum may reach 2^63,
+/// for a caller that negates it. The error names the part that can't be read.
 pub(super) fn magnitude(text: &str, unit_of: UnitOf) -> Result<u64, DurationError> {
     if text == "0" {
         return Ok(0);
@@ -49,6 +51,7 @@ pub(super) fn magnitude(text: &str, unit_of: UnitOf) -> Result<u64, DurationErro
     Ok(sum)
 }
 
+/// Reads the first number and its unit. Returns the nanoseconds, and the rest of the text.
 fn term(text: &str, unit_of: UnitOf) -> Result<(u64, &str), DurationError> {
     let (whole, rest) = split(text, |c| c.is_ascii_digit());
     let (fraction, rest) = match rest.strip_prefix('.') {
@@ -74,12 +77,14 @@ pub(super) fn split(text: &str, belongs: fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c| !belongs(c)).unwrap_or(text.len()))
 }
 
+/// Fails for an overflow, or above [`LIMIT`].
 fn within(nanoseconds: Option<u64>) -> Result<u64, DurationError> {
     nanoseconds.filter(|n| *n <= LIMIT).ok_or(DurationError::OutOfRange)
 }
 
-/// Go computes a fraction in floating point and cuts it; so `0.3333333333333333333h` is 20 minutes there, and
-/// must be here. Digits that don't fit 63 bits are ignored, as in Go.
+/// Returns the nanoseconds of a fraction. Go computes a fraction in floating point and cuts it; so
+/// `0.3333333333333333333h` is 20 minutes there, and must be here. Digits that don't fit 63 bits
+/// are ignored, as in Go.
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
 fn fraction_of(digits: &str, unit: u64) -> u64 {
     let mut value = 0u64;

@@ -1,3 +1,8 @@
+//! The text of a duration in a custom resource, and the schema that a CRD has for it.
+//!
+//! Objects are decoded with the text alone, so a bad duration makes no object unreadable. The
+//! webhook names each bad text when it reviews the object.
+
 use std::{borrow::Cow, fmt, marker::PhantomData, str::FromStr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -16,15 +21,15 @@ pub trait Grammar: FromStr<Err = DurationError> + Default + PartialEq {
         *self == Self::default()
     }
 
-    /// The JSON schema that the API server enforces by itself.
+    /// Returns the JSON schema that the API server enforces by itself.
     fn schema() -> Schema;
 }
 
 /// The text of a duration, kept as it was written.
 ///
-/// Decoding an object must not fail for one bad field: a queue that was stored around the webhook still has a parent
-/// and a priority, and the webhook wants to name every bad field at once. So the text is kept, and the caller that
-/// needs the value parses it and handles the error then.
+/// Decoding an object must not fail for one bad field: a queue that was stored around the webhook
+/// still has a parent and a priority, and the webhook wants to name every bad field at once. So the
+/// text is kept, and the caller that needs the value parses it and handles the error then.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent, bound = "")]
 pub struct Written<D> {
@@ -34,12 +39,12 @@ pub struct Written<D> {
 }
 
 impl<D: Grammar> Written<D> {
-    /// The value.
+    /// Parses the text. Fails if the text isn't of this grammar.
     pub fn parse(&self) -> Result<D, DurationError> {
         self.text.parse()
     }
 
-    /// The text.
+    /// Returns the text as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -82,7 +87,9 @@ pub(super) const OUT_OF_RANGE: &str = "is out of range: the longest duration is 
 pub(super) const TOO_MANY: &str = "there are more than 8 durations: leave some out";
 pub(super) const ZERO_AMONG_OTHERS: &str = "a duration of zero means none at all: leave it out beside others";
 
-/// Returns the schema of a text: it matches the first rule, in CEL, and further rules, which have their own messages.
+/// Returns the schema of a text of up to `longest` characters. The text must match the first rule,
+/// in CEL, whose message is "must be" and `expected`, and the further rules, which have their own
+/// messages.
 pub(super) fn schema(longest: u32, rule: &str, expected: &str, others: &[(&str, &str)]) -> Schema {
     let must = format!("must be {expected}");
     let rules = [(rule, must.as_str())].into_iter().chain(others.iter().copied());

@@ -1,4 +1,5 @@
-//! The candidate nodes of a request and their victims.
+//! The candidate nodes of a request and their victims, in either form of the request. Null counts
+//! as empty at each level: Go writes empty maps and lists as null.
 
 use std::{borrow::Cow, fmt};
 
@@ -39,7 +40,8 @@ impl<'de> Visitor<'de> for Nodes<'_> {
     }
 }
 
-/// The victims of a node, and how many of them a disruption budget would rather keep; or null.
+/// The uids of a node's victims, and the number of those that a disruption budget would rather
+/// keep; or null.
 struct Victims<'s>(&'s mut Bounds);
 
 impl<'de> Visitor<'de> for Victims<'_> {
@@ -73,7 +75,7 @@ impl<'de> Visitor<'de> for Victims<'_> {
     }
 }
 
-/// A number of pods. A value out of range becomes the nearest that a scheduler could write.
+/// Returns a number of pods. A value out of range becomes the nearest that a scheduler could write.
 #[allow(clippy::cast_possible_truncation, reason = "what is too large is as large as can be")]
 fn count(number: &Number) -> i64 {
     number.as_i64().or_else(|| number.as_f64().map(|number| number as i64)).unwrap_or_default().max(0)
@@ -103,7 +105,7 @@ impl<'de> Visitor<'de> for Uids<'_> {
     }
 }
 
-/// The uid of a pod: its `UID`, or that of its `metadata`. A pod without one can't be identified, and is skipped.
+/// The uid of a pod: its `UID`, or that of its `metadata`. Empty for a pod without one.
 struct Uid(Part);
 
 impl<'de> Visitor<'de> for Uid {

@@ -1,6 +1,7 @@
-//! The response of the extender.
+//! The response of the extender, which the webhook writes node by node.
 
-/// An `ExtenderPreemptionResult`, the nodes that remain candidates and their victims, as JSON without its end.
+/// An `ExtenderPreemptionResult`, the nodes that remain candidates and their victims, as JSON
+/// without its end.
 #[derive(Debug)]
 pub struct PreemptionResult(Vec<u8>);
 
@@ -8,7 +9,7 @@ pub struct PreemptionResult(Vec<u8>);
 const POD_BYTES: usize = 50;
 
 impl PreemptionResult {
-    /// Creates a response without nodes, with room for about so many pods.
+    /// Creates a response without nodes. `pods` is the expected number of victims in all.
     pub fn with_capacity(pods: usize) -> Self {
         let mut json = Vec::with_capacity(pods.saturating_mul(POD_BYTES));
         // never null, and no node of it is
@@ -16,8 +17,9 @@ impl PreemptionResult {
         Self(json)
     }
 
-    /// Adds a node that was not added before: the uids of the pods that go, at least one, in descending priority, and how
-    /// many of these a disruption budget would rather keep.
+    /// Adds a node that was not added before. `uids` are its victims in descending priority, at
+    /// least one. `pdb_violations` is the number of victims that a disruption budget would rather
+    /// keep.
     pub fn add<'u>(&mut self, node: &str, uids: impl Iterator<Item = &'u str>, pdb_violations: i64) {
         let Self(json) = self;
         // a node ends with another byte
@@ -44,7 +46,8 @@ impl PreemptionResult {
     }
 }
 
-/// Writes a string. Uids and names have nothing to escape: to see that for all of one at once takes the least time.
+/// Writes a string. Uids and names have nothing to escape: to see that for the whole text at once
+/// takes the least time.
 fn write_text(json: &mut Vec<u8>, text: &str) {
     let is_escaped = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
     if text.bytes().fold(false, |found, byte| found | is_escaped(byte)) {

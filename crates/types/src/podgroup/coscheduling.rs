@@ -1,4 +1,5 @@
-//! `scheduling.x-k8s.io`: `PodGroup` of the coscheduling plugin. It names no queue: its pods do.
+//! `scheduling.x-k8s.io`: `PodGroup` of the coscheduling plugin. A group names no queue: its pods
+//! do.
 
 use serde_json::Value;
 
@@ -15,7 +16,8 @@ pub const ROW: KindRow = KindRow {
     shown,
 };
 
-/// `scheduleStartTime` is when its scheduling began, and not when it was done.
+/// Reads the start, without its time: `scheduleStartTime` is when the scheduling of the group
+/// began, and not when it was done.
 fn shown(status: &Value) -> Shown {
     if has_phase(status, &["Scheduled", "Running"]) { Shown::Running } else { Shown::Nothing }
 }

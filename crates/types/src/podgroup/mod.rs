@@ -1,5 +1,9 @@
-//! `PodGroup`s of every scheduler that has them: the pods that a group takes to run, its members, and the start that
-//! its status shows. One file a kind.
+//! `PodGroup`s of every scheduler that has them: the pods that a group takes to run, its members,
+//! and the start that its status shows.
+//!
+//! Each kind is a row in a file of its own, which says where the fields of the kind are. Users
+//! write groups, so names and numbers of subgroups are bounded. The webhook, the keeper and the
+//! command line read all kinds so.
 
 mod coscheduling;
 mod native;
@@ -39,7 +43,7 @@ pub enum PodGroupKind {
 }
 
 impl PodField {
-    /// All fields that name the queue, the group or the subgroup of a pod.
+    /// Returns all fields that name the queue, the group or the subgroup of a pod.
     pub fn all() -> BTreeSet<Self> {
         let rows = PodGroupKind::ALL.map(PodGroupKind::row);
         let of_groups = rows.into_iter().flat_map(|row| [Some(row.named_by), row.subgroup]);
@@ -47,8 +51,8 @@ impl PodField {
         of_groups.flatten().chain(labels.map(Self::Label)).collect()
     }
 
-    /// The fields that name a queue, by themselves or by a group that has one. Kueue's queues aren't included: which of
-    /// them stands for one of Tenure's is configured.
+    /// Returns the fields that name a queue, by themselves or by a group that has one. Kueue's
+    /// queues aren't included: the configuration says which of them stands for one of Tenure's.
     pub fn of_queues() -> BTreeSet<Self> {
         let rows = PodGroupKind::ALL.map(PodGroupKind::row).into_iter();
         let of_groups = rows.filter(|row| row.names_queue).map(|row| row.named_by);
@@ -60,10 +64,12 @@ impl PodField {
 const MOST_SUBGROUPS: usize = 1_000;
 
 impl PodGroupKind {
-    /// All kinds. If a pod is in several groups, the group of the first kind counts for its workload.
+    /// All kinds. If a pod is in several groups, the group of the first kind counts for its
+    /// workload.
     pub const ALL: [Self; 5] =
         [Self::Runai, Self::Tensorstack, Self::Coscheduling, Self::Volcano, Self::Native];
 
+    /// Returns the properties of the kind.
     const fn row(self) -> &'static KindRow {
         match self {
             Self::Runai => &runai::ROW,
@@ -74,7 +80,7 @@ impl PodGroupKind {
         }
     }
 
-    /// Returns the kind for an API group and a kind; none if it isn't a known `PodGroup`.
+    /// Returns the kind for an API group and a kind. None: they aren't those of a known `PodGroup`.
     pub fn of(group: &str, kind: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| kind == "PodGroup" && known.group() == group)
     }
@@ -84,7 +90,7 @@ impl PodGroupKind {
         self.row().group
     }
 
-    /// The versions of its API group that can be read, the best first.
+    /// Returns the versions of the API group that can be read, the preferred one first.
     pub const fn versions(self) -> &'static [&'static str] {
         self.row().versions
     }
@@ -95,12 +101,14 @@ impl PodGroupKind {
         ApiResource::from_gvk_with_plural(&kind, "podgroups")
     }
 
-    /// The group of this kind, in the pod's namespace, that a pod names.
+    /// Returns the name of the group of this kind, in the pod's namespace, that a pod names. None:
+    /// the pod names none.
     pub fn named_by(self, pod: &Pod) -> Option<&str> {
         self.row().named_by.of(pod)
     }
 
-    /// The subgroup of its group of this kind that a pod names.
+    /// Returns the name of the subgroup, in a group of this kind, that a pod names. None: the pod
+    /// names none, or the kind has no subgroups.
     pub fn subgroup(self, pod: &Pod) -> Option<&str> {
         self.row().subgroup?.of(pod)
     }
@@ -110,7 +118,8 @@ impl PodGroupKind {
         self.row().names_queue
     }
 
-    /// Reads the minimums of a group from its `spec`. What can't be read, or a name that is too long, counts as absent.
+    /// Reads the minimums of a group from its `spec`. A value that can't be read counts as absent,
+    /// and so does a subgroup whose name is too long. At most 1,000 subgroups are read.
     pub fn spec(self, spec: &Value) -> PodGroupSpec {
         let mut spec = (self.row().spec)(spec);
         let is_bounded =
@@ -126,7 +135,8 @@ impl PodGroupKind {
     }
 }
 
-/// A `PodGroup` of any kind, reduced to what [`PodGroupKind::spec`] and [`PodGroupKind::shown`] read.
+/// A `PodGroup` of any kind, reduced to what [`PodGroupKind::spec`] and [`PodGroupKind::shown`]
+/// read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PodGroup {

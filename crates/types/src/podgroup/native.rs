@@ -1,4 +1,5 @@
-//! `scheduling.k8s.io`: `PodGroup` of Kubernetes itself, since 1.36. It names no queue: its pods do.
+//! `scheduling.k8s.io`: `PodGroup` of Kubernetes itself, since 1.36. A group names no queue: its
+//! pods do.
 
 use super::row::{KindRow, PodField, Shown, count, undivided};
 
@@ -9,6 +10,7 @@ pub const ROW: KindRow = KindRow {
     subgroup: None,
     names_queue: false,
     spec: |spec| undivided(spec.pointer("/schedulingPolicy/gang/minCount").and_then(count)),
-    // PodGroupInitiallyScheduled tells of the first start alone, also when all pods have gone since
+    // PodGroupInitiallyScheduled shows the first start alone, and stays when all pods have gone
+    // since
     shown: |_| Shown::Nothing,
 };

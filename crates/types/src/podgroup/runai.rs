@@ -1,4 +1,4 @@
-//! `scheduling.run.ai`: `PodGroup` of KAI-Scheduler.
+//! `scheduling.run.ai`: `PodGroup` of KAI-Scheduler. Its subgroups may form a tree.
 
 use serde_json::Value;
 
@@ -15,18 +15,20 @@ pub const ROW: KindRow = KindRow {
     shown,
 };
 
+/// Reads the queue and the minimums.
 fn spec(spec: &Value) -> PodGroupSpec {
     let sub_groups = sub_groups(&spec["subGroups"]);
     PodGroupSpec {
         queue: text(&spec["queue"]),
-        // the subgroups say it all, where there are any
+        // with subgroups, their minimums alone count
         min_member: count(&spec["minMember"]).filter(|_| sub_groups.is_empty()),
         min_sub_group: count(&spec["minSubGroup"]),
         sub_groups,
     }
 }
 
-/// Reads the start. Older versions have a phase, which KAI never wrote; the map of allocated resources is empty at first.
+/// Reads the start. Older versions have a phase, which KAI never wrote; the map of allocated
+/// resources is empty at first.
 fn shown(status: &Value) -> Shown {
     let allocated = status.pointer("/resourcesStatus/allocated").and_then(Value::as_object);
     let allocated = allocated.is_some_and(|resources| !resources.is_empty());

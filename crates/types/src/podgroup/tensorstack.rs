@@ -1,4 +1,4 @@
-//! `scheduler.tensorstack.dev`: `PodGroup` of T9k.
+//! `scheduler.tensorstack.dev`: `PodGroup` of T9k. Its roles are the subgroups.
 
 use serde_json::Value;
 
@@ -15,6 +15,7 @@ pub const ROW: KindRow = KindRow {
     shown,
 };
 
+/// Reads the queue and the minimums.
 fn spec(spec: &Value) -> PodGroupSpec {
     PodGroupSpec {
         queue: text(&spec["queue"]),
@@ -24,6 +25,7 @@ fn spec(spec: &Value) -> PodGroupSpec {
     }
 }
 
+/// Reads the start: the time since which condition `GroupScheduled` has been true.
 fn shown(status: &Value) -> Shown {
     condition_since(status, "GroupScheduled").map_or(Shown::Nothing, Shown::Since)
 }

@@ -1,4 +1,5 @@
-//! `scheduling.volcano.sh`: `PodGroup` of Volcano. Its queue is one of Volcano's own.
+//! `scheduling.volcano.sh`: `PodGroup` of Volcano. Its tasks are the subgroups. Its queue is one of
+//! Volcano's own.
 
 use serde_json::Value;
 
@@ -18,8 +19,8 @@ pub const ROW: KindRow = KindRow {
     shown,
 };
 
-/// Volcano counts the pods of each task only while all that they take together is within `minMember`: else how many there
-/// are in all decides alone.
+/// Reads the minimums. Volcano checks the minimum of each task only if the sum of these minimums is
+/// at most `minMember`. Otherwise `minMember` alone counts.
 fn spec(spec: &Value) -> PodGroupSpec {
     let min_member = count(&spec["minMember"]);
     let tasks = spec["minTaskMember"].as_object().into_iter().flatten();
@@ -40,7 +41,8 @@ fn spec(spec: &Value) -> PodGroupSpec {
     }
 }
 
-/// The condition is also true while it waits in its queue a second time: the phase says whether it runs.
+/// Reads the start. Condition `Scheduled` is also true while the group waits in its queue a second
+/// time: the phase says whether the group runs.
 fn shown(status: &Value) -> Shown {
     if !has_phase(status, &["Running"]) {
         return Shown::Nothing;

@@ -1,4 +1,5 @@
-//! A `PodDisruptionBudget`, reduced to the fields that Tenure reads.
+//! A `PodDisruptionBudget`, reduced to the fields that Tenure reads. The placement index of the
+//! webhook holds them.
 
 use std::collections::BTreeMap;
 
@@ -20,9 +21,9 @@ pub struct PodDisruptionBudget {
     /// The metadata, without the parts that no decision needs.
     #[serde(deserialize_with = "slim")]
     pub metadata: ObjectMeta,
-    /// The pods that it is for.
+    /// The pods that the budget is for.
     pub spec: BudgetSpec,
-    /// The disruptions that it allows.
+    /// The disruptions that the budget allows.
     pub status: BudgetStatus,
 }
 
@@ -30,7 +31,7 @@ pub struct PodDisruptionBudget {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct BudgetSpec {
-    /// Selects the pods that it is for.
+    /// Selects the pods that the budget is for.
     pub selector: Option<LabelSelector>,
 }
 
@@ -40,6 +41,7 @@ pub struct BudgetSpec {
 pub struct BudgetStatus {
     /// The number of disruptions that are allowed now.
     pub disruptions_allowed: Option<i32>,
-    /// The names of pods whose disruption is counted already. The times beside them may be any.
+    /// The names of pods whose disruption is counted already. The times beside the names may be
+    /// any.
     pub disrupted_pods: Option<BTreeMap<String, Value>>,
 }

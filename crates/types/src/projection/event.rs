@@ -18,9 +18,9 @@ pub struct Event {
     /// The metadata, without the parts that no decision needs.
     #[serde(deserialize_with = "slim")]
     pub metadata: ObjectMeta,
-    /// The object that it is about.
+    /// The object that the event is about.
     pub involved_object: ObjectReference,
-    /// The time of what it tells; none if it can't be read.
+    /// The time of the event. None: the time is absent, or can't be read.
     #[serde(deserialize_with = "readable")]
     pub event_time: Option<Timestamp>,
     /// The reason, in one word.
@@ -31,6 +31,7 @@ pub struct Event {
     pub action: Option<String>,
 }
 
+/// Reads a time. None: the time is absent, or can't be read.
 fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.and_then(|text| text.parse().ok()))
 }

@@ -1,4 +1,5 @@
-//! A Pod, reduced to the fields that Tenure reads.
+//! A Pod, reduced to the fields that Tenure reads. The webhook, the keeper and the command line
+//! hold pods in this form, and [`crate::room`] reads more of them where the room on nodes matters.
 
 use k8s_openapi::{
     api::core::v1 as core,
@@ -38,7 +39,7 @@ pub struct PodSpec {
     pub priority_class_name: Option<String>,
     /// `Never` if the pod waits rather than preempts others.
     pub preemption_policy: Option<String>,
-    /// The grace period of a deletion that names none, in seconds.
+    /// The grace period in seconds of a deletion that names none.
     pub termination_grace_period_seconds: Option<i64>,
     /// The membership in a `PodGroup` of Kubernetes itself.
     pub scheduling_group: Option<SchedulingGroup>,
@@ -56,9 +57,9 @@ pub struct SchedulingGroup {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatus {
-    /// Pending, Running, Succeeded, Failed or Unknown.
+    /// The phase: Pending, Running, Succeeded, Failed or Unknown.
     pub phase: Option<String>,
-    /// All conditions; only `PodScheduled` matters.
+    /// All conditions, such as `PodScheduled` and `DisruptionTarget`.
     #[serde(default)]
     pub conditions: Vec<PodCondition>,
     /// The node on which the scheduler makes room for the pod.
@@ -69,36 +70,38 @@ pub struct PodStatus {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCondition {
-    /// Such as `PodScheduled`.
+    /// The type, such as `PodScheduled`.
     #[serde(rename = "type")]
     pub type_: String,
-    /// True, False or Unknown.
+    /// The status: True, False or Unknown.
     pub status: String,
     /// The reason, in one word.
     pub reason: Option<String>,
-    /// The time at which the status last changed. Any user who may write a pod's status can write a time that can't be
-    /// read, which must not make the list of all pods fail.
+    /// The time at which the status last changed. Any user who may write a pod's status can write a
+    /// time that can't be read, which must not make the list of all pods fail.
     #[serde(default, deserialize_with = "readable")]
     pub last_transition_time: Option<Time>,
 }
 
+/// Reads a time. None: the time is absent, or can't be read.
 fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
     let written = Option::<String>::deserialize(deserializer)?;
     Ok(written.and_then(|text| text.parse().ok()).map(Time))
 }
 
 impl Pod {
-    /// The value of a label.
+    /// Returns the value of a label. None: the pod doesn't have the label.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.metadata.labels.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// The value of an annotation.
+    /// Returns the value of an annotation. None: the pod doesn't have the annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// The owner that controls this pod. A pod may have others, and the controller need not come first.
+    /// Returns the owner that controls this pod. A pod may have other owners, and the controller
+    /// need not come first. None: no owner controls the pod.
     pub fn controller(&self) -> Option<&OwnerReference> {
         controller(&self.metadata)
     }
@@ -108,7 +111,7 @@ impl Pod {
         self.annotation(keys::MIRROR_POD_ANNOTATION).is_some()
     }
 
-    /// True if all containers have ended.
+    /// True if all containers have ended, and none will be restarted.
     pub fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
     }
@@ -118,7 +121,8 @@ impl Pod {
         self.annotation(keys::UNGUARDED_ANNOTATION) == Some("true")
     }
 
-    /// The time of the pod's binding, never before its creation, as a slow clock may have it; none while it is pending.
+    /// Returns the time of the pod's binding, but never one before its creation, as a slow clock
+    /// may write. None: the pod is pending, or the time can't be read.
     pub fn scheduled_at(&self) -> Option<&Time> {
         let scheduled = |c: &&PodCondition| c.type_ == "PodScheduled" && c.status == "True";
         let at = self.status.conditions.iter().find(scheduled)?.last_transition_time.as_ref()?;

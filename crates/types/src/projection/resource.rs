@@ -1,4 +1,5 @@
-//! Objects of any kind as resources of the API. Other projections inherit from the type that they are a projection of.
+//! Objects of any kind as resources of the API, for clients that name the kind at run time. Other
+//! projections inherit from the type of which they are a projection.
 
 use std::borrow::Cow;
 
@@ -11,7 +12,8 @@ use kube::{
 use super::{Owner, WholeObject};
 use crate::podgroup::PodGroup;
 
-/// Implements `Resource` for objects of a kind known at run time. `metadata_only`: the API server leaves out the rest.
+/// Implements `Resource` for objects of a kind known at run time. `metadata_only`: the API server
+/// leaves out the rest.
 macro_rules! of_any_kind {
     ($object:ty, metadata_only: $metadata_only:literal) => {
         impl Resource for $object {

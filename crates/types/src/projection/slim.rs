@@ -1,4 +1,6 @@
 //! Metadata without the parts that no decision needs, above all without `managedFields`.
+//!
+//! All projections read their metadata so. Fields with `skip` are never allocated.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +10,7 @@ use serde_json::Value;
 
 use super::Owner;
 
-/// The metadata of an object, of which some is read.
+/// The metadata of an object, read in part.
 #[derive(Deserialize)]
 #[serde(remote = "ObjectMeta", rename_all = "camelCase")]
 struct SlimMeta {
@@ -33,16 +35,19 @@ struct SlimMeta {
     self_link: Option<String>,
 }
 
+/// Reads metadata without the skipped fields.
 pub(crate) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     SlimMeta::deserialize(deserializer)
 }
 
-/// Returns the metadata of an object, without the parts that no decision needs; empty metadata if they can't be read.
+/// Returns the metadata of an object, without the parts that no decision needs. Empty if the
+/// metadata can't be read.
 pub fn metadata(object: &Value) -> ObjectMeta {
     Owner::deserialize(object).map(|object| object.metadata).unwrap_or_default()
 }
 
-/// The owner reference with `controller: true`, of which the API server allows one at most.
+/// Returns the owner reference with `controller: true`, of which the API server allows one at most.
+/// None: no owner controls the object.
 pub fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
 }

@@ -1,4 +1,4 @@
-//! An object of any kind, with all its fields.
+//! An object of any kind, with all its fields, for programs that patch or show objects.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -9,8 +9,8 @@ use crate::tolerant::{MANAGED_FIELDS, split};
 
 /// An object of any kind, with all its fields.
 ///
-/// Of its `managedFields` the entries are left out that are nested too deep to be read: see [`crate::tolerant`]. Times in
-/// them stay text.
+/// Entries of `managedFields` that are nested too deep to be read are left out: see
+/// [`crate::tolerant`]. Times in the other entries stay text.
 ///
 /// Takes its input from JSON text only.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +27,7 @@ impl<'de> Deserialize<'de> for WholeObject {
     }
 }
 
+/// Reads an object, its `managedFields` entry by entry.
 fn read(object: &RawValue) -> serde_json::Result<WholeObject> {
     let (object, managed) = split(object)?;
     let Owner { metadata } = serde_json::from_str(&object)?;
@@ -37,7 +38,7 @@ fn read(object: &RawValue) -> serde_json::Result<WholeObject> {
     Ok(WholeObject { metadata, value })
 }
 
-/// The entries of `managedFields` that can be read.
+/// Returns the entries of `managedFields` that can be read.
 fn entries(managed: &RawValue) -> Value {
     let entries: Vec<Box<RawValue>> = serde_json::from_str(managed.get()).unwrap_or_default();
     entries.iter().filter_map(|entry| serde_json::from_str::<Value>(entry.get()).ok()).collect()

@@ -1,4 +1,7 @@
-//! Sums of resources.
+//! Sums of resources, for `room.rs` and `room/run.rs`.
+//!
+//! Processors are in thousandths, all else in whole units. Users write the amounts, so every sum
+//! saturates.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +9,7 @@ use serde_json::Value;
 
 use crate::amount::Amount;
 
+/// Quantities as they are written, by resource.
 pub(super) type Amounts = BTreeMap<String, Value>;
 
 /// The requests that the kubelet has actuated, and the requests that it has allocated.
@@ -14,20 +18,23 @@ pub(super) type Held = [BTreeMap<String, i64>; 2];
 /// The way to count requests while a pod is resized.
 #[derive(Clone, Copy)]
 pub(super) enum Counting {
-    /// The greater of the requested and the held amounts. An infeasible request doesn't count if the held amount is known.
+    /// The greater of the requested and the held amounts. An infeasible request doesn't count if
+    /// the held amount is known.
     Most { is_infeasible: bool },
-    /// The held amounts of what can be resized, and nothing if they aren't known.
+    /// For resources that can be resized: the held amounts, or nothing if they aren't known. For
+    /// all others: the requested amounts.
     Given,
-    /// The held amounts of what can be resized, or what is requested if they aren't known.
+    /// Like `Given`, but the requested amounts count if the held ones aren't known.
     Asked,
 }
 
 impl Counting {
-    /// True if it counts what a run has, rather than what a pod needs.
+    /// True if this counts the resources that a run has, rather than those that a pod needs.
     pub(super) const fn is_of_runs(self) -> bool {
         matches!(self, Self::Given | Self::Asked)
     }
 
+    /// Counts the requests of a container or a pod. `held` is None if the node shows no amounts.
     pub(super) fn count(
         self,
         asked: impl Iterator<Item = (String, i64)>,
@@ -48,12 +55,13 @@ impl Counting {
     }
 }
 
-/// True if a user can change the request of a running pod.
+/// True if a user can change the request of a running pod for this resource.
 fn is_resizable(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory")
 }
 
-/// Reads the amounts by resource. A value that can't be read is skipped: it was never admitted as a quantity.
+/// Reads the amounts by resource. A value that can't be read is skipped: it was never admitted as a
+/// quantity.
 pub(super) fn amounts(of: &Amounts) -> impl Iterator<Item = (String, i64)> {
     of.iter().filter_map(|(resource, written)| {
         let amount = Amount::read(written)?;
@@ -61,6 +69,7 @@ pub(super) fn amounts(of: &Amounts) -> impl Iterator<Item = (String, i64)> {
     })
 }
 
+/// Adds amounts to a sum.
 pub(super) fn add(sum: &mut BTreeMap<String, i64>, more: impl IntoIterator<Item = (String, i64)>) {
     for (resource, amount) in more {
         let sum = sum.entry(resource).or_default();
@@ -68,6 +77,7 @@ pub(super) fn add(sum: &mut BTreeMap<String, i64>, more: impl IntoIterator<Item 
     }
 }
 
+/// Subtracts amounts from a sum. A resource that the sum doesn't have stays absent.
 pub(super) fn take_away(from: &mut BTreeMap<String, i64>, part: impl IntoIterator<Item = (String, i64)>) {
     for (resource, amount) in part {
         if let Some(from) = from.get_mut(&resource) {
@@ -76,6 +86,7 @@ pub(super) fn take_away(from: &mut BTreeMap<String, i64>, part: impl IntoIterato
     }
 }
 
+/// Raises each amount to `to` at least.
 pub(super) fn raise(least: &mut BTreeMap<String, i64>, to: BTreeMap<String, i64>) {
     for (resource, amount) in to {
         let least = least.entry(resource).or_default();

@@ -1,4 +1,8 @@
-//! The needs that a pod has of its node, and the restrictions that it puts on other pods there, besides its requests.
+//! The needs that a pod has of its node, and the restrictions that it puts on other pods there,
+//! besides its requests.
+//!
+//! `tenure_policy::victims` reads them when it looks for other victims on a node. Users write these
+//! fields, so the memory that they take is bounded.
 
 use std::collections::BTreeMap;
 
@@ -12,28 +16,32 @@ use crate::selector::{Labels, Selector};
 /// The needs of a pod that may involve other pods of its node. Preferences aren't included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Needs {
-    /// True if the pod has more needs than are kept: then nothing is known of them.
+    /// True if the pod has more needs than are kept. Then all other fields are empty.
     pub is_unknown: bool,
-    /// Ports of its node.
+    /// The ports of its node that the pod takes.
     pub host_ports: Box<[HostPort]>,
-    /// The `PersistentVolumeClaim`s of its namespace that it uses, with those of its ephemeral volumes.
+    /// The `PersistentVolumeClaim`s of its namespace that it uses, with those of its ephemeral
+    /// volumes.
     pub claims: Texts,
-    /// True if it has a volume that is a disk by itself, without a claim.
+    /// True if the pod has a volume that is a disk by itself, without a claim.
     pub has_disks: bool,
-    /// True if it has claims of devices.
+    /// True if the pod has claims of devices.
     pub has_resource_claims: bool,
     /// Its required affinity to pods.
     pub affinity: Box<[Term]>,
     /// Its required anti-affinity to pods.
     pub anti_affinity: Box<[Term]>,
-    /// Selectors of the pods that its required spread constraints count. `matchLabelKeys`, which lessen them, are ignored.
+    /// Selectors of the pods that its required spread constraints count. `matchLabelKeys`, which
+    /// narrow them, are ignored.
     pub spread: Box<[Selector]>,
 }
 
 /// A port of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPort {
+    /// The address. `0.0.0.0` stands for every address of the node.
     ip: Box<str>,
+    /// TCP, UDP or SCTP.
     protocol: Box<str>,
     port: i64,
 }
@@ -41,12 +49,14 @@ pub struct HostPort {
 /// A term of affinity or anti-affinity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Term {
-    /// None for any: labels of namespaces aren't known.
+    /// The namespaces of the selected pods. None: any namespace, because labels of namespaces
+    /// aren't known.
     namespaces: Option<Texts>,
+    /// The labels of the selected pods.
     selector: Selector,
 }
 
-/// Any text, such as that of a claim or a namespace.
+/// Texts, such as the names of claims or namespaces.
 type Texts = Box<[Box<str>]>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -105,7 +115,7 @@ pub(super) struct SpreadConstraint {
     label_selector: Option<LabelSelector>,
 }
 
-/// Volumes that any number of pods can have on any node, as far as schedulers look.
+/// Kinds of volumes that any number of pods can have on any node, as far as schedulers look.
 const PLAIN_VOLUMES: [&str; 11] = [
     "cephfs",
     "configMap",
@@ -120,19 +130,21 @@ const PLAIN_VOLUMES: [&str; 11] = [
     "secret",
 ];
 
-/// The most bytes that are kept of a pod's needs, since tenants write them. No well-meant pod needs more.
+/// The most bytes that are kept of a pod's needs, since users write them. No well-meant pod needs
+/// more.
 const MOST_BYTES: usize = 8 * 1024;
 
 /// Stands for every address of a node.
 const ANY_IP: &str = "0.0.0.0";
 
 impl Needs {
-    /// The needs of a pod of which nothing is known.
+    /// Returns the needs of a pod of which nothing is known.
     pub fn unknown() -> Self {
         Self { is_unknown: true, ..Self::default() }
     }
 
-    /// Reads the needs of a pod; none if it has no needs besides room.
+    /// Reads the needs of a pod. None: the pod has no needs besides its requests. Beyond
+    /// [`MOST_BYTES`] the needs are unknown.
     pub(super) fn read(metadata: &ObjectMeta, spec: &Spec) -> Option<Self> {
         let pod = metadata.name.as_deref().unwrap_or_default();
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
@@ -159,6 +171,7 @@ impl Needs {
         Some(if needs.bytes() <= MOST_BYTES { needs } else { Self::unknown() })
     }
 
+    /// Returns the approximate size in bytes.
     fn bytes(&self) -> usize {
         let text = |of: &str| of.len().saturating_add(size_of::<Box<str>>());
         let ports = self.host_ports.iter().map(|of| size_of::<HostPort>() + of.ip.len() + of.protocol.len());
@@ -171,18 +184,20 @@ impl Needs {
         ports.chain(claims).chain(terms).chain(spread).fold(0, usize::saturating_add)
     }
 
-    /// True if the pod needs a volume to be attached.
+    /// True if the pod needs a volume that is attached to its node.
     pub fn attaches(&self) -> bool {
         self.has_disks || !self.claims.is_empty()
     }
 }
 
-/// Reads a selector. An absent selector selects nothing, and is none here. One that can't be read may select any pod.
+/// Reads a selector. None: the selector is absent, and selects nothing. A selector that can't be
+/// read may select any pod.
 fn read(selector: Option<&LabelSelector>) -> Option<Selector> {
     selector.map(|of| Selector::read(of).unwrap_or_default())
 }
 
 impl ContainerPort {
+    /// Returns the port of the node. None: the container takes none.
     fn read(&self) -> Option<HostPort> {
         let text = |of: &Option<String>, default: &str| {
             of.as_deref().filter(|of| !of.is_empty()).unwrap_or(default).into()
@@ -193,7 +208,7 @@ impl ContainerPort {
 }
 
 impl HostPort {
-    /// True if one pod of a node may not have this port while another has that.
+    /// True if two pods of one node can't have these ports.
     pub fn conflicts(&self, other: &Self) -> bool {
         let same_ip = self.ip == other.ip || *self.ip == *ANY_IP || *other.ip == *ANY_IP;
         same_ip && self.protocol == other.protocol && self.port == other.port
@@ -201,18 +216,21 @@ impl HostPort {
 }
 
 impl Volume {
-    /// The claim that it is: an ephemeral volume has one of its own.
+    /// Returns the name of the claim that the volume uses. An ephemeral volume has a claim of its
+    /// own. None: the volume uses no claim.
     fn claim(&self, pod: &str) -> Option<Box<str>> {
         let named = self.persistent_volume_claim.as_ref().map(|of| of.claim_name.as_str().into());
         named.or_else(|| self.ephemeral.as_ref().map(|_| format!("{pod}-{}", self.name).into()))
     }
 
+    /// True if the volume is none of [`PLAIN_VOLUMES`], and uses no claim.
     fn is_disk(&self) -> bool {
         self.others.keys().any(|of| !PLAIN_VOLUMES.contains(&of.as_str()))
     }
 }
 
 impl WrittenTerm {
+    /// Reads a term of a pod in this namespace. A term without a selector selects no pod.
     fn read(&self, namespace: &str) -> Term {
         let namespaces = match (&self.namespace_selector, self.namespaces.as_slice()) {
             (Some(_), _) => None,

@@ -1,4 +1,5 @@
-//! The run.ai family: group `scheduling.run.ai`, as KAI-Scheduler and Tenure use it.
+//! The run.ai family: group `scheduling.run.ai`, as KAI-Scheduler and Tenure use it. Its Queue has
+//! two versions, KAI's v2 and Tenure's v3alpha1, and [`conversion`] turns one into the other.
 
 pub mod conversion;
 mod own;

@@ -1,4 +1,7 @@
 //! The fields of a v3alpha1 spec that v2 doesn't have: one row each.
+//!
+//! From the rows follow the annotations that hold the fields in v2, and the ways to read them from
+//! a spec or from annotations. A field that has no row doesn't compile.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -28,13 +31,14 @@ pub trait OwnField: DeserializeOwned + PartialEq {
         value.map_err(|error| format!("must be {}: {error}", Self::EXPECTED))
     }
 
-    /// Reads the field of a stored object. A value of the wrong shape was never admitted, and counts as absent.
+    /// Reads the field of a stored object. A value of the wrong shape was never admitted, and
+    /// counts as absent.
     fn from_json(value: Value) -> Option<Self> {
         serde_json::from_value(value).unwrap_or_default()
     }
 }
 
-/// Any text. Whether it is a duration is for a review to say.
+/// Any text. A review says whether the text is a duration.
 impl<D> OwnField for Written<D>
 where
     Self: DeserializeOwned + PartialEq,
@@ -68,7 +72,7 @@ own_field! {
     QueueExtensions: true, r#"JSON, what spec.extensions is in v3alpha1, such as {"maxTotal":"8h"}"#;
 }
 
-/// Reads the fields that v2 doesn't have.
+/// Reads the fields that v2 doesn't have, from a spec or from annotations.
 pub trait OwnFields {
     /// Reads the field of this name, or the annotation that holds it.
     fn read<T: OwnField>(&mut self, field: &'static str, annotation: &'static str) -> Option<T>;
@@ -76,7 +80,8 @@ pub trait OwnFields {
 
 macro_rules! own_fields {
     ($($field:ident: $name:literal = $annotation:expr,)*) => {
-        /// The fields of a v3alpha1 spec that v2 doesn't have, and the annotations that hold them there.
+        /// The fields of a v3alpha1 spec that v2 doesn't have, and the annotations that hold them
+        /// there.
         pub const SPEC_ANNOTATIONS: [(&str, &str); [$($name),*].len()] = [$(($name, $annotation)),*];
 
         impl QueueSpec {

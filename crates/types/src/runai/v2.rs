@@ -1,7 +1,9 @@
 //! `scheduling.run.ai/v2`: the Queue of KAI-Scheduler.
 //!
-//! Its schema is KAI's, so that queues written for KAI work with Tenure unchanged: no field is required, and durations
-//! are any text. The fields that only v3alpha1 has are annotations here: see [`super::SPEC_ANNOTATIONS`].
+//! Its schema is KAI's, so that queues written for KAI work with Tenure unchanged: no field is
+//! required, and durations are any text. The fields that only v3alpha1 has are annotations here:
+//! see [`super::SPEC_ANNOTATIONS`]. The doc comments on types and fields are the descriptions in
+//! the CRD.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,7 @@
-//! `scheduling.run.ai/v3alpha1`: KAI's Queue v2 with floors, a ceiling and the rules for paused workloads.
+//! `scheduling.run.ai/v3alpha1`: KAI's Queue v2 with floors, a ceiling and the rules for paused
+//! workloads.
+//!
+//! The doc comments on types and fields are the descriptions in the CRD, which `crdgen` writes.
 
 mod status;
 
@@ -13,8 +16,9 @@ pub use status::{QueueCondition, QueueRuns, QueueStatus, QueueWorkloads};
 
 use crate::duration::{ExtendedDuration, Points, Written};
 
-/// CEL, over a spec: the named floor is not longer than the ceiling. A text that isn't a duration is left to the
-/// field's own rule, and a difference too small for floating point to the webhook, which compares exactly.
+/// Returns the rule, in CEL over a spec, that the named floor is not longer than the ceiling. A
+/// text that isn't a duration is left to the field's own rule, and a difference too small for
+/// floating point to the webhook, which compares exactly.
 fn floor_rule(floor: &str) -> Rule {
     let (pattern, seconds) = (extended_pattern!(), extended_seconds!("d"));
     Rule::new(format!(

@@ -1,3 +1,6 @@
+//! The versions of the Queue of the run.ai family. A flag of the webhook and the keeper says in
+//! which version a cluster's queues are read.
+
 use std::{fmt, str::FromStr};
 
 use thiserror::Error;
@@ -19,14 +22,15 @@ pub enum QueueVersion {
 #[error("must be v3alpha1 or v2")]
 pub struct UnknownQueueVersion;
 
-/// The floors, and the annotations that hold them in v2 as they are written in v3alpha1, if v2 can't express that text.
+/// The fields of floors, each with the annotation that holds its text in v2: the text as written in
+/// v3alpha1, where v2 can't express it.
 pub const FLOOR_ANNOTATIONS: [(&str, &str); 2] = [
     ("preemptMinRuntime", "tenure.dev/preempt-min-runtime"),
     ("reclaimMinRuntime", "tenure.dev/reclaim-min-runtime"),
 ];
 
 impl QueueVersion {
-    /// Returns the name as in an apiVersion.
+    /// Returns the name, as in an apiVersion.
     pub const fn name(self) -> &'static str {
         match self {
             Self::V3alpha1 => "v3alpha1",
@@ -34,8 +38,8 @@ impl QueueVersion {
         }
     }
 
-    /// Returns the path of a field of a v3alpha1 spec in an object of this version: `spec.maxDuration`, or
-    /// `metadata.annotations[tenure.dev/max-duration]`.
+    /// Returns the path of a field of a v3alpha1 spec in an object of this version:
+    /// `spec.maxDuration`, or `metadata.annotations[tenure.dev/max-duration]`.
     pub fn path(self, field: &str) -> String {
         let annotation = SPEC_ANNOTATIONS.iter().find(|(known, _)| self == Self::V2 && *known == field);
         annotation.map_or_else(|| format!("spec.{field}"), |(_, key)| format!("metadata.annotations[{key}]"))

@@ -1,4 +1,6 @@
-//! `scheduler.tensorstack.dev/v1beta1`.
+//! `scheduler.tensorstack.dev/v1beta1`: the Queue of T9k.
+//!
+//! The doc comments on types and fields are the descriptions in the CRD, which `crdgen` writes.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
-//! The flags of certificates.
+//! The flags of certificates. [`CertificateArgs::open`] makes the manager of `certificates.rs` from
+//! them. The doc comments on flags are the text of `--help`. The uninstall takes [`ConfiguredArgs`]
+//! as well.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -45,7 +47,7 @@ pub struct ConfiguredArgs {
 }
 
 impl ConfiguredArgs {
-    /// Returns the webhook configurations.
+    /// Returns the webhook configurations that the flags name, validating ones first.
     pub fn configurations(&self) -> impl Iterator<Item = Truster> {
         let validating = self.validating_configurations.iter().cloned();
         let mutating = self.mutating_configurations.iter().cloned();
@@ -53,7 +55,7 @@ impl ConfiguredArgs {
         validating.chain(mutating.map(Truster::of_cluster::<MutatingWebhookConfiguration>))
     }
 
-    /// Returns the definitions.
+    /// Returns the custom resource definitions that the flags name.
     pub fn definitions(&self) -> impl Iterator<Item = Truster> {
         let definitions = self.converted_definitions.iter().cloned();
         definitions.map(Truster::of_cluster::<CustomResourceDefinition>)
@@ -91,8 +93,9 @@ pub struct CertificateArgs {
 }
 
 impl CertificateArgs {
-    /// Returns the manager of the certificate and the certificate, if the webhook makes it. The second client is for the
-    /// Lease alone. The clock hears the answers to either.
+    /// Returns the manager of the certificate, and the certificate as it changes. None: the webhook
+    /// serves files. The second client is for the Lease alone. The clock follows the answers to
+    /// both clients. Fails if the flags don't fit together.
     pub fn open(
         self,
         (client, of_lease, clock): (Client, Client, ServerClock),
@@ -137,7 +140,7 @@ impl CertificateArgs {
     }
 }
 
-/// Refuses times by which a certificate would end before another follows.
+/// Fails for lifetimes by which a certificate would end before the next one follows.
 fn check(Lifetimes { authority, leaf, settling }: Lifetimes) -> anyhow::Result<()> {
     let [of_leaf, of_authority, to_settle] = [leaf, authority, settling].map(for_people);
     ensure!(

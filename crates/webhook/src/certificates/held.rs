@@ -1,4 +1,7 @@
-//! The certificates and keys of the Secret, and each change of them.
+//! The certificates and keys of the Secret, and the effect of each step on them.
+//!
+//! `certificates.rs` reads and writes the Secret, and `plan.rs` chooses the steps. Content that
+//! can't be read counts as missing, so a damaged Secret is repaired by the next steps.
 
 use std::{
     collections::BTreeMap,
@@ -11,38 +14,47 @@ use tenure_certs::{Authority, Certificate, Pair, Validity};
 
 use super::plan::{Facts, Leaf, Lifetimes, RenewalStep, skew};
 
-/// The keys of the Secret: what is served has the names that kubernetes.io/tls gives it.
+/// The keys of the served certificate in the Secret, as in Secrets of type kubernetes.io/tls.
 const LEAF: [&str; 2] = ["tls.crt", "tls.key"];
+/// The keys of the authority that signs.
 const CURRENT: [&str; 2] = ["ca.crt", "ca.key"];
+/// The keys of the authority that will sign.
 const NEXT: [&str; 2] = ["next-ca.crt", "next-ca.key"];
+/// The key of the certificates of authorities that no longer sign.
 const PREVIOUS: &str = "previous-ca.crt";
 
-/// The most authorities without a key that are trusted: a program that takes out keys must not make the Secret grow.
+/// The most authorities without a key that are trusted: a program that removes keys must not make
+/// the Secret grow.
 const MOST_PREVIOUS: usize = 8;
 
 /// The content of the Secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Held {
+    /// The authority that signs. None: a step must make or promote one.
     current: Option<Pair>,
+    /// The authority that will sign.
     next: Option<Pair>,
-    /// The certificates, PEM, of authorities that can't sign any more: what they have signed may still be served.
+    /// The certificates, PEM, of authorities that no longer sign. Certificates that they have
+    /// signed may still be served.
     previous: Vec<String>,
     /// The certificate to serve.
     pub leaf: Option<Pair>,
 }
 
+/// The data of the Secret.
 type Data = BTreeMap<String, ByteString>;
 
 impl Held {
-    /// Reads the data of the Secret. What can't be read counts as missing, and so does a pair whose key isn't that of its
-    /// certificate. An authority without its key is one of those before.
+    /// Reads the data of the Secret. An entry that can't be read counts as missing, and so does a
+    /// pair whose key doesn't match its certificate. An authority without its key counts as a
+    /// previous one.
     pub fn of(data: &Data) -> Self {
         let text =
             |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok().filter(|text| !text.is_empty());
         let pair = |[certificate, key]: [&str; 2]| {
             Some(Pair { certificate: text(certificate)?, key: text(key)? }).filter(Pair::matches)
         };
-        // nothing trusts what another certificate has signed
+        // no client trusts a certificate that such a certificate has signed
         let may_sign = |pair: &Pair| {
             Certificate::read(pair.certificate.as_bytes()).is_some_and(|read| read.is_authority)
         };
@@ -62,7 +74,7 @@ impl Held {
         held
     }
 
-    /// Returns the data of the Secret.
+    /// Returns the data of the Secret, as [`Held::of`] reads it.
     pub fn data(&self) -> Data {
         let Self { current, next, previous, leaf } = self;
         let pairs = [(CURRENT, current), (NEXT, next), (LEAF, leaf)];
@@ -74,19 +86,20 @@ impl Held {
         files.chain(previous).map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes()))).collect()
     }
 
-    /// Returns the certificate, PEM, of the authority that signs.
+    /// Returns the certificate, PEM, of the authority that signs. None: no authority can sign.
     pub fn authority(&self) -> Option<&str> {
         self.current.as_ref().map(|pair| &*pair.certificate)
     }
 
-    /// Returns the authorities that are to be trusted, PEM.
+    /// Returns the certificates, PEM, of the authorities to be trusted. Empty: there is none.
     pub fn bundle(&self) -> String {
         // a file that an admin wrote may lack its last line break
         let signing = self.current.iter().chain(&self.next).flat_map(|pair| blocks(&pair.certificate));
         signing.chain(self.previous.iter().cloned()).collect()
     }
 
-    /// Returns what steps depend on. The certificate to serve should have these names.
+    /// Returns the facts that determine the next step. `names` are those that the served
+    /// certificate should have.
     pub fn facts(&self, names: &[String]) -> Facts {
         let read = |pem: &String| Certificate::read(pem.as_bytes());
         let pair = |pair: &Option<Pair>| pair.as_ref().and_then(|pair| read(&pair.certificate));
@@ -110,7 +123,8 @@ impl Held {
         }
     }
 
-    /// Takes a step. Fails if a certificate can't be made, for instance for one of the names.
+    /// Returns the content after a step. Authorities that have ended are dropped with every step.
+    /// Fails if a certificate can't be made, for instance for one of the names.
     pub fn after(
         &self,
         step: RenewalStep,
@@ -145,13 +159,15 @@ impl Held {
         Ok(held)
     }
 
-    /// Has no authority sign any more. Their certificates stay, for a replica may serve what they have signed.
+    /// Turns the current and the next authority into previous ones. Their keys are dropped. Their
+    /// certificates stay, because a replica may serve a certificate that they have signed.
     fn retire(&mut self) {
         let authorities = [self.current.take(), self.next.take()].into_iter().flatten();
         self.previous.extend(authorities.map(|pair| pair.certificate));
     }
 
-    /// Forgets the authorities of before that had ended at a time.
+    /// Drops the previous authorities that had ended at `past`, and the first ones beyond
+    /// [`MOST_PREVIOUS`].
     fn forget(&mut self, past: SystemTime) {
         let holds = |pem: &String| {
             Certificate::read(pem.as_bytes()).is_some_and(|previous| past < previous.validity.until)
@@ -162,13 +178,14 @@ impl Held {
     }
 }
 
-/// Signs a certificate, which ends with its authority at the latest.
+/// Signs a certificate for the names. The certificate ends with its authority at the latest.
 fn sign(authority: &Pair, names: &[String], validity: Validity) -> tenure_certs::Result<Pair> {
     let end = Certificate::read(authority.certificate.as_bytes()).map(|authority| authority.validity.until);
     let until = end.map_or(validity.until, |end| validity.until.min(end));
     Authority::from_pair(authority)?.server_valid(names, Validity { until, ..validity })
 }
 
+/// Returns a validity of this length from now, dated back by the skew.
 fn from_now(length: Duration, now: SystemTime) -> Validity {
     Validity {
         from: now.checked_sub(skew(length)).unwrap_or(now),
@@ -176,7 +193,7 @@ fn from_now(length: Duration, now: SystemTime) -> Validity {
     }
 }
 
-/// The names as a certificate has them.
+/// Returns the names in the form and order in which a certificate has them.
 fn canonical(names: &[String]) -> Vec<String> {
     let address = |name: &String| name.parse::<std::net::IpAddr>().ok().map(|address| address.to_string());
     let mut names: Vec<String> =
@@ -185,7 +202,7 @@ fn canonical(names: &[String]) -> Vec<String> {
     names
 }
 
-/// The certificates of a PEM file, one by one, that can be read.
+/// Returns the readable certificates of a PEM file, one text each.
 fn blocks(pem: &str) -> Vec<String> {
     const END: &str = "-----END CERTIFICATE-----";
     let blocks = pem.split_inclusive(END).filter(|block| Certificate::read(block.as_bytes()).is_some());

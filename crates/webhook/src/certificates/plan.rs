@@ -1,10 +1,13 @@
-//! The next step in the life of the certificates: a function of what there is and the time. No client, no clock.
+//! Chooses the next step in the life of the certificates: a function of the Secret's content and
+//! the time, for `certificates.rs`. No client, no clock.
 //!
-//! An authority follows another in three steps. At two thirds of its life the next one is made, and both are trusted. From
-//! five sixths on the next one signs, if it has been trusted everywhere for a while, and the key of the first is gone. The
-//! first stays trusted a little longer than it lasts: no certificate outlives the authority that signed it.
+//! An authority follows another in three steps. At two thirds of its life the next authority is
+//! made, and both are trusted. From five sixths on the next authority signs, if it has been trusted
+//! everywhere for the settling time, and the key of the first is dropped. The first authority stays
+//! trusted a little longer than it lasts: no certificate outlives the authority that signed it.
 //!
-//! An authority whose key is lost stays trusted: while what it has signed holds, the next one is made beside it.
+//! An authority whose key is lost stays trusted. While the certificate that it has signed is valid,
+//! the next authority is made beside it.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,18 +15,21 @@ use clap::Args;
 use humantime::parse_duration;
 use tenure_certs::Validity;
 
-/// The most by which the clock of a peer may differ from the writer's.
+/// The greatest assumed difference between the clocks of a peer and of the writer.
 const LONGEST_SKEW: Duration = Duration::from_hours(1);
 
-/// The difference between clocks that certificates of this length bear: they are dated back, and trusted longer, by it.
+/// Returns the clock difference that certificates of this length tolerate: a tenth of the length,
+/// an hour at most. Certificates are dated back, and authorities trusted longer, by this time.
 pub fn skew(length: Duration) -> Duration {
     LONGEST_SKEW.min(length / 10)
 }
 
-/// The precision with which the API server's clock is known: dates of answers have full seconds, and may be late.
+/// The precision with which the API server's clock is known: dates of answers have whole seconds,
+/// and may be late.
 const PRECISION: Duration = Duration::from_secs(5);
 
-/// Returns by how much the clock of a writer of certificates of this length may differ from the API server's.
+/// Returns the greatest difference between the API server's clock and the clock of a writer that
+/// makes certificates of this length.
 pub fn tolerance(length: Duration) -> Duration {
     skew(length).max(PRECISION)
 }
@@ -49,15 +55,16 @@ pub struct Lifetimes {
     pub settling: Duration,
 }
 
-/// The content of the Secret that steps depend on.
+/// The facts about the Secret that determine the next step.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
-    /// The authority that signs.
+    /// The validity of the authority that signs. None: no authority can sign.
     pub current: Option<Validity>,
-    /// The authority that will sign.
+    /// The validity of the authority that will sign.
     pub next: Option<Validity>,
-    /// The first end of the authorities that can't sign any more.
+    /// The earliest end of the authorities that no longer sign. None: there are none.
     pub previous_end: Option<SystemTime>,
+    /// The served certificate.
     pub leaf: Option<Leaf>,
 }
 
@@ -65,14 +72,17 @@ pub struct Facts {
 #[derive(Clone, Copy, Debug)]
 pub struct Leaf {
     pub validity: Validity,
-    /// True if the current authority has signed it, and for the right names.
+    /// True if the current authority has signed the certificate, and its names are the configured
+    /// ones.
     pub fits: bool,
-    /// True if an authority to trust has signed it, even one that can't sign any more, and for the right names.
+    /// True if any trusted authority has signed the certificate, even one that no longer signs, and
+    /// its names are the configured ones.
     pub is_trusted: bool,
 }
 
 impl Facts {
-    /// True if the served certificate is good. Without an authority that signs, it is served until another one is trusted.
+    /// True if the served certificate is trusted and valid. Without a signing authority, this
+    /// certificate is served until another authority is trusted.
     pub fn serves(&self, now: SystemTime) -> bool {
         self.leaf.is_some_and(|leaf| leaf.is_trusted && leaf.validity.holds(now))
     }
@@ -81,19 +91,21 @@ impl Facts {
 /// One change of the Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenewalStep {
-    /// Make an authority that signs from now on, and a certificate: there is none that could sign.
+    /// Make an authority that signs at once, and a certificate. Due if no authority is left to
+    /// sign, and the served certificate isn't good.
     Begin,
     /// Make the authority that will sign.
     AddNext,
-    /// Have the next authority sign, and make a certificate of it.
+    /// Let the next authority sign, and make a certificate signed by it.
     Promote,
-    /// Make another certificate of the same authority.
+    /// Make another certificate signed by the same authority.
     RenewLeaf,
-    /// Forget the authorities that have ended.
+    /// Drop the previous authorities that have ended.
     DropPrevious,
 }
 
-/// Returns the next step, if one is due. `trusted_for` is the time for which all have trusted exactly these authorities.
+/// Returns the next step. None: no step is due. `trusted_for` is the time for which all objects
+/// have trusted exactly these authorities. None: not all objects trust them.
 pub fn step(
     facts: &Facts,
     trusted_for: Option<Duration>,
@@ -119,12 +131,14 @@ pub fn step(
     if next.is_none() && now >= current.after(2, 3) {
         return Some(RenewalStep::AddNext);
     }
-    // by the clock of an API server that is behind, what they have signed has not ended yet
+    // by the clock of an API server that is behind, certificates of these authorities haven't ended
+    // yet
     let has_ended = |end: SystemTime| end.checked_add(skew(lifetimes.authority)).is_none_or(|end| end <= now);
     previous_end.is_some_and(has_ended).then_some(RenewalStep::DropPrevious)
 }
 
-/// True if another certificate should be served. One that ends with its authority can't be renewed by it.
+/// True if the certificate must be replaced. A certificate that ends together with its authority
+/// isn't renewed for its age: the same authority can't sign a longer one.
 fn is_due(Leaf { validity, fits, is_trusted: _ }: Leaf, current: Validity, now: SystemTime) -> bool {
     !fits || !validity.holds(now) || now >= validity.after(2, 3) && validity.until < current.until
 }

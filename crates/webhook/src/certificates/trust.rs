@@ -1,10 +1,12 @@
 //! The objects by which others trust the webhook's authorities, such as webhook configurations.
 //!
-//! Only the bundle is written, by a patch that is refused if the object has changed since it was read: a late write by a
-//! former leader reverts nothing.
+//! `certificates.rs` calls [`Truster::trusts`] in each round; `uninstall.rs` deletes or changes the
+//! objects. Only the bundle is written, by a patch that is refused if the object has changed since
+//! it was read: a late write by a former leader reverts nothing.
 //!
-//! The leader writes all objects that its flags name. In a rollout its flags may lack an object that is new. So after a
-//! while another replica writes an object too, but only one that has no bundle at all: no write of a leader is undone.
+//! The leader writes all objects that its flags name. In a rollout its flags may lack a new object.
+//! So after a while another replica writes such an object, if it has no bundle at all: no write of
+//! a leader is undone.
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -23,39 +25,43 @@ use tenure_service::call::{ApiError, call};
 
 use super::{MANAGER, patch};
 
-/// The key of the ConfigMap that has the bundle.
+/// The key of the bundle in the ConfigMap.
 const KEY: &str = "ca.crt";
 
-/// An object that has a bundle.
+/// An object that must have the bundle.
 #[derive(Clone, Debug)]
 pub struct Truster {
+    /// The kind of the object.
     pub resource: ApiResource,
-    /// That of a ConfigMap. None: a webhook configuration or a definition.
+    /// The namespace of a ConfigMap. None: the object is a webhook configuration or a definition.
     namespace: Option<String>,
     pub name: String,
 }
 
-/// The state of a bundle in an object, or in several: then the first one that applies to any of them.
+/// The state of a bundle in an object. Of several objects the least state counts, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BundleState {
-    /// The object doesn't have it, or nothing is known.
+    /// The object lacks the bundle, or its state isn't known.
     Missing,
-    /// The object is gone, and no replica may make it again. The API server trusts the webhook without it.
+    /// The ConfigMap is gone, and no replica may create it. The API server trusts the webhook
+    /// without it.
     Gone,
-    /// The object didn't have it, and got it now.
+    /// The object lacked the bundle, and has just got it.
     Written,
-    /// The object had it already, or calls no server.
+    /// The object has the bundle, or calls no server of this webhook.
     Present,
     /// The object doesn't exist, and so calls no server.
     Absent,
 }
 
-/// The bundle that all objects have, and the time since which they have had it without a break.
+/// The bundle that all objects have, and the time since which all have had it without a break.
+/// None: an object lacks the bundle, or nothing is known.
 #[derive(Debug, Default)]
 pub struct TrustedSince(Option<(String, Instant)>);
 
 impl TrustedSince {
-    /// Takes in the state of a bundle. A write begins the time again: the object may have lacked the bundle for long.
+    /// Records the state of a bundle. A write restarts the time: the object may have lacked the
+    /// bundle for long.
     pub fn observe(&mut self, bundle: String, trust: BundleState, now: Instant) {
         let before = self.0.take().filter(|(trusted, _)| *trusted == bundle);
         self.0 = match trust {
@@ -65,12 +71,13 @@ impl TrustedSince {
         };
     }
 
-    /// Forgets what was seen: another process may change the objects.
+    /// Forgets the bundle: another replica leads, and may change the objects.
     pub fn forget(&mut self) {
         self.0 = None;
     }
 
-    /// Returns for how long all objects have had the bundle; none if they don't.
+    /// Returns the time for which all objects have had the bundle. None: an object lacks the
+    /// bundle.
     pub fn time(&self, now: Instant) -> Option<Duration> {
         self.0.as_ref().map(|(_, since)| now.saturating_duration_since(*since))
     }
@@ -87,12 +94,12 @@ impl Display for Truster {
 }
 
 impl Truster {
-    /// Creates one that belongs to no namespace: a webhook configuration or a definition.
+    /// Names an object without a namespace: a webhook configuration or a definition.
     pub fn of_cluster<K: Resource<DynamicType = ()>>(name: String) -> Self {
         Self { resource: ApiResource::erase::<K>(&()), namespace: None, name }
     }
 
-    /// Creates a ConfigMap.
+    /// Names a ConfigMap.
     pub fn config_map(namespace: String, name: String) -> Self {
         Self { resource: ApiResource::erase::<ConfigMap>(&()), namespace: Some(namespace), name }
     }
@@ -105,12 +112,14 @@ impl Truster {
         }
     }
 
-    /// Returns the state without the object, which then calls no server. But a scheduler needs the ConfigMap.
+    /// Returns the state of an object that doesn't exist. A missing configuration or definition
+    /// calls no server. A missing ConfigMap is an error: a scheduler needs it.
     fn without_object(&self) -> BundleState {
         if self.namespace.is_some() { BundleState::Gone } else { BundleState::Absent }
     }
 
-    /// Returns the operations of a JSON patch that add the bundle wherever it calls a server of these names without.
+    /// Returns the operations of a JSON patch that write the bundle wherever the object calls a
+    /// server of these names without the bundle. Empty: the object needs no write.
     fn operations(&self, object: &Value, bundle: &str, names: &[String]) -> Vec<Value> {
         if self.namespace.is_some() {
             let data = object.get("data").filter(|data| !data.is_null());
@@ -131,8 +140,10 @@ impl Truster {
         of_each.flatten().chain(add).collect()
     }
 
-    /// Returns the state of the bundle in the object. An object that lacks it gets it if `may_write` says so right before
-    /// the write. Its argument is true if the object has no bundle at all.
+    /// Returns the state of the bundle in the object. An object that lacks the bundle gets it if
+    /// `may_write` returns true, which is called right before the write. The argument of
+    /// `may_write` is true if the object has no bundle at all. Fails if the object can't be read or
+    /// written.
     pub async fn trusts(
         &self,
         client: &Client,
@@ -161,14 +172,15 @@ impl Truster {
     }
 }
 
-/// True if these operations replace no bundle of the object.
+/// True if the operations replace no bundle that the object has.
 fn is_bare(object: &Value, operations: &[Value]) -> bool {
     let adds = operations.iter().filter(|operation| operation.get("op").is_some_and(|op| op == "add"));
     let mut paths = adds.filter_map(|operation| operation.get("path").and_then(Value::as_str));
     paths.all(|path| object.pointer(path).is_none_or(|held| held.is_null() || held == ""))
 }
 
-/// The operation that writes the bundle; none if the client has it, or calls another server.
+/// Returns the operation that writes the bundle into a client configuration. None: it has the
+/// bundle, or calls another server.
 fn of_client(client: &Value, path: &str, bundle: &str, names: &[String]) -> Option<Value> {
     let bundle = json!(ByteString(bundle.as_bytes().to_vec()));
     let lacks = client.get("caBundle") != Some(&bundle);
@@ -176,7 +188,7 @@ fn of_client(client: &Value, path: &str, bundle: &str, names: &[String]) -> Opti
     (lacks && calls(client, names)).then(|| json!({"op": "add", "path": path, "value": bundle}))
 }
 
-/// True if a client configuration calls a server of one of these names.
+/// True if a client configuration calls a server of one of these names, by URL or by Service.
 pub fn calls(client: &Value, names: &[String]) -> bool {
     let text = |pointer| client.pointer(pointer).and_then(Value::as_str);
     let called = match (text("/url"), text("/service/name"), text("/service/namespace")) {

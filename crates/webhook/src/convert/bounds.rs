@@ -1,4 +1,5 @@
-//! Bounds on the memory of a conversion: objects and answer may be many times as large as the body, which has its own.
+//! The bounds on the memory of a conversion, for `review.rs`. Objects and answer may be many times
+//! as large as the body, whose size has a bound of its own.
 
 use std::{fmt, io};
 
@@ -10,16 +11,19 @@ use serde_json::value::RawValue;
 
 use super::MAX_CONVERSION_BYTES;
 
-/// The most objects of a review. With more, those of a body of 128 MiB would have less than 128 bytes each.
+/// The most objects of a review. With more, the objects of a body of 128 MiB would have fewer than
+/// 128 bytes each.
 const MOST_OBJECTS: usize = 1024 * 1024;
 
-/// The largest object that is read. An API server stores none above 3 MiB. In memory it may take ten times as much.
+/// The largest object that is read, in bytes. An API server stores no object above 3 MiB. In memory
+/// an object may take ten times its size.
 const LARGEST_OBJECT: usize = 8 * 1024 * 1024;
 
-/// The largest answer. Annotations take more room than fields, and a carrier twice as much.
+/// The largest answer, in bytes. Annotations take more room than fields, and a carrier twice as
+/// much.
 const LARGEST_ANSWER: usize = MAX_CONVERSION_BYTES as usize / 4 * 5;
 
-/// Reads the objects of a review.
+/// Reads the objects of a review as raw JSON. Fails at the first object beyond a bound.
 pub(super) fn objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'de RawValue>, D::Error> {
     deserializer.deserialize_seq(Objects)
 }
@@ -49,7 +53,7 @@ impl<'de> Visitor<'de> for Objects {
     }
 }
 
-/// A writer of an answer, which fails beyond [`LARGEST_ANSWER`].
+/// A writer of an answer. Fails beyond [`LARGEST_ANSWER`].
 pub(super) struct Bounded<'b>(pub(super) &'b mut Vec<u8>);
 
 impl io::Write for Bounded<'_> {

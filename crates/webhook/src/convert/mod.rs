@@ -1,4 +1,7 @@
-//! `POST /convert`: Queues of one version as Queues of another, all those of a list in one request.
+//! `POST /convert`: converts Queues from one version to another.
+//!
+//! The API server sends all objects of a list in one request. All of them are converted, or none.
+//! The conversion itself is in `tenure_types::runai::conversion`.
 
 mod bounds;
 mod review;
@@ -27,17 +30,20 @@ use crate::{
     http::{LARGE_BYTES, LargeBodies, Refusal, Turn, Whole, is_plain_json, reject},
 };
 
-/// The largest conversion review that is read. An API server sends all objects of a list in one: 10,000 queues of 2 KB
-/// are 20 MB. A review is held twice, as question and answer, and so twice this must fit a pod's memory.
+/// The largest conversion review that is read, in bytes. An API server sends all objects of a list
+/// in one review: 10,000 queues of 2 KB are 20 MB. A review is held twice, as request and as
+/// response, so a pod needs memory for twice this size.
 pub const MAX_CONVERSION_BYTES: u32 = 128 * 1024 * 1024;
 
-/// Bytes of large reviews that are held at the same time, beside one of the largest.
+/// The bytes of large reviews in memory at the same time, beside one review of the largest size.
 const IN_FLIGHT: usize = 32 * 1024 * 1024;
 
-/// The time limit for a large review's turn, its body, and its conversion. An API server would wait for longer.
+/// The time limit of a review: its turn, its body and its conversion. An API server would wait
+/// longer.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The webhook's route for conversion. Large reviews take turns: one of the largest, and several of an ordinary list.
+/// Returns the route for conversion. Large reviews take turns: there is room for one of the
+/// largest, and for several of an ordinary list.
 pub(crate) fn router(metrics: Metrics) -> Router {
     let turns = LargeBodies::new(IN_FLIGHT, MAX_CONVERSION_BYTES as usize);
     Router::new()
@@ -46,18 +52,20 @@ pub(crate) fn router(metrics: Metrics) -> Router {
         .with_state(Arc::new((metrics, turns)))
 }
 
+/// Answers a conversion review, or rejects a body that isn't one.
 async fn convert(State(context): State<Arc<(Metrics, LargeBodies)>>, request: Request) -> Response {
     let (metrics, turns) = &*context;
     converted(metrics, turns, request).await.unwrap_or_else(|refusal| reject(metrics, refusal))
 }
 
+/// Reads and converts a review, a large one on a thread of its own, and counts the result.
 async fn converted(metrics: &Metrics, turns: &LargeBodies, request: Request) -> Result<Response, Refusal> {
     is_plain_json(request.headers())?;
     let peer = Peer::of(request.extensions());
     let Whole { body, turn } = turns.read(request.into_body(), peer).await;
     let body = body?;
     let (started, is_large) = (Instant::now(), body.len() as u64 > LARGE_BYTES);
-    // the turn goes with the body, which is converted to the end even if its client is gone
+    // the turn moves with the body, which is converted to the end even if the client is gone
     let converted = move || (answer(&body), turn);
     let converted = if is_large { spawn_blocking(converted).await } else { Ok(converted()) };
     let (result, turn) = match converted {
@@ -77,7 +85,7 @@ async fn converted(metrics: &Metrics, turns: &LargeBodies, request: Request) -> 
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// An answer that gives up its turn when it has been sent.
+/// The bytes of an answer. Their turn ends when they have been sent.
 struct Held {
     bytes: Vec<u8>,
     _turn: Turn,

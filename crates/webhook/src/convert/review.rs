@@ -1,4 +1,5 @@
-//! `ConversionReview` v1, as far as an answer needs it.
+//! `ConversionReview` v1, as far as an answer needs it. `convert/mod.rs` gives the body and sends
+//! the answer.
 
 use std::borrow::Cow;
 
@@ -15,9 +16,10 @@ use tenure_types::runai::{
 use super::bounds::{Bounded, objects};
 use crate::http::{CONVERSION, LONGEST_NAME, shown};
 
-/// The greatest number of bad objects that an answer names.
+/// The greatest number of bad objects that an error message names.
 const MOST_NAMED: usize = 5;
 
+/// The request of a review. Absent fields are empty.
 #[derive(Deserialize)]
 struct Request<'b> {
     #[serde(borrow, default)]
@@ -37,7 +39,7 @@ struct Response<'b> {
     converted_objects: Option<Objects<'b>>,
 }
 
-/// A `Status`.
+/// The `Status` in a response: the result of the review.
 #[derive(Serialize)]
 #[serde(tag = "status")]
 enum Outcome<'b> {
@@ -45,7 +47,8 @@ enum Outcome<'b> {
     Failed { message: &'b str },
 }
 
-/// The converted objects. They are written one after the other, so that memory never holds all of them twice.
+/// The objects, which are converted one by one while the answer is written. So memory never holds
+/// all of them twice.
 #[derive(Clone, Copy)]
 struct Objects<'b> {
     objects: &'b [&'b RawValue],
@@ -64,15 +67,18 @@ impl Serialize for Objects<'_> {
 
 /// The answer, and its facts for the metrics and the log.
 pub(super) struct ConversionResult {
+    /// The body of the answer.
     pub(super) bytes: Vec<u8>,
-    /// The version asked for.
+    /// The requested version, or `other` for an unknown version.
     pub(super) version: &'static str,
     /// The number of objects, converted or not.
     pub(super) objects: usize,
+    /// The reason why no object was converted. None: all were converted.
     pub(super) failure: Option<String>,
 }
 
-/// Converts all objects of a review, or none. An error says why the body can't be answered.
+/// Converts all objects of a review, or none. An object that can't be converted gives an answer
+/// with a failure. Fails for a body that isn't a review, or whose uid is missing or too long.
 pub(super) fn answer(body: &[u8]) -> Result<ConversionResult, String> {
     let Request { uid, desired, objects } = CONVERSION.read(body)?;
     if !(1..=LONGEST_NAME).contains(&uid.len()) {
@@ -93,6 +99,7 @@ pub(super) fn answer(body: &[u8]) -> Result<ConversionResult, String> {
     }
 }
 
+/// Returns the answer to a review whose objects aren't converted.
 fn failed(
     uid: &str,
     version: &'static str,
@@ -105,12 +112,14 @@ fn failed(
     Ok(ConversionResult { bytes, version, objects, failure: Some(failure) })
 }
 
+/// Writes an answer. Fails if an object can't be converted, or beyond the bound on answers.
 fn write(bytes: &mut Vec<u8>, response: Response<'_>) -> serde_json::Result<()> {
     serde_json::to_writer(Bounded(bytes), &CONVERSION.outgoing(response))
 }
 
 impl Objects<'_> {
-    /// Describes the objects that can't be converted, each with its error.
+    /// Describes the objects that can't be converted, up to [`MOST_NAMED`], each with its error.
+    /// Without such objects, returns `error`.
     fn failure(&self, error: &serde_json::Error) -> String {
         let errors = self.objects.iter().enumerate().filter_map(|(at, object)| {
             let error = convert(object, self.to).err()?;

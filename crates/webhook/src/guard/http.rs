@@ -1,4 +1,5 @@
-//! The HTTP side: each body gets an answer, and a request that isn't understood is never held up.
+//! The route `POST /guard`. Each body gets an answer, and a request that isn't understood is never
+//! held up.
 
 use std::sync::Arc;
 
@@ -20,17 +21,21 @@ use crate::{
     large,
 };
 
+/// The warning for each review if the guard is off.
 const OFF: &str = "tenure: the guard is off, and keeps nothing: start tenure-webhook with --guard, or set guard.enabled of its chart";
 
+/// The start of the warning about a review that is too large to be read, and admitted.
 const UNREAD: &str = "tenure: the pod isn't guarded";
 
-/// The webhook's route for deletions and evictions; without a guard, one that admits all of them and says so.
+/// Returns the route for deletions and evictions. Without a guard, the route admits all of them
+/// with a warning.
 pub fn router(guard: Option<Guard>, metrics: Metrics, bodies: &LargeBodies) -> Router {
     let too_large = middleware::from_fn_with_state((metrics.clone(), Some(UNREAD)), large::answer);
     let route = Router::new().route("/guard", post(review).route_layer(too_large));
     limited(route.with_state(Arc::new((guard, metrics))), bodies)
 }
 
+/// Answers a review on a thread that may wait for locks, and counts the verdict.
 async fn review(
     State(context): State<Arc<(Option<Guard>, Metrics)>>,
     headers: HeaderMap,

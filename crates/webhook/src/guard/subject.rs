@@ -1,4 +1,5 @@
-//! The pod that a review is about.
+//! Reads the pod that a review of the guard is about: the object of a deletion, or the target of an
+//! Eviction.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -7,14 +8,16 @@ use tenure_types::projection::Pod;
 
 use crate::review::{Request, UserInfo};
 
-/// A pod that is to go.
+/// A request to delete or to evict a pod.
 pub struct PodRemoval<'r> {
     pub operation: Operation,
+    /// The name of the user who asks.
     pub user: &'r str,
+    /// The groups of the user who asks.
     pub groups: Vec<String>,
     pub namespace: String,
     pub name: String,
-    /// The pod itself, for a deletion. An eviction has only its name.
+    /// The pod. None for an eviction, which has only the name of its pod.
     pub pod: Option<Pod>,
 }
 
@@ -24,16 +27,18 @@ struct Eviction {
     metadata: EvictionMetadata,
 }
 
-/// The caller may fill all else of the metadata with what can't be read.
+/// The part of the metadata that is read. The caller may fill all else with values that can't be
+/// read.
 #[derive(Deserialize)]
 struct EvictionMetadata {
     namespace: Option<String>,
     name: Option<String>,
 }
 
+/// A value, or the message that says why it can't be read.
 type Reading<T> = Result<T, String>;
 
-/// The operation on a pod; none if the review is about another object.
+/// Returns the operation on a pod. None: the review is about another object.
 pub fn operation(request: &Request<'_>) -> Option<Operation> {
     let (group, kind) = (&*request.kind.group, &*request.kind.kind);
     match (&*request.operation, group, kind, &*request.sub_resource) {
@@ -44,7 +49,8 @@ pub fn operation(request: &Request<'_>) -> Option<Operation> {
 }
 
 impl<'r> PodRemoval<'r> {
-    /// Reads a review of such an operation.
+    /// Reads a review of this operation. Fails if the namespace or the name is missing, if a field
+    /// can't be read, or if a pod to be deleted has no uid.
     pub fn read(operation: Operation, request: &'r Request<'_>) -> Reading<Self> {
         let (namespace, name, pod) = match operation {
             Operation::Delete => {
@@ -58,7 +64,8 @@ impl<'r> PodRemoval<'r> {
                 (namespace, name, None)
             }
         };
-        // the deletion of a collection names no pod, and an Eviction need not repeat the names in its path
+        // the deletion of a collection names no pod, and an Eviction need not repeat the names in
+        // its path
         let named = |own: Option<&str>, asked, what| match [own.unwrap_or_default(), asked] {
             ["", ""] => Err(format!("it has no {what}")),
             ["", name] | [name, _] => Ok(name.to_owned()),
@@ -74,12 +81,14 @@ impl<'r> PodRemoval<'r> {
         })
     }
 
+    /// Returns the request as [`tenure_policy::guard`] judges it.
     pub fn asked(&self, unknown_preemptor: UnknownPreemptor) -> Asked<'_> {
         let Self { operation, user, groups, namespace, name, pod: _ } = self;
         Asked { operation: *operation, user, groups, namespace, name, unknown_preemptor }
     }
 }
 
+/// Reads a part of the review. The error names the part.
 fn read<T: for<'de> Deserialize<'de>>(what: &str, raw: Option<&RawValue>) -> Reading<T> {
     let raw = raw.ok_or_else(|| format!("the review has no {what}"))?;
     serde_json::from_str(raw.get()).map_err(|error| format!("{what}: {error}"))

@@ -1,4 +1,7 @@
-//! Bodies as reviews, and answers as bodies.
+//! Reads bodies as reviews, and writes answers as bodies.
+//!
+//! All routes of admission and `/convert` use these functions. A request that isn't a review gets
+//! an HTTP status with a message, never a verdict.
 
 use std::{borrow::Cow, time::Instant};
 
@@ -19,28 +22,31 @@ use crate::{
     review::{self, Request},
 };
 
-/// The longest name or version that is repeated. An API server's have some 36 bytes.
+/// The longest name, version or uid that an answer repeats. A uid of an API server has 36 bytes.
 pub(crate) const LONGEST_NAME: usize = 253;
 
-/// A kind of review: the API server sends a request in an envelope, and takes the response in one like it.
+/// A kind of review. The API server sends the request in an envelope of this kind, and expects the
+/// response in an envelope of the same kind.
 pub(crate) struct ReviewKind {
     api_version: &'static str,
-    /// The name, and the same with its article.
+    /// The name.
     kind: &'static str,
+    /// The name with its article, for messages.
     a_kind: &'static str,
 }
 
-/// Reviews of objects that are written.
+/// The envelope of reviews of writes.
 const ADMISSION: ReviewKind =
     ReviewKind { api_version: "admission.k8s.io/v1", kind: "AdmissionReview", a_kind: "an AdmissionReview" };
 
-/// Requests for objects in another version.
+/// The envelope of reviews that convert objects to another version.
 pub(crate) const CONVERSION: ReviewKind = ReviewKind {
     api_version: "apiextensions.k8s.io/v1",
     kind: "ConversionReview",
     a_kind: "a ConversionReview",
 };
 
+/// A received envelope. Absent texts are empty.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Incoming<'b, R> {
@@ -61,7 +67,8 @@ pub(crate) struct Outgoing<R> {
 }
 
 impl ReviewKind {
-    /// Reads the request in a body. An error says why it is none.
+    /// Reads the request in a body. Fails with a message if the body isn't JSON, is a review of
+    /// another kind or version, or has no request.
     pub(crate) fn read<'b, R: Deserialize<'b>>(&self, body: &'b [u8]) -> Result<R, String> {
         let Self { api_version: expected, kind: own, a_kind } = self;
         let Incoming { api_version, kind, request } =
@@ -81,17 +88,18 @@ impl ReviewKind {
     }
 }
 
-/// The start of a name, as much of it as a reader needs.
+/// Returns the first [`LONGEST_NAME`] characters of a name, for messages.
 pub(crate) fn shown(name: &str) -> String {
     name.chars().take(LONGEST_NAME).collect()
 }
 
-/// The length of a body in bytes, if its sender announces it.
+/// Returns the length of a body in bytes, as its sender announces it. None: the sender doesn't.
 pub(crate) fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok())
 }
 
-/// Answers a review, or says why it is none.
+/// Answers a request by `review`, which gets the request and the time at which the work began. A
+/// body that isn't a review gets a status.
 pub(crate) fn answer(
     metrics: &Metrics,
     headers: &HeaderMap,
@@ -105,7 +113,8 @@ pub(crate) fn answer(
     }
 }
 
-/// Reads a review. An error says why it is none, and with which status to answer that.
+/// Reads an admission review. Errors: 415 for another type or encoding of the body, the refusal of
+/// the body itself, and 400 for a body that isn't a review or has no uid.
 pub(crate) fn read<'b>(
     headers: &HeaderMap,
     body: &'b Result<Bytes, Refusal>,
@@ -119,13 +128,15 @@ pub(crate) fn read<'b>(
     request.map_err(|fault| (StatusCode::BAD_REQUEST, fault))
 }
 
-/// Answers what is no review.
+/// Answers a request that isn't a review, with the status and the message of the refusal. The
+/// status counts in the metrics.
 pub(crate) fn reject(metrics: &Metrics, (status, message): Refusal) -> Response {
     debug!(%status, error = message, "Rejected a request");
     metrics.rejected(status.as_u16());
     (status, message + "\n").into_response()
 }
 
+/// Checks that a body is `application/json` without an encoding. The error has status 415.
 pub(crate) fn is_plain_json(headers: &HeaderMap) -> Result<(), Refusal> {
     let of =
         |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
@@ -140,6 +151,7 @@ pub(crate) fn is_plain_json(headers: &HeaderMap) -> Result<(), Refusal> {
     Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
 }
 
+/// Returns an `AdmissionReview` with this response.
 pub(crate) fn json(response: &review::Response<'_>) -> Response {
     match serde_json::to_vec(&ADMISSION.outgoing(response)) {
         Ok(body) => ([(CONTENT_TYPE, "application/json")], body).into_response(),

@@ -1,4 +1,8 @@
-//! The bounds of what requests take: bytes, memory and time.
+//! The bounds on request bodies: bytes, memory and time.
+//!
+//! The routes of admission share one [`LargeBodies`]; `/convert` has one of its own. A body takes
+//! its bytes first from the room of its peer and then from the room of all peers. So a peer that
+//! never completes its bodies blocks only itself.
 
 use std::{
     collections::HashMap,
@@ -26,61 +30,74 @@ use tower_http::timeout::TimeoutLayer;
 
 use crate::review::MAX_BODY_BYTES;
 
-/// Each peer has this part of all bytes, and one more body if no other has it: with fewer than so many peers that send halves of
-/// bodies, another finds room.
+/// The number of parts of all bytes: a peer may take one part, and one more body at a time. While
+/// fewer peers than this hold incomplete bodies, another peer finds room.
 const PEERS: usize = 16;
 
-/// Bytes of large bodies of reviews that are held at the same time, on all paths together: one of the largest of each peer.
+/// The bytes of large review bodies in memory at the same time, over all paths: one body of the
+/// largest size for each part.
 const LARGE_IN_FLIGHT: usize = PEERS * MAX_BODY_BYTES;
 
-/// The size from which a body is large, in bytes: ten times an ordinary review.
+/// A body of more bytes than this is large. An ordinary review has a tenth of it.
 pub(crate) const LARGE_BYTES: u64 = 64 * 1024;
 
-/// Bytes of all other bodies, and of the beginnings of large ones.
+/// The bytes in memory of all other bodies, and of the first [`LARGE_BYTES`] of large bodies.
 const SMALL_IN_FLIGHT: usize = 32 * 1024 * 1024;
 
-/// The longest time for a request, its turn and its body included.
+/// The time limit of a review, including its turn and its body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The least bytes a second of a body after its first [`BODY_TIMEOUT`].
+/// The least rate of a body after its first [`BODY_TIMEOUT`], in bytes per second.
 const LEAST_RATE: u64 = 1024 * 1024;
 
-/// The bytes of bodies that are in memory. Clones share them: a process has one memory, however many paths lead into it. A body
-/// takes them as they come, and not as its sender announces them: one that doesn't come is in the way of none. A body takes them
-/// from those of its [peer](Peer), too: one that stays half is in the way of that peer's alone.
+/// Bounds the bytes of bodies in memory. Clones share one bound: a process has one memory for all
+/// paths.
+///
+/// A body takes bytes as they arrive, not as its sender announces them: a body that never arrives
+/// blocks no other. A body also takes its bytes from the part of its [peer](Peer): a body that
+/// stays incomplete blocks only bodies of the same peer.
 #[derive(Clone, Debug)]
 pub struct LargeBodies {
+    /// The room of all peers together.
     all: Arc<Room>,
+    /// The rooms of the peers that have a body in memory.
     peers: Arc<Mutex<HashMap<IpAddr, Weak<Room>>>>,
+    /// The bytes of large bodies in the room of all peers.
     in_flight: usize,
+    /// The size limit of one body, in bytes.
     largest: usize,
 }
 
 /// Bytes that bodies can take at the same time.
 #[derive(Debug)]
 struct Room {
+    /// Permits for bytes of small bodies, and of the beginnings of large ones.
     small: Arc<Semaphore>,
+    /// Permits for the other bytes of large bodies.
     large: Arc<Semaphore>,
-    /// The turn of a body that goes on although all bytes are taken: otherwise two halves could wait for each other.
+    /// The turn of the one body that goes on although all bytes are taken. Otherwise two incomplete
+    /// bodies could wait for each other.
     last: Arc<Semaphore>,
 }
 
-/// The turn of a request: the bytes that it takes until this is dropped, also where the work goes on without the caller.
+/// The turn of a request. Its bytes stay taken until the turn is dropped, even if the work goes on
+/// without the caller.
 #[derive(Debug, Default)]
 pub(crate) struct Turn(Vec<Share>);
 
-/// The bytes that a body takes of a room.
+/// The bytes that a body has taken from one room.
 #[derive(Debug)]
 struct Share {
     room: Arc<Room>,
     bytes: Vec<OwnedSemaphorePermit>,
+    /// True if the body has the turn that needs no room.
     is_last: bool,
 }
 
-/// The reason why a body can't be read, and the status to answer with.
+/// The status of a refused request, and the message for its caller.
 pub(crate) type Refusal = (StatusCode, String);
 
-/// A body that was read to its end, and its turn.
+/// A body that was read to its end or refused, and its turn.
 pub(crate) struct Whole {
     pub body: Result<Bytes, Refusal>,
     pub turn: Turn,
@@ -93,13 +110,15 @@ impl Default for LargeBodies {
 }
 
 impl LargeBodies {
-    /// Turns for so many bytes of large bodies at the same time, and one more body. A body above `largest` is refused.
+    /// Creates room for `in_flight` bytes of large bodies at the same time, and for one more body.
+    /// A body of more than `largest` bytes is refused with 413.
     pub(crate) fn new(in_flight: usize, largest: usize) -> Self {
         let all = Arc::new(Room::new(SMALL_IN_FLIGHT, in_flight));
         Self { all, peers: Arc::default(), in_flight, largest }
     }
 
-    /// Reads a body of a peer.
+    /// Reads a body as fast as its peer and all peers together have room. A peer without an address
+    /// has a client certificate, and needs only the room of all peers.
     pub(crate) async fn read(&self, body: Body, peer: Peer) -> Whole {
         let rooms = peer.0.map(|peer| self.of_peer(peer)).into_iter().chain([Arc::clone(&self.all)]);
         let share = |room| Share { room, bytes: Vec::new(), is_last: false };
@@ -108,7 +127,7 @@ impl LargeBodies {
         Whole { body, turn }
     }
 
-    /// The room of a peer, which is forgotten with the last body in it.
+    /// Returns the room of a peer. A room goes away with the last body in it.
     fn of_peer(&self, peer: IpAddr) -> Arc<Room> {
         let mut peers = self.peers.lock();
         if let Some(room) = peers.get(&peer).and_then(Weak::upgrade) {
@@ -120,6 +139,8 @@ impl LargeBodies {
         room
     }
 
+    /// Receives a body part by part. Errors: 408 for a body that is too slow, 413 for one that is
+    /// too large, and 400 for one that breaks off.
     async fn receive(&self, mut body: Body, turn: &mut Turn) -> Result<Bytes, Refusal> {
         let (mut begun, mut whole) = (Instant::now(), Vec::new());
         loop {
@@ -137,12 +158,12 @@ impl LargeBodies {
                 return Err((StatusCode::PAYLOAD_TOO_LARGE, "length limit exceeded".to_owned()));
             }
             let waits = Instant::now();
-            // what a peer takes beyond its part would be missing to others
+            // a body beyond its peer's part must not take room that other peers need
             let mut is_within = true;
             for share in &mut turn.0 {
                 is_within = share.take(length, data.len(), is_within).await;
             }
-            // the sender isn't slow meanwhile
+            // the wait for room doesn't count as the sender's time
             begun += waits.elapsed();
             whole.extend_from_slice(data);
         }
@@ -157,8 +178,9 @@ impl Room {
 }
 
 impl Share {
-    /// Takes the next bytes of a body that has so many by then, or the turn that needs no room; without `has_room` that turn alone.
-    /// Returns false if it has that turn.
+    /// Takes room for `more` bytes of a body, which then has `length` bytes, or the turn that needs
+    /// no room, as soon as either is free. Without `has_room`, waits for this turn alone. Returns
+    /// false if the body has this turn.
     async fn take(&mut self, length: usize, more: usize, has_room: bool) -> bool {
         if self.is_last {
             return false;
@@ -190,7 +212,8 @@ impl<S: Sync> FromRequest<S> for Whole {
     }
 }
 
-/// Limits the size of bodies of reviews, the bytes of them that are held at the same time, and the time for that.
+/// Returns the router with the bounds of reviews: the size of a body, the bytes in memory and the
+/// time. A request that takes too long gets 408.
 pub(crate) fn limited(router: Router, bodies: &LargeBodies) -> Router {
     router
         .layer(Extension(bodies.clone()))

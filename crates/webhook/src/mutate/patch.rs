@@ -1,4 +1,5 @@
-//! Changes of objects, as JSON patches.
+//! Changes of objects, as JSON patches. The functions return operations for `mutate.rs` and
+//! `pod_group.rs`, which know the object that the operations are valid for.
 
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, jsonptr::PointerBuf};
 use serde::{Deserialize, de::IgnoredAny};
@@ -9,11 +10,13 @@ use serde_json::{Value, json, value::RawValue};
 pub struct Mutation {
     /// The result in one word, for the metrics.
     pub result: &'static str,
+    /// The change. None: the object stays as it is.
     pub patch: Option<Patch>,
     pub warnings: Vec<String>,
 }
 
 impl Mutation {
+    /// Admits the object as it is.
     pub const fn admitted(warnings: Vec<String>) -> Self {
         Self { result: "admitted", patch: None, warnings }
     }
@@ -29,7 +32,8 @@ struct Metadata {
     annotations: Option<IgnoredAny>,
 }
 
-/// Sets annotations of an object, and removes the ones without a value, which the object must have.
+/// Returns the patch that sets annotations, and removes those without a value, which the object
+/// must have.
 pub fn annotations(
     object: &RawValue,
     wanted: impl IntoIterator<Item = (impl Into<String>, Option<String>)>,
@@ -45,7 +49,8 @@ pub fn annotations(
     Patch(vec![change(&["metadata", "annotations"], Some(all))])
 }
 
-/// Sets `spec.queue` of an object back, or removes it, which the object must then have.
+/// Returns the operation that sets `spec.queue`. None: removes the field, which the object must
+/// then have.
 pub fn queue(queue: Option<Value>, has_spec: bool) -> PatchOperation {
     match queue {
         Some(queue) if !has_spec => change(&["spec"], Some(json!({"queue": queue}))),
@@ -53,12 +58,12 @@ pub fn queue(queue: Option<Value>, has_spec: bool) -> PatchOperation {
     }
 }
 
-/// Sets `spec.requestedBy` of an object, which has a spec.
+/// Returns the operation that sets `spec.requestedBy`. The object must have a spec.
 pub fn requested_by(user: &str) -> PatchOperation {
     change(&["spec", "requestedBy"], Some(user.into()))
 }
 
-/// Adds a value or replaces it; without one, removes it.
+/// Returns the operation that adds or replaces a value. None: removes the value.
 fn change(path: &[&str], value: Option<Value>) -> PatchOperation {
     let path = PointerBuf::from_tokens(path.iter().copied());
     match value {

@@ -1,4 +1,7 @@
-//! Stamps and queues of `PodGroup`s.
+//! Protects the start times and queues of `PodGroup`s, for `mutate.rs`.
+//!
+//! The rules are in `tenure_policy::pod_group`. A value that the writer isn't trusted with is set
+//! back, with a warning; the write itself is always admitted.
 
 use jiff::Timestamp;
 use json_patch::Patch;
@@ -10,10 +13,13 @@ use tracing::info;
 use super::patch::{self, Mutation};
 use crate::review::Request;
 
-/// The result of a write that the API server will refuse for its `resourceVersion`. Clients that write old values, as
-/// KAI-Scheduler's podgrouper does, would otherwise be taken for forgers. The answer is the same.
+/// The result, in the metrics, of a write that the API server will refuse for its
+/// `resourceVersion`. Otherwise clients that write old values, as KAI-Scheduler's podgrouper does,
+/// would count as forgers. The answer is the same as without the conflict.
 const CONFLICT: &str = "conflict";
 
+/// Returns the change of a `PodGroup`, and logs the values that are set back. A group that can't be
+/// read is admitted with a warning.
 pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trust: Trust, now: Timestamp) -> Mutation {
     let (object, reviewed) = match judge(kind, request, trust, now) {
         Ok(Some(judged)) => judged,
@@ -22,7 +28,7 @@ pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trust: Trust, now: Time
     };
     let Reviewed { start, queue, conflicts } = reviewed;
     let set_back = |what: &str, why: &str| {
-        // the API server refuses it, and there is nothing to set back
+        // the API server refuses the write, so no value is set back
         if conflicts {
             return;
         }
@@ -50,7 +56,8 @@ pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trust: Trust, now: Time
     Mutation { result, patch: Some(patch).filter(|patch| !patch.0.is_empty()), warnings }
 }
 
-/// None if there is nothing to judge.
+/// Returns the object and the judgement. None: the request is neither a creation nor an update, or
+/// is for a subresource. Fails if an object is missing or can't be read.
 fn judge<'r>(
     kind: PodGroupKind,
     request: &Request<'r>,
@@ -71,6 +78,7 @@ fn judge<'r>(
     Ok(Some((object, reviewed)))
 }
 
+/// Returns the warning about a group that can't be read.
 fn unreadable(kind: PodGroupKind, request: &Request<'_>, why: &str) -> String {
     let (group, name) = (kind.group(), &request.name);
     format!("tenure: PodGroup.{group} {name:?} can't be read: {why}: its start time was not looked at")

@@ -1,4 +1,5 @@
-//! The HTTP side: each body gets an answer.
+//! The route `POST /owners`, which the API server calls for creations and updates of owners. Each
+//! body gets an answer.
 
 use std::{sync::Arc, time::Instant};
 
@@ -15,18 +16,21 @@ use crate::{
     review::{self, Request},
 };
 
+/// The warning for each owner if the answers are off.
 const OFF: &str = "tenure: the creation of owners isn't answered: start tenure-webhook with --answer-owners, or set webhook.owners.enabled of its chart";
 
-/// A refusal would keep the keeper from pausing such an owner, and the ceiling holds in any case.
+/// The start of the warning about an owner that is too large to be read, and admitted. A refusal
+/// would keep the keeper from pausing the owner, and the ceiling holds in any case.
 const UNREAD: &str = "tenure: not compared with the ceiling, which holds all the same";
 
-/// The webhook's route for owners; without answers, one that admits all of them and says so.
+/// Returns the route for owners. Without `answers`, the route admits all owners with a warning.
 pub fn router(answers: Option<OwnerAnswers>, metrics: Metrics, bodies: &LargeBodies) -> Router {
     let too_large = middleware::from_fn_with_state((metrics.clone(), Some(UNREAD)), large::answer);
     let route = Router::new().route("/owners", post(review).route_layer(too_large));
     limited(route.with_state(Arc::new((answers, metrics))), bodies)
 }
 
+/// Answers a review, logs a refusal and counts the result.
 async fn review(
     State(context): State<Arc<(Option<OwnerAnswers>, Metrics)>>,
     headers: HeaderMap,

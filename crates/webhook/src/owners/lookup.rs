@@ -1,4 +1,8 @@
-//! The objects that an answer depends on, and that no watch shows.
+//! Looks up the objects that an answer about an owner depends on and that no watch shows.
+//!
+//! Each step of an answer has a time limit, and the number of reviews that look up objects at the
+//! same time is bounded. Beyond either, objects count as not found, and the answer goes on without
+//! them.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -29,26 +33,32 @@ use tracing::debug;
 
 use crate::validate::LOOKUP;
 
-/// Reviews that look something up at the same time, at the API server's cost. Others find nothing.
+/// The number of reviews that look up objects at the same time, to spare the API server. Further
+/// reviews find nothing.
 const AT_ONCE: usize = 32;
 
+/// The groups that were looked up.
 type FoundGroups = HashMap<NamedGroup, GroupLookup>;
 
-/// Looks up `PodGroup`s, and queues of T9k.
+/// Looks up `PodGroup`s, queues of T9k, and queues that a watch may not show yet.
 #[derive(Clone)]
 pub struct Lookups {
     client: Client,
     t9k_system_namespace: String,
+    /// The version in which queues of the run.ai family are read.
     version: QueueVersion,
+    /// The turns of reviews.
     turns: Arc<Semaphore>,
 }
 
 impl Lookups {
+    /// Creates the lookups, with all turns free.
     pub fn new(client: Client, t9k_system_namespace: String, version: QueueVersion) -> Self {
         Self { client, t9k_system_namespace, version, turns: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// Returns the queues among these that the API server says don't exist: a watch may be behind.
+    /// Returns those of the queues that the API server says don't exist: a watch may be behind.
+    /// Empty if no turn is free, or if the answers come too late.
     pub async fn absent(&self, queues: BTreeSet<FamilyQueue>) -> BTreeSet<FamilyQueue> {
         let turn = if queues.is_empty() { None } else { self.turns.try_acquire().ok() };
         if turn.is_none() {
@@ -59,7 +69,8 @@ impl Lookups {
         timeout(LOOKUP, look).await.unwrap_or_default().into_iter().flatten().collect()
     }
 
-    /// True if the API server says that there is no such queue. It says so as well where it has no queues of the family.
+    /// True if the API server answers that the queue doesn't exist. The answer is the same where
+    /// the API server has no queues of the family.
     async fn is_absent(&self, (family, name): &FamilyQueue) -> bool {
         let row = family.row();
         let version = match family {
@@ -72,11 +83,13 @@ impl Lookups {
         } else {
             Api::all_with(self.client.clone(), &kind)
         };
-        // a name that can't be one would lead elsewhere in a path
+        // a text that isn't a valid name could lead elsewhere in a path
         !is_subdomain(name) || matches!(queues.get_opt(name).await, Ok(None))
     }
 
-    /// Finds the queues of pods that name these groups, and reads those of T9k with the default one, in the time for both.
+    /// Returns the queues of pods that name these groups, and a tree of the queues of T9k among
+    /// them with the default queue. `queues` returns the queues for the groups found. If no turn is
+    /// free, or time runs out, the result has only the objects found until then.
     pub async fn find(
         &self,
         namespace: &str,
@@ -103,13 +116,16 @@ impl Lookups {
             tree.set_default(default);
             found.lock().1 = tree;
         };
-        // what isn't found by then stays unknown
+        // an object that isn't found by then stays unknown
         let _ = timeout(LOOKUP, look).await;
         found.into_inner()
     }
 
+    /// Looks up a `PodGroup`. A group whose name isn't valid is absent. After an error, the group
+    /// is unknown.
     async fn group(&self, namespace: &str, (kind, name): &NamedGroup) -> GroupLookup {
-        // users write the name, which becomes a part of a path: what is no name could lead elsewhere
+        // users write the name, which becomes part of a path: a text that isn't a valid name could
+        // lead elsewhere
         let version = kind.versions().first().filter(|_| is_subdomain(name) && is_subdomain(namespace));
         let Some(version) = version else { return GroupLookup::Absent };
         let groups: Api<PodGroup> =
@@ -124,6 +140,7 @@ impl Lookups {
         }
     }
 
+    /// Reads a queue of T9k. None: the queue doesn't exist, or can't be read.
     async fn t9k_queue<'n>(&self, name: &'n str) -> Option<(&'n str, RunaiQueue)> {
         let row = Family::Tensorstack.row();
         let kind = GroupVersionKind::gvk(row.group, row.versions.first()?, "Queue");

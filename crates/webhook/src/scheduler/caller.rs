@@ -1,4 +1,6 @@
-//! The caller of a question, which may hang up before the answer: then the answer has no effect.
+//! The caller of a request, which may hang up before the answer: then the answer has no effect.
+//!
+//! `http.rs` holds the [`Call`]; the thread that computes the answer holds the [`Caller`].
 
 use std::{mem, sync::Arc};
 
@@ -24,7 +26,9 @@ enum State {
     /// No answer has an effect that could be undone.
     #[default]
     Waits,
+    /// An answer has effects, and hasn't been sent.
     Granted(Box<Granted>),
+    /// The caller has left: no answer has an effect any more.
     Left,
 }
 
@@ -33,7 +37,8 @@ enum State {
 pub struct Caller(Arc<Mutex<State>>);
 
 impl Caller {
-    /// Applies the effects of the answer, unless the caller has left.
+    /// Applies the effects of the answer, unless the caller has left. `act` returns those that can
+    /// be undone. None: there are none.
     pub fn commit(&self, act: impl FnOnce() -> Option<Granted>) {
         let mut state = self.0.lock();
         if !matches!(*state, State::Left) {
@@ -47,7 +52,8 @@ impl Caller {
     }
 }
 
-/// A call while it is answered. Dropped before [`Call::answered`], as at a timeout, it undoes the effects of the answer.
+/// A call while it is answered. If the call is dropped before [`Call::answered`], as at a timeout,
+/// the effects of the answer are undone.
 #[derive(Debug)]
 pub struct Call {
     pub extender: Extender,

@@ -1,4 +1,5 @@
-//! The HTTP side: each body gets an answer, the nodes and victims that remain or a status that says why not.
+//! The route `POST /scheduler/preempt`. Each request gets an answer: the nodes and victims that
+//! remain, or a status with a message that says why there are none.
 
 use std::{
     sync::Arc,
@@ -28,20 +29,22 @@ use crate::{
     http::{LARGE_BYTES, Refusal, announced, is_plain_json, reject},
 };
 
-/// The largest question that is read: the uids of all [victims](tenure_types::extender::MOST_VICTIMS) that there may be,
-/// or whole pods of 20 KB, ten of them on each of 150 nodes.
+/// The largest request that is read, in bytes: the uids of all
+/// [victims](tenure_types::extender::MOST_VICTIMS) that there may be, or whole pods of 20 KB, ten
+/// of them on each of 150 nodes.
 pub const MAX_PREEMPTION_BYTES: usize = 32 * 1024 * 1024;
 
 /// The time limit for a turn, a body, and an answer. A scheduler waits for five seconds by default.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The message if the extender is off.
 const OFF: &str = "the scheduler extender is off: start tenure-webhook with --scheduler-extender, or set schedulerExtender.enabled of its chart";
 
-/// The webhook's route for schedulers; without an extender, one that says so.
+/// Returns the route for schedulers. Without an extender, the route answers with 404 and a message.
 pub fn router(extender: Option<Extender>, metrics: Metrics) -> Router {
     let Some(extender) = extender else {
         let off = async move || {
-            // an administrator has configured a scheduler to ask, and will want to know
+            // an administrator has configured a scheduler to ask, and needs to know
             if of_callers() {
                 warn!("A scheduler asks, but {OFF}");
             }
@@ -55,10 +58,13 @@ pub fn router(extender: Option<Extender>, metrics: Metrics) -> Router {
         .with_state(Arc::new(extender))
 }
 
+/// Answers a request of a scheduler.
 async fn preempt(State(extender): State<Arc<Extender>>, request: Request) -> Response {
     asked(&extender, request).await.unwrap_or_else(|refusal| reject(&extender.metrics, refusal))
 }
 
+/// Reads a request in its turn, and answers it. Errors: 415 for another type of body, 503 until all
+/// watches are ready, 413 for a body that is too large, and 400 for one that can't be read.
 async fn asked(extender: &Arc<Extender>, request: Request) -> Result<Response, Refusal> {
     is_plain_json(request.headers())?;
     if let Some(awaited) = extender.sight.readiness.awaited() {
@@ -94,7 +100,8 @@ async fn asked(extender: &Arc<Extender>, request: Request) -> Result<Response, R
     }
 }
 
-/// Assembles a body while it comes: to collect its parts first would take twice the memory and more time.
+/// Reads a body into one buffer as it arrives: to collect its parts first would take twice the
+/// memory and more time. `length` is the announced length in bytes.
 async fn read(mut body: Body, length: Option<u64>) -> Result<Vec<u8>, Refusal> {
     let too_large = || {
         let message = format!(

@@ -1,8 +1,9 @@
 //! Counts the resource-seconds that preemptors waited for because of floors.
 //!
-//! A scheduler offers victims on many nodes, and would take those of one. So of a question that gets no victims, the pods
-//! count of the node whose floors end first, where the preemptor waits. Each pod counts once at a time, however many
-//! preemptors want it, until its floor or its run ends.
+//! A scheduler offers victims on many nodes, and would take those of one node. So when a request
+//! gets no victims, only the pods of one node count: the node whose floors end first, where the
+//! preemptor waits. Each pod counts once at a time, for any number of preemptors, until its floor
+//! or its run ends.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -18,28 +19,31 @@ use super::Extender;
 /// The most pods that are counted at a time: more than preemptors want in any cluster.
 const MOST: usize = 10_000;
 
-/// Between two counts. A pod that ends is counted for up to this time too short.
+/// The time between two counts. A pod that ends is counted for up to this time too short.
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// Processors are requested in thousandths.
+/// The resource whose requests are in thousandths.
 const CPU: &str = "cpu";
 
 /// The pods that floors keep from preemptors at the moment.
 #[derive(Debug, Default)]
 pub struct KeptPods(HashMap<Uid, CountedPod>);
 
+/// A pod that a floor keeps from a preemptor.
 #[derive(Debug)]
 struct CountedPod {
     queue: String,
-    /// Its requests of the resources that are counted.
+    /// The requests of the resources that are counted, in whole units: cores and not thousandths.
     amounts: Vec<(String, f64)>,
     /// The time up to which it has been counted.
     counted: Timestamp,
+    /// The end of the floor.
     until: Timestamp,
 }
 
 impl KeptPods {
-    /// Adds pods that a preemptor could not have.
+    /// Adds pods that a preemptor could not have. `resources` are those that are counted. A pod
+    /// that is known already counts until the later end.
     pub fn add(&mut self, pods: Vec<KeptPod<'_>>, now: Timestamp, resources: &BTreeSet<String>) {
         for KeptPod { uid, queue, requests, until } in pods {
             if let Some(known) = self.0.get_mut(&uid) {
@@ -59,7 +63,8 @@ impl KeptPods {
         }
     }
 
-    /// Counts the time since the last count, and forgets pods that have ended, and those whose floor has.
+    /// Calls `count` with queue, resource and resource-seconds for the time since the last count.
+    /// Forgets pods that have ended, and pods whose floor has ended.
     pub fn count(
         &mut self,
         now: Timestamp,
@@ -83,7 +88,8 @@ impl KeptPods {
 }
 
 impl Extender {
-    /// Counts what floors keep from preemptors, and drops the series of queues that are gone. Never ends.
+    /// Counts the resources that floors keep from preemptors, and drops the series of queues that
+    /// are gone. Never ends.
     pub async fn count_kept(&self) {
         let mut labels = HashSet::new();
         let mut ticks = interval(BETWEEN);

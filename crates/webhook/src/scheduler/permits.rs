@@ -1,4 +1,7 @@
-//! Recent grants of the extender, for the guard: the deletion of a victim names no preemptor.
+//! The recent grants of the extender, for the guard: the deletion of a victim names no preemptor.
+//!
+//! The extender grants and revokes permits, and the guard of the same replica reads them. Nothing
+//! is shared between replicas.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -6,17 +9,20 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tenure_index::Uid;
 
-/// The time for which a permit is valid. A scheduler deletes its victims at once, and retries for some time on failure.
+/// The time for which a permit is valid. A scheduler deletes its victims at once, and retries for
+/// some time on failure.
 const VALID_FOR: SignedDuration = SignedDuration::from_secs(60);
 
-/// The most victims in all permits together: some megabytes. Beyond that, the oldest permits are forgotten.
+/// The most victims in all permits together: some megabytes. Beyond that, the oldest permits are
+/// forgotten.
 const MOST_VICTIMS: usize = 500_000;
 
 /// Permits of the last minute. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Permits(Arc<Mutex<Granted>>);
 
-/// A permit. Its victims are sorted when the guard first asks for one: a scheduler waits while permits are granted.
+/// A permit. Its victims are sorted at the guard's first lookup, not at the grant: a scheduler
+/// waits for the grant.
 #[derive(Debug)]
 struct Entry {
     permit: Permit,
@@ -27,6 +33,7 @@ struct Entry {
 struct Granted {
     /// The oldest first.
     permits: VecDeque<Entry>,
+    /// The number of victims in all permits together.
     victims: usize,
 }
 
@@ -35,11 +42,11 @@ struct Granted {
 pub struct Permit {
     /// The uid of the pod that wants room.
     pub preemptor: String,
-    /// Its namespace.
+    /// The preemptor's namespace.
     pub namespace: String,
-    /// Its name.
+    /// The preemptor's name.
     pub name: String,
-    /// When they were granted.
+    /// The time of the grant.
     pub at: Timestamp,
     /// The victims on all nodes.
     pub victims: Vec<Uid>,
@@ -64,7 +71,8 @@ impl Permits {
         self.0.lock().retain(|permit| permit.preemptor != preemptor || permit.at != at);
     }
 
-    /// Returns the namespace and name of a preemptor that may have this victim.
+    /// Returns the namespace and name of the preemptor that may have this victim, by the latest
+    /// valid permit. None: no valid permit has it.
     pub fn covering(&self, victim: Uid, now: Timestamp) -> Option<(String, String)> {
         let mut granted = self.0.lock();
         let mut valid = granted.permits.iter_mut().rev().filter(|entry| is_valid(&entry.permit, now));
@@ -74,6 +82,7 @@ impl Permits {
 }
 
 impl Entry {
+    /// True if the permit has this victim.
     fn covers(&mut self, victim: Uid) -> bool {
         if !self.is_sorted {
             self.permit.victims.sort_unstable();
@@ -84,12 +93,14 @@ impl Entry {
 }
 
 impl Granted {
+    /// Keeps the permits that `keep` is true for, and counts their victims.
     fn retain(&mut self, keep: impl Fn(&Permit) -> bool) {
         self.permits.retain(|entry| keep(&entry.permit));
         self.victims = self.permits.iter().map(|entry| entry.permit.victims.len()).sum();
     }
 }
 
+/// True while the guard may use a permit.
 fn is_valid(permit: &Permit, now: Timestamp) -> bool {
     now.duration_since(permit.at) < VALID_FOR
 }

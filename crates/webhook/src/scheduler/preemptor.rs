@@ -1,4 +1,5 @@
-//! The pod that a question is for: only the uid in the question counts. All other facts come from the index.
+//! The preemptor of a request: only its uid is taken from the request. All other facts come from
+//! the index.
 
 use kube::core::ObjectMeta;
 use serde::Deserialize;
@@ -9,6 +10,7 @@ use tenure_types::{
     projection::{Pod, PodSpec, PodStatus},
 };
 
+/// The part of the preemptor that is read.
 #[derive(Deserialize)]
 struct Claim {
     metadata: Option<Metadata>,
@@ -19,8 +21,9 @@ struct Metadata {
     uid: Option<String>,
 }
 
-/// Returns the uid of the pod that a question is for. One that can't be read counts as unknown: without an answer, a
-/// scheduler may go on without the extender, and then no pod is protected. Fails for what is no object.
+/// Returns the uid of the preemptor. A uid that can't be read is empty, which no pod of the index
+/// has: without an answer, a scheduler may go on without the extender, and then no pod is
+/// protected. Fails for a value that isn't an object.
 pub fn uid(pod: &RawValue) -> Result<String, &'static str> {
     if !pod.get().starts_with('{') {
         return Err("the Pod of the ExtenderPreemptionArgs can't be read: it must be an object");
@@ -29,7 +32,7 @@ pub fn uid(pod: &RawValue) -> Result<String, &'static str> {
     Ok(metadata.and_then(|metadata| metadata.uid).unwrap_or_default())
 }
 
-/// Returns a pod that waits in the form that a question to the index has.
+/// Returns a waiting pod in the form of a request to the index.
 pub fn as_asked(known: &PendingPod<'_>) -> Pod {
     let PendingPod { uid, namespace, name, priority, never_preempts, scheduler, queue, nominated } = known;
     let owned = |text: &str| Some(text.to_owned());

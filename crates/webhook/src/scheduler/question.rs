@@ -1,4 +1,8 @@
-//! Turns the body of a question into that of its answer.
+//! Answers the request of a scheduler: the body of the request in, the body of the response out.
+//!
+//! `http.rs` calls [`Extender::answer`] on a thread that may wait. The index gives a verdict on
+//! each node. This module writes the response, and has grants and refusals remembered if the caller
+//! still waits.
 
 use std::{
     thread,
@@ -23,21 +27,26 @@ use super::{
 };
 use crate::{metrics::NodeCounts, sight::Sight};
 
-/// The time after which a victim should be known. One that stays unknown must not keep schedulers busy.
+/// The time after which a victim should be known. A victim that stays unknown must not keep
+/// schedulers busy.
 const UNKNOWN_FOR: SignedDuration = SignedDuration::from_secs(5);
 
 /// The time between two lookups of a preemptor that the index doesn't know yet.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-/// The obstacle to a preemptor that ends first: its node and its end.
+/// The obstacles to a preemptor on its candidate nodes.
 #[derive(Default)]
 struct Obstacle<'i> {
-    /// The end, and the node by the index's own name, since it becomes part of a patch.
+    /// The earliest end of an obstacle, and its node. The name is the index's own, since it becomes
+    /// part of a patch. None: no obstacle is known to end.
     first: Option<(Timestamp, &'i str)>,
+    /// The name of the first obstacle that was found.
     why: Option<&'static str>,
 }
 
 impl<'i> Obstacle<'i> {
+    /// Adds an obstacle. None as the end or the node: the obstacle isn't known to end, or the index
+    /// doesn't know the node.
     fn add(&mut self, why: &'static str, until: Option<Timestamp>, node: Option<&'i str>) {
         self.why.get_or_insert(why);
         let Some(node) = node else { return };
@@ -47,7 +56,7 @@ impl<'i> Obstacle<'i> {
     }
 }
 
-/// The victims that a node may lose.
+/// Returns the victims that a node may lose.
 fn taken<'a, 'v>(answer: &'v NodeVerdict<'a>) -> &'v [Taken<'a>] {
     match answer {
         NodeVerdict::Keep(victims) | NodeVerdict::Instead { victims, .. } => victims,
@@ -55,7 +64,8 @@ fn taken<'a, 'v>(answer: &'v NodeVerdict<'a>) -> &'v [Taken<'a>] {
     }
 }
 
-/// Counts a node that was dropped, and adds what is in the way there. The node has its name, and the index's own.
+/// Counts a dropped node, and adds its obstacle. `name` is in the request, and the second name is
+/// the index's own.
 fn count_rejection<'i>(
     rejection: &Rejection,
     (name, node): (&str, Option<&'i str>),
@@ -78,7 +88,9 @@ fn count_rejection<'i>(
 }
 
 impl Extender {
-    /// Returns the body of the answer to a question. Waits a little for an unknown preemptor, and grants it no victims.
+    /// Returns the body of the response to a request, and the counts of its nodes. Waits a little
+    /// for an unknown preemptor. A preemptor that stays unknown gets no victims. Fails if the body
+    /// isn't `ExtenderPreemptionArgs` with a Pod.
     pub(super) fn answer(&self, body: &[u8], caller: &Caller) -> Result<(Vec<u8>, NodeCounts), String> {
         let args = Args::read(body).map_err(|error| format!("not ExtenderPreemptionArgs: {error}"))?;
         let no_pod = "the ExtenderPreemptionArgs have no Pod: it must be the pod that wants room";
@@ -100,7 +112,8 @@ impl Extender {
         })
     }
 
-    /// Waits a little until the index has a pod of this uid.
+    /// Waits until the index has a pod of this uid, or for [`Extender::patience`], or until the
+    /// caller leaves. Doesn't wait for an empty uid, or if too many answers wait.
     fn await_pod(&self, uid: &str, caller: &Caller) {
         let is_known = || uid.is_empty() || self.sight.placement.look(|index| index.has_pod(uid));
         if is_known() {
@@ -113,6 +126,8 @@ impl Extender {
         }
     }
 
+    /// Turns the verdicts on the nodes into a response. The effects count only if the caller hasn't
+    /// left.
     fn conclude(
         &self,
         index: &PlacementIndex,
@@ -128,7 +143,8 @@ impl Extender {
         let (mut granted, mut of_groups) = (Vec::new(), Vec::new());
         let now = question.rules.now;
         let uid = Uid::of(&preemptor.uid);
-        // until the victims of this preemptor are known, no other gets any
+        // locked until the victims of this preemptor are recorded: no other gets any in the
+        // meantime
         let mut recent_grants = self.recent_grants.lock();
         let mut pending = index.pending(question, recent_grants.to_others(uid, now));
         for (offer, answer) in offers.iter().zip(answers) {
@@ -171,7 +187,8 @@ impl Extender {
         (body.into_json(), counts)
     }
 
-    /// Has the pods counted that a floor keeps from a preemptor on the node where it waits.
+    /// Has the pods counted that floors keep from a preemptor, on the node whose obstacle ends
+    /// first.
     fn count_kept_for(
         &self,
         index: &PlacementIndex,
@@ -187,6 +204,8 @@ impl Extender {
         }
     }
 
+    /// Grants victims to a preemptor, which waits no more. Returns the effects, to be undone if the
+    /// caller leaves.
     fn grant(&self, now: Timestamp, preemptor: &PendingPod<'_>, victims: Vec<Uid>) -> Granted {
         let PendingPod { uid, namespace, name, .. } = preemptor;
         let waited = self.waiters.lock().by_uid.remove(&**uid);
@@ -200,6 +219,8 @@ impl Extender {
         Granted { uid: uid.to_string(), at: now, waited }
     }
 
+    /// Logs a refusal. If wake-ups are on and an obstacle is known to end, the preemptor waits for
+    /// the first end.
     fn refuse(&self, preemptor: &PendingPod<'_>, obstacle: &Obstacle<'_>) {
         let PendingPod { uid, namespace, name, priority, scheduler, nominated, .. } = preemptor;
         let Some(because) = obstacle.why else { return };
@@ -225,7 +246,8 @@ impl Extender {
     }
 }
 
-/// The answer for a preemptor that isn't known to wait: it gets no node, and has no effect.
+/// Returns the response for a preemptor that isn't known to wait: no node remains, and nothing is
+/// remembered.
 fn protect_all(args: &Args<'_>) -> (Vec<u8>, NodeCounts) {
     debug!("A scheduler asks for a pod that isn't known to wait for a node");
     let unknown = args.nodes.len().try_into().unwrap_or(u64::MAX);

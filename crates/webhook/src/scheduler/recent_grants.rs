@@ -1,14 +1,16 @@
-//! Grants of pods of elastic workloads in the last seconds: a scheduler asks again before it has deleted its victims.
+//! The grants of the last seconds whose victims are in groups: a scheduler asks again before it has
+//! deleted its victims. So two grants together don't take more of a group than the group can lose.
 
 use std::collections::VecDeque;
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_index::Uid;
 
-/// The time after which the deletions of a grant are visible.
+/// The time after which the deletions of a grant are visible in the index.
 pub const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(5);
 
-/// The most grants that are kept: more than a scheduler asks for in that time.
+/// The most grants that are kept: more than a scheduler asks for in that time. Beyond it the oldest
+/// is dropped.
 const MOST: usize = 1_000;
 
 /// The last grants, the oldest first.
@@ -23,7 +25,8 @@ struct Grant {
 }
 
 impl RecentGrants {
-    /// Adds a grant, in place of an earlier one to the same preemptor.
+    /// Adds a grant, in place of an earlier one to the same preemptor. Without victims, only
+    /// removes that.
     pub fn add(&mut self, preemptor: Uid, at: Timestamp, victims: Vec<Uid>) {
         self.0.retain(|old| old.preemptor != preemptor && is_recent(old, at));
         if victims.is_empty() {
@@ -40,13 +43,14 @@ impl RecentGrants {
         self.0.retain(|grant| grant.preemptor != preemptor || grant.at != at);
     }
 
-    /// The recent grants to other preemptors than this one.
+    /// Returns the recent grants to other preemptors, each with its victims.
     pub fn to_others(&self, preemptor: Uid, now: Timestamp) -> impl Iterator<Item = (Uid, &[Uid])> {
         let others = self.0.iter().filter(move |of| of.preemptor != preemptor && is_recent(of, now));
         others.map(|of| (of.preemptor, of.victims.as_slice()))
     }
 }
 
+/// True until the deletions of a grant are visible.
 fn is_recent(grant: &Grant, now: Timestamp) -> bool {
     now.duration_since(grant.at) < SETTLED_AFTER
 }

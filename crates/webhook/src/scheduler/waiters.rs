@@ -1,4 +1,6 @@
-//! Preemptors that were refused, and the time until which each waits.
+//! The preemptors that were refused, and the time until which each waits.
+//!
+//! A refusal adds a waiter, and a grant removes it. `wake.rs` takes the waiters that are due.
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -7,7 +9,8 @@ use jiff::Timestamp;
 /// The most waiters. Beyond that, the pods that would wait for longest are left to their scheduler.
 const MOST: usize = 10_000;
 
-/// A preemptor that was refused on all nodes: a pod that the index knows, with the facts from the index.
+/// A preemptor that was refused on all nodes: a pod that the index knows, with the facts from the
+/// index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
     pub uid: String,
@@ -18,17 +21,18 @@ pub struct Waiter {
     pub priority: i32,
     /// The node on which victims may go first.
     pub node: String,
-    /// The node that it was nominated to when it was refused.
+    /// The node to which the pod was nominated when it was refused.
     pub nominated: Option<String>,
-    /// The time before which no node has room for it.
+    /// The time before which no node has room for the pod.
     pub until: Timestamp,
-    /// The number of failed attempts to wake it.
+    /// The number of failed attempts to wake the pod.
     pub failures: u32,
 }
 
 /// All waiters.
 #[derive(Debug, Default)]
 pub struct Waiters {
+    /// The waiters by the uids of their pods.
     pub by_uid: HashMap<String, Waiter>,
 }
 
@@ -51,8 +55,9 @@ impl Waiters {
         self.by_uid.entry(waiter.uid.clone()).or_insert(waiter);
     }
 
-    /// Takes all waiters that are due, by scheduler. The most important comes first: to wake it wakes all others of no
-    /// higher priority. But one that couldn't be woken must not keep the others asleep.
+    /// Takes all waiters that are due, a list for each scheduler. Waiters with fewer failures come
+    /// first, and among them those of higher priority: to wake a pod wakes all others of no higher
+    /// priority, and a pod that couldn't be woken must not keep the others asleep.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<Vec<Waiter>> {
         let due = self.by_uid.extract_if(|_, waiter| waiter.until <= now).map(|(_, waiter)| waiter);
         let mut by_scheduler: HashMap<String, Vec<Waiter>> = HashMap::new();

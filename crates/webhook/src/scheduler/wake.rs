@@ -1,8 +1,9 @@
-//! Wakes preemptors when the floors end that were in their way.
+//! Wakes preemptors when the floors in their way end.
 //!
-//! A floor that ends is no event in the cluster, so a pod that found no victim would sleep for five minutes, until its
-//! scheduler looks at all unschedulable pods again. Labels and annotations wake no pod. But when a pod's nomination to a
-//! node is taken back, kube-scheduler looks again at it and at all waiting pods of no higher priority.
+//! The end of a floor is no event in the cluster, so a pod that found no victim would wait for up
+//! to five minutes, until its scheduler looks at all unschedulable pods again. Labels and
+//! annotations wake no pod. But when the nomination of a pod to a node is removed, kube-scheduler
+//! looks again at this pod and at all waiting pods of no higher priority.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use tracing::{debug, info, warn};
 
 use super::{Extender, waiters::Waiter};
 
-/// The least time between wake-ups: floors that end at about the same time cost one.
+/// The least time between wake-ups: floors that end at about the same time cost one wake-up.
 const BETWEEN: Duration = Duration::from_secs(1);
 
 /// The wait before a retry. By then, another pod's wake-up may have made it unnecessary.
@@ -46,9 +47,9 @@ struct Pods<'w> {
 /// The result of an attempt to wake a pod.
 #[derive(Debug, PartialEq, Eq)]
 enum Woken {
-    /// Its scheduler tries it again, with all pods of no higher priority.
+    /// The scheduler tries the pod again, with all pods of no higher priority.
     Yes,
-    /// It doesn't wait any more, or has a nomination that isn't to be taken away.
+    /// The pod doesn't wait any more, or has a nomination that must stay.
     NotNeeded,
 }
 
@@ -61,9 +62,11 @@ impl NominationNudger {
         }
     }
 
+    /// Wakes the waiters that are due, one scheduler after the other. Drops waiters whose pods wait
+    /// no more.
     async fn wake_due(&self, client: &Client, now: Timestamp) {
         let Extender { sight, waiters, metrics, .. } = &self.extender;
-        // locked in the order in which a scheduler's question does it
+        // locked in the same order as in the answer to a scheduler
         let due = sight.placement.look(|index| {
             let mut waiters = waiters.lock();
             waiters.by_uid.retain(|uid, _| index.waits(Uid::of(uid)));
@@ -76,7 +79,9 @@ impl NominationNudger {
         }
     }
 
-    /// Wakes pods one after the other: as soon as one is woken, so are all that aren't more important.
+    /// Wakes the pods of one scheduler in turn, until a pod is woken: this wakes all pods of no
+    /// higher priority, and the others wait on. After a failure, all that are left wait for a
+    /// retry.
     async fn wake_all(&self, client: &Client, due: Vec<Waiter>, now: Timestamp) {
         let waiting = due.len();
         let mut due = due.into_iter();
@@ -100,6 +105,7 @@ impl NominationNudger {
         }
     }
 
+    /// Puts waiters back, for a retry.
     fn wait_on(&self, those: impl Iterator<Item = Waiter>, now: Timestamp) {
         let until = now.checked_add(RETRY).unwrap_or(Timestamp::MAX);
         let mut waiters = self.extender.waiters.lock();
@@ -109,12 +115,14 @@ impl NominationNudger {
     }
 }
 
-/// Counts a failure. The nomination may have been written all the same, and then it must be taken back.
+/// Counts a failure. The nomination may have been written all the same, and must then be removed by
+/// the retry.
 fn failed(waiter: Waiter) -> Waiter {
     let nominated = waiter.nominated.or_else(|| Some(waiter.node.clone()));
     Waiter { nominated, failures: waiter.failures.saturating_add(1), ..waiter }
 }
 
+/// Wakes a pod: nominates it to a node, and removes the nomination.
 async fn wake(client: &Client, limit: &WriteLimit, waiter: &Waiter) -> Result<Woken, ApiError> {
     let pods = Pods { api: Api::namespaced(client.clone(), &waiter.namespace), limit };
     let pod = match pods.get(&waiter.name).await {
@@ -126,10 +134,10 @@ async fn wake(client: &Client, limit: &WriteLimit, waiter: &Waiter) -> Result<Wo
         return Ok(Woken::NotNeeded);
     }
     let pod = match nominated {
-        // of an earlier attempt that failed: otherwise it would not have been refused
+        // of an earlier attempt that failed: otherwise the pod would not have been refused
         Some(_) => pod,
         None => match pods.nominate(&pod, json!(waiter.node)).await {
-            // another client writes it: its scheduler, most likely, which then is awake
+            // another client writes the pod: its scheduler, most likely, which then is awake
             Err(ApiError::NotFound | ApiError::Stale(_)) => return Ok(Woken::NotNeeded),
             pod => pod?,
         },
@@ -141,12 +149,13 @@ async fn wake(client: &Client, limit: &WriteLimit, waiter: &Waiter) -> Result<Wo
 }
 
 impl Pods<'_> {
-    /// Takes the nomination of a pod back, unless it is nominated to another node by then.
+    /// Removes the nomination of a pod, unless the pod is bound, gone or nominated to another node
+    /// by then.
     async fn take_back(&self, waiter: &Waiter, mut pod: Pod) -> Result<(), ApiError> {
         let node = nomination(&pod).map(str::to_owned);
         while still_waits(&pod, waiter) && nomination(&pod) == node.as_deref() {
             match persist(async || self.nominate(&pod, Value::Null).await).await {
-                // another client has written it meanwhile, and left the nomination to us
+                // another client has written the pod meanwhile, and left the nomination
                 Err(ApiError::Stale(_)) => pod = persist(async || self.get(&waiter.name).await).await?,
                 result => return result.map(drop),
             }
@@ -154,6 +163,7 @@ impl Pods<'_> {
         Ok(())
     }
 
+    /// Reads a pod within the limit.
     async fn get(&self, name: &str) -> Result<Pod, ApiError> {
         self.limit.until_ready().await;
         call(self.api.get(name)).await
@@ -172,11 +182,13 @@ impl Pods<'_> {
     }
 }
 
+/// True if this is the pod of the waiter, and it is neither bound nor being deleted.
 fn still_waits(pod: &Pod, waiter: &Waiter) -> bool {
     let bound = pod.spec.node_name.is_some();
     pod.metadata.uid.as_deref() == Some(&waiter.uid) && pod.metadata.deletion_timestamp.is_none() && !bound
 }
 
+/// Returns the node to which a pod is nominated. None: no node.
 fn nomination(pod: &Pod) -> Option<&str> {
     pod.status.nominated_node_name.as_deref().filter(|node| !node.is_empty())
 }

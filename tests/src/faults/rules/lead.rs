@@ -1,4 +1,5 @@
-//! The rule that the leader alone writes.
+//! The rule that the leader alone writes. Reviews of access and the Lease itself are no writes
+//! here.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use super::{Evidence, LEADER_SLACK, SLACK};
 use crate::{faults::servers::RENEW_DEADLINE, proxy::Write};
 
 impl Evidence<'_> {
-    /// Writes of keepers that didn't lead.
+    /// Returns the writes of keepers that didn't lead.
     pub(super) fn by_others(&self) -> Vec<String> {
         let of_leaders = |write: &&Write| {
             write.call.resource != "leases" && !write.call.resource.ends_with("reviews") && write.is_done()
@@ -17,8 +18,9 @@ impl Evidence<'_> {
         others.map(|write| format!("not the leader: {} by {}", write.call, write.by)).collect()
     }
 
-    /// True if the same process had renewed the Lease a short time before, and not released it since. A process ends
-    /// its term before it sends the release, so a release that fails counts as well.
+    /// True if the same process had renewed the Lease a short time before, and not released it
+    /// since. A process ends its term before it sends the release, so a release that fails counts
+    /// as well.
     fn led(&self, write: &Write) -> bool {
         let (mut renewed, mut released) = (None, None);
         let is_same = |lease: &&Write| {
@@ -42,7 +44,8 @@ impl Evidence<'_> {
     }
 }
 
-/// The identity that a write gives the Lease; empty for a release.
+/// Returns the identity that a write gives the Lease. Empty: a release. None: the write has no
+/// identity.
 fn holder(lease: &Write) -> Option<String> {
     let lease: serde_json::Value = serde_json::from_str(&lease.body).ok()?;
     lease.pointer("/spec/holderIdentity").and_then(|holder| holder.as_str()).map(str::to_owned)

@@ -1,4 +1,4 @@
-//! The rule that everything is told once.
+//! The rule that each act has its events exactly once.
 
 use tenure_policy::{
     pause::{MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLOAD_INACTIVE},
@@ -12,7 +12,8 @@ use crate::faults::{
 };
 
 impl Evidence<'_> {
-    /// The events of which there are too many or too few.
+    /// Returns the events whose number is wrong. `is_wrong` gets the number found and the number
+    /// expected.
     pub(super) fn events(&self, is_wrong: fn(usize, usize) -> bool) -> Vec<String> {
         let mut wrong = Vec::new();
         for actor in self.actors {
@@ -45,8 +46,8 @@ impl Evidence<'_> {
         wrong
     }
 
-    /// True if there was no notice of an end, and the event of the end says so: of a run that ended while no keeper
-    /// could give notice.
+    /// True if there was no notice of an end, and the event of the end says so: the run ended while
+    /// no keeper could give notice.
     fn says_that_it_came_unannounced(&self, actor: &Actor, reason: EventReason) -> bool {
         let message = self.seen.message(actor.name, EventReason::RunEnded.name()).unwrap_or_default();
         reason == EventReason::MaxDurationApproaching && message.contains("notice")

@@ -1,10 +1,11 @@
-//! The messages of events on a `CronJob` of which Jobs are paused.
+//! The notes of events on a `CronJob` that has paused Jobs. The keeper emits them.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::naming::command;
 
-/// The message of the event on a `CronJob` whose `concurrencyPolicy` is `Forbid`, of which a Job is paused.
+/// Returns the note on a `CronJob` that starts no Job while this Job is paused: its
+/// `concurrencyPolicy` is `Forbid`.
 pub fn held_up(job: &ObjectReference) -> String {
     format!(
         "Starts no further Job while Job {} is paused, because concurrencyPolicy is Forbid: to finish that Job, {}",
@@ -13,8 +14,10 @@ pub fn held_up(job: &ObjectReference) -> String {
     )
 }
 
-/// The message of the event on a `CronJob` that starts further Jobs, of which so many are paused: this Job and others. `most` of them
-/// stay. None: all of them do.
+/// Returns the note on a `CronJob` that starts further Jobs while this Job is paused.
+///
+/// `paused` is the number of its paused Jobs, this Job included. `most` is the number that
+/// `pausedHistoryLimit` keeps. None: all stay.
 pub fn job_kept(job: &ObjectReference, paused: usize, most: Option<usize>) -> String {
     let rest = match most {
         None => "none of them is deleted by itself".to_owned(),
@@ -27,7 +30,8 @@ pub fn job_kept(job: &ObjectReference, paused: usize, most: Option<usize>) -> St
     )
 }
 
-/// The message of the event on a `CronJob` of which a paused Job was deleted.
+/// Returns the note on a `CronJob` whose oldest paused Job was deleted, since more than `most` are
+/// paused.
 pub fn job_deleted(job: &ObjectReference, most: usize) -> String {
     format!(
         "Deleted Job {}, the oldest of its paused Jobs: by pausedHistoryLimit, {most} of them are kept",

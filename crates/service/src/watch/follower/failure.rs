@@ -1,4 +1,5 @@
-//! The ways in which a watch fails.
+//! The ways in which a list or a watch fails, and what each of them means for the next step of
+//! `Follower`.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use thiserror::Error;
 
 use crate::call::retry_after;
 
-/// The problem that was last logged, so that it isn't logged again each second.
+/// The problem that was last logged, so that each problem is logged once.
 #[derive(PartialEq, Eq)]
 pub(super) enum Trouble {
     None,
@@ -39,17 +40,20 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// True if the API server doesn't have the kind, by the code alone: about an unknown group it answers in plain text.
+    /// True if the API server lacks the kind. By the code alone: about an unknown group the API
+    /// server answers in plain text.
     pub(super) fn is_missing(&self) -> bool {
         matches!(self, Self::List(kube::Error::Api(status)) if status.code == 404)
     }
 
-    /// True if conversion failed, for which the API server has no code of its own.
+    /// True if conversion failed. The API server has no code of its own for that, so the message
+    /// decides.
     pub(super) fn is_unconverted(&self) -> bool {
         matches!(self, Self::List(kube::Error::Api(status)) if status.message.contains("conversion webhook"))
     }
 
-    /// True if the watched version is too old, or the kind is gone: a new list decides.
+    /// True if a watch can't go on: its version is too old, the kind is gone, or the data was
+    /// restored. A new list decides.
     pub(super) fn needs_list(&self) -> bool {
         match self {
             Self::Begin(kube::Error::Api(status)) => [404, 410].contains(&status.code),
@@ -59,7 +63,8 @@ impl Failure {
         }
     }
 
-    /// True if the API server has forgotten the watched version, as one that has just started does: no fault of it.
+    /// True if the API server has forgotten the watched version, as after a restart. No fault of
+    /// the API server, so the failure is no warning.
     pub(super) fn is_expired(&self) -> bool {
         match self {
             Self::Begin(kube::Error::Api(status)) | Self::Ended(status) => status.code == 410,
@@ -67,18 +72,19 @@ impl Failure {
         }
     }
 
-    /// True if the API server refuses to stream a list, for want of the feature or of a cache: pages may work. It has then
-    /// answered at once, unlike one that is short of time.
+    /// True if the API server refuses to stream a list, for want of the feature or of a cache:
+    /// pages may work. Such an API server answers at once, unlike one that is short of time.
     pub(super) fn refuses_streams(&self) -> bool {
         matches!(self, Self::List(kube::Error::Api(status)) if ![404, 410, 429].contains(&status.code))
     }
 
-    /// True if the API server couldn't be asked.
+    /// True if a list got no answer of the API server, as without a connection.
     pub(super) fn is_unanswered(&self) -> bool {
         matches!(self, Self::List(error) if !matches!(error, kube::Error::Api(_)))
     }
 
-    /// Returns the time that the API server asks to wait before another try; zero if it asks for none.
+    /// Returns the time that the API server asks to wait before another try. Zero: it asks for
+    /// none.
     pub(super) fn retry_after(&self) -> Duration {
         match self {
             Self::List(error) | Self::Begin(error) | Self::Watch(error) => retry_after(error),

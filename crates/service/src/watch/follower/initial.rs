@@ -1,4 +1,5 @@
-//! The list with which a watch begins: streamed as events, or read in pages.
+//! The list with which a watch begins: streamed as events, or read in pages. Both put each object
+//! into the store at once, and remove the objects that the list doesn't show when it is complete.
 
 use std::pin::pin;
 
@@ -31,7 +32,8 @@ pub(super) enum Reading {
 }
 
 impl<K: Watched, S: Store<K>> Follower<K, S> {
-    /// Lists all objects, and returns the version to watch from.
+    /// Lists all objects into the store, and returns the version to watch from. A failed list
+    /// leaves the objects in the store that it has shown so far, and removes none.
     pub(super) async fn list(&mut self) -> Result<String, Failure> {
         let asked = Instant::now();
         if self.is_missing {
@@ -51,7 +53,9 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         Ok(version)
     }
 
-    /// Reads all objects. After a streamed list that failed, the next is read in pages, which every API server has.
+    /// Reads all objects, and returns their version. An API server that refuses to stream is asked
+    /// for pages at once. After any other failure but a lack of connection, the next try reads
+    /// pages, which every API server has.
     async fn read(&mut self) -> Result<String, Failure> {
         if self.reading == Reading::Streamed {
             match self.stream().await {
@@ -70,8 +74,9 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         version
     }
 
-    /// Reads all objects as events. The API server takes them from its cache, once that has all of the moment of the request,
-    /// and one after the other: neither side holds the whole list.
+    /// Reads all objects as events. The API server takes them from its cache once the cache has
+    /// reached the moment of the request, and sends them one after the other, so neither side holds
+    /// the whole list.
     async fn stream(&mut self) -> Result<String, Failure> {
         let params = WatchParams { send_initial_events: true, ..self.params(LIST_SECONDS) };
         // with any version in place of none, a cache that is behind would do
@@ -97,6 +102,8 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         }
     }
 
+    /// Reads all objects in pages. A process reads one page at a time of all lists whose pages have
+    /// been too large.
     async fn read_pages(&mut self) -> Result<String, Failure> {
         let mut page = ListParams {
             label_selector: self.config.label_selector.clone(),
@@ -120,6 +127,7 @@ impl<K: Watched, S: Store<K>> Follower<K, S> {
         }
     }
 
+    /// Takes in an object that a list shows.
     fn listed(&mut self, object: K) {
         self.listed.insert(S::Key::of_object(object.meta()));
         self.store.apply(object);

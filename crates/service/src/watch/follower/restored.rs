@@ -1,4 +1,5 @@
-//! The version of the API server, by which etcd that was restored from a backup is known.
+//! The version of the API server, which shows that etcd was restored from a backup. `Follower` asks
+//! for it before a watch goes on that was cut.
 
 use std::time::Duration;
 
@@ -9,19 +10,21 @@ use tokio::time::timeout;
 
 use super::failure::Failure;
 
-/// The time that an answer may take beyond the length of a watch.
+/// The time that an answer may take, for a watch beyond its length.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A list, of which only the version is read: an object that can't be read must not hide it.
+/// A list of which only the version is read, so that an object that can't be decoded doesn't hide
+/// the version.
 #[derive(Deserialize)]
 struct VersionedList {
     metadata: ListMeta,
 }
 
-/// Asks for the API server's version of a kind.
+/// Returns the API server's current version of a kind, by a list of at most one object.
 ///
 /// # Errors
-/// If the API server doesn't answer soon: on a connection that has died silently the answer never comes.
+/// If the API server doesn't answer soon. On a connection that has died silently the answer never
+/// comes.
 pub(super) async fn ask_for_version<K: Resource + Clone>(api: &Api<K>) -> Result<String, Failure> {
     let request = Request::new(api.resource_url()).list(&ListParams::default().limit(1));
     let request = request.map_err(|error| Failure::Begin(kube::Error::BuildRequest(error)))?;
@@ -30,11 +33,13 @@ pub(super) async fn ask_for_version<K: Resource + Clone>(api: &Api<K>) -> Result
     Ok(list.metadata.resource_version.unwrap_or_default())
 }
 
-/// Looks at the API server's version before a watch goes on from one that it has seen; false if it wasn't told. A watch from a
-/// version that lies ahead shows none of the changes until then, and doesn't say so.
+/// Compares the API server's version with the one that a watch goes on from. True: the watch may go
+/// on. False: the API server refuses to give its version. A watch from a version that lies ahead
+/// shows none of the changes until then, and doesn't say so.
 ///
 /// # Errors
-/// If the API server doesn't answer soon, or if it is at an earlier version: etcd was restored from a backup.
+/// If the API server doesn't answer soon, or if it is at an earlier version: etcd was restored from
+/// a backup.
 pub(super) async fn look_back<K: Resource + Clone>(api: &Api<K>, watched: &str) -> Result<bool, Failure> {
     let now = match ask_for_version(api).await {
         Ok(now) => now,
@@ -43,7 +48,7 @@ pub(super) async fn look_back<K: Resource + Clone>(api: &Api<K>, watched: &str) 
         Err(Failure::List(error)) => return Err(Failure::Begin(error)),
         Err(failure) => return Err(failure),
     };
-    // of one resource, versions can be compared as numbers
+    // versions of one resource can be compared as numbers
     match (now.parse::<u128>(), watched.parse::<u128>()) {
         (Ok(at), Ok(last)) if at < last => Err(Failure::Restored { now, watched: watched.to_owned() }),
         _ => Ok(true),

@@ -1,21 +1,24 @@
 //! Every object of either version as an object of the other, and back as it was.
 //!
-//! [`simple`] maps either version to the other. Where going there and back by it gives the same object, and the object
-//! has no carrier, the object is *plain*: so the plain objects of the two versions are each other's images. An object
-//! that is not plain becomes its *carrier*: its simple image, so that every field that decides something is there, with
-//! an annotation that holds the original of all that conversion touches.
+//! [`simple`] maps either version to the other. Where going there and back by it gives the same
+//! object, and the object has no carrier, the object is *plain*: so the plain objects of the two
+//! versions are each other's images. An object that is not plain becomes its *carrier*: its simple
+//! image, so that every field that decides something is there, with an annotation that holds the
+//! original of all that conversion touches.
 //!
-//! Two gaps would be left: an object that is neither plain nor a carrier would have no original, and an object that a
-//! carrier stands for would have two images. So the carrier of an object that is not plain is mapped back to the object
-//! that it carries: `x` is *captured* when it is the carrier of a `y` of the other version that isn't captured itself.
-//! Then conversion `f` and its mirror image `g` are inverse:
+//! Two gaps would be left: an object that is neither plain nor a carrier would have no original,
+//! and an object that a carrier stands for would have two images. So the carrier of an object that
+//! is not plain is mapped back to the object that it carries: `x` is *captured* when it is the
+//! carrier of a `y` of the other version that isn't captured itself. Then conversion `f` and its
+//! mirror image `g` are inverse:
 //! - `x` is plain: `f(x)` is its simple image, which is plain, and whose simple image is `x`.
-//! - `x` is captured, of `y`: `f(x) = y`; `y` isn't plain and isn't captured, so that `g(y)` is its carrier, `x`.
-//! - else `f(x)` is the carrier of `x`, which isn't plain and, as `x` isn't captured, is captured itself: `g` gives
-//!   back `x`.
+//! - `x` is captured, of `y`: `f(x) = y`; `y` isn't plain and isn't captured, so that `g(y)` is its
+//!   carrier, `x`.
+//! - else `f(x)` is the carrier of `x`, which isn't plain and, as `x` isn't captured, is captured
+//!   itself: `g` gives back `x`.
 //!
-//! The annotation holds text within a text. With each level the backslashes before its quotes double, so there are no
-//! more levels than the length has bits, and no bound is needed.
+//! The annotation holds text within a text. With each level the backslashes before its quotes
+//! double, so there are no more levels than the length has bits, and no bound is needed.
 
 use super::{json::Json, simple::simple, touched::Touched};
 use crate::{
@@ -23,12 +26,13 @@ use crate::{
     runai::QueueVersion,
 };
 
+/// The annotations that hold an original.
 const CARRIERS: [&str; 2] = [QUEUE_FROM_V2_ANNOTATION, QUEUE_FROM_V3ALPHA1_ANNOTATION];
 
 /// Converts an object of one version to the other.
 pub(super) fn converted(here: &Touched, from: QueueVersion) -> Touched {
     let there = simple(here, other(from));
-    // without any annotation of Tenure's nothing is in the way of those that a field becomes
+    // without an annotation of Tenure's, none conflicts with those that fields become
     let is_surely_plain = from == QueueVersion::V3alpha1 && here.has_no_annotations();
     if is_surely_plain || is_plain_as(here, &there, from) {
         return there;
@@ -36,6 +40,7 @@ pub(super) fn converted(here: &Touched, from: QueueVersion) -> Touched {
     captured(here, from).unwrap_or_else(|| carrier(here, there, from))
 }
 
+/// Returns the version that isn't this one.
 fn other(version: QueueVersion) -> QueueVersion {
     match version {
         QueueVersion::V2 => QueueVersion::V3alpha1,
@@ -57,13 +62,15 @@ fn is_plain_as(here: &Touched, there: &Touched, from: QueueVersion) -> bool {
         && simple(there, from) == *here
 }
 
+/// Adds the original to its simple image.
 fn carrier(here: &Touched, mut there: Touched, from: QueueVersion) -> Touched {
     let carried = here.to_json(&there);
     there.annotations.set(carried_by(from), Json::Text(carried.into()));
     there
 }
 
-/// Returns the object of the other version that a carrier holds, if conversion of that object gives this carrier.
+/// Returns the object of the other version that a carrier holds, if conversion of that object gives
+/// this carrier.
 fn captured(here: &Touched, from: QueueVersion) -> Option<Touched> {
     let to = other(from);
     let there = Touched::from_json(here.annotations.text(carried_by(to))?, here)?;

@@ -1,3 +1,5 @@
+//! The errors of conversion. The API server shows them to clients, so long values are cut.
+
 use thiserror::Error;
 
 use crate::podgroup::LONGEST_NAME;
@@ -30,9 +32,11 @@ pub enum ConversionError {
     },
 }
 
+/// The most characters of a value that an error repeats.
 const LONGEST_VALUE: usize = 100;
 
 impl ConversionError {
+    /// Creates the error for a field, with its texts cut.
     pub(super) fn field(queue: &str, field: &str, value: &str, must: &'static str) -> Self {
         Self::Field {
             queue: cut(queue, LONGEST_NAME),
@@ -42,11 +46,13 @@ impl ConversionError {
         }
     }
 
+    /// Creates the error for JSON that can't be read or written.
     pub(super) fn json(queue: &str, error: serde_json::Error) -> Self {
         Self::Json { queue: cut(queue, LONGEST_NAME), error }
     }
 }
 
+/// Returns the first characters of a text, and an ellipsis if there are more.
 fn cut(text: &str, longest: usize) -> String {
     let mut shown: String = text.chars().take(longest).collect();
     if shown.len() < text.len() {

@@ -1,9 +1,15 @@
+//! JSON values that conversion compares and writes, in canonical form.
+//!
+//! Equal values have equal texts, so that `bijection.rs` can tell if an object comes back
+//! unchanged.
+
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize, Serializer, ser::Error};
 use serde_json::{Value, value::RawValue};
 
-/// The deepest nesting that is read: more than a Queue has. Canonical form takes one more reading for each level.
+/// The deepest nesting that is read: more than a Queue has. Canonical form takes one more reading
+/// for each level.
 const DEEPEST: usize = 16;
 
 /// A key, borrowed from the text where it has no escapes.
@@ -11,19 +17,21 @@ const DEEPEST: usize = 16;
 #[serde(transparent)]
 pub(super) struct Key<'b>(#[serde(borrow)] pub(super) Cow<'b, str>);
 
-/// A value in canonical form: no white space, keys in order, numbers as they are written. So two values are equal
-/// when their texts are. Clones share it.
+/// A value in canonical form: no white space, keys in order, numbers as they are written. So two
+/// values are equal when their texts are. Clones share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Json {
     /// A string, without quotes.
     Text(Arc<str>),
     /// The text of a map.
     Map(Arc<str>),
-    /// The text of any other value, and of those without a canonical form: half a surrogate pair, or nested too deep.
+    /// The text of any other value, and of those without a canonical form: half a surrogate pair,
+    /// or nested too deep.
     Other(Arc<str>),
 }
 
 impl Json {
+    /// Reads a value, and brings it into canonical form if it has one.
     pub(super) fn read(raw: &RawValue) -> Self {
         let text = raw.get();
         if text.starts_with('"') {
@@ -37,7 +45,7 @@ impl Json {
         }
     }
 
-    /// Reads a map from the text of an annotation.
+    /// Reads a map from the text of an annotation. None: the text isn't the JSON of a map.
     pub(super) fn map(text: &str) -> Option<Self> {
         let raw = serde_json::from_str::<&RawValue>(text).ok()?;
         Some(Self::read(raw)).filter(|json| matches!(json, Self::Map(_)))
@@ -75,6 +83,8 @@ pub(super) fn write_map<'f>(fields: impl IntoIterator<Item = (&'f str, Cow<'f, s
     format!("{{{}}}", fields.join(","))
 }
 
+/// Returns the canonical form of a JSON text. None: it is nested deeper than `levels`, or can't be
+/// decoded.
 fn canonical(text: &str, levels: usize) -> Option<String> {
     let deeper = |raw: &RawValue| canonical(raw.get(), levels.checked_sub(1)?);
     Some(match text.as_bytes().first()? {

@@ -2,14 +2,15 @@
 //!
 //! | v3alpha1 | v2 |
 //! | --- | --- |
-//! | each field of [`SPEC_ANNOTATIONS`](super::SPEC_ANNOTATIONS) | an annotation: the same text, or JSON of a block |
+//! | each field of [`SPEC_ANNOTATIONS`](super::SPEC_ANNOTATIONS) | an annotation: text, or JSON |
 //! | `status.workloads`, `status.nextExpiry` | one annotation, as a JSON object of them |
-//! | a floor that is no Go duration, such as `2d` | `48h0m0s`, and an annotation with the text, which counts for as
-//! long as the field stays so |
+//! | a floor that is no Go duration, such as `2d` | `48h0m0s`, and an annotation with the text |
 //! | anything else | the same |
 //!
-//! A further annotation carries the parts that this table can't express. So every object of one version has a
-//! counterpart in the other, from which it comes back unchanged: see [`bijection`].
+//! The annotation with the text of a floor counts as long as the field stays so. A further
+//! annotation carries the parts that this table can't express. So every object of one version has a
+//! counterpart in the other, from which it comes back unchanged: see [`bijection`]. The webhook
+//! calls [`convert`] for each object of a review.
 
 mod bijection;
 mod error;
@@ -28,14 +29,17 @@ use super::QueueVersion;
 /// The error message for an apiVersion that [`version_of`] doesn't know.
 pub const MUST_BE_KNOWN: &str = "must be scheduling.run.ai/v2 or scheduling.run.ai/v3alpha1";
 
+/// The API group of the Queue.
 const GROUP: &str = "scheduling.run.ai";
 
-/// A converted Queue, to be serialized. The parts that conversion doesn't touch are still the text that was read.
+/// A converted Queue, to be serialized. The parts that conversion doesn't touch are still the text
+/// that was read.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub struct Converted<'b>(Fields<'b>);
 
-/// Converts a Queue of either version to the given version.
+/// Converts a Queue of either version to the given version. Fails for an object that isn't such a
+/// Queue, or in which a map or an annotation has another type.
 pub fn convert(object: &RawValue, to: QueueVersion) -> Result<Converted<'_>, ConversionError> {
     let mut queue = object::read(object)?;
     let from = version(&queue)?;
@@ -49,11 +53,12 @@ pub fn convert(object: &RawValue, to: QueueVersion) -> Result<Converted<'_>, Con
     Ok(Converted(queue))
 }
 
-/// Returns the version of Queue that an apiVersion names.
+/// Returns the version of Queue that an apiVersion names. None: it names no known version.
 pub fn version_of(api_version: &str) -> Option<QueueVersion> {
     api_version.strip_prefix(GROUP)?.strip_prefix('/')?.parse().ok()
 }
 
+/// Returns the version of a Queue. Fails for another kind or an unknown version.
 fn version(queue: &Fields<'_>) -> Result<QueueVersion, ConversionError> {
     let version = queue.text("apiVersion").and_then(|written| version_of(&written));
     let version = version.ok_or_else(|| queue.invalid("apiVersion", MUST_BE_KNOWN))?;

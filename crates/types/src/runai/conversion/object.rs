@@ -1,3 +1,6 @@
+//! A Queue as JSON, of which only the maps are opened that conversion touches. Everything else
+//! stays the text that was read, however large, and is written as it was.
+
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use serde::{
@@ -11,23 +14,26 @@ use super::{
     json::{Json, Key},
 };
 
-/// The maps of a Queue that are opened. Everything else stays the text that it is, however large.
+/// The maps of a Queue that are opened. Everything else stays text.
 const QUEUE: Opened = Opened(&[
     ("metadata", Opened(&[("annotations", Opened(&[]))])),
     ("spec", Opened(&[])),
     ("status", Opened(&[])),
 ]);
 
+/// The requirement on the fields that are opened.
 const MUST_BE_A_MAP: &str = "must be a map";
 
-/// A map of whose values some are maps to be opened too.
+/// A map to be opened, with those of its values that are maps to be opened too, by key.
 #[derive(Clone, Copy)]
 struct Opened(&'static [(&'static str, Self)]);
 
-/// A map, in the order in which it is written. Of a key that appears twice the last counts, as in Go.
+/// A map, in the order in which it is written. Of a key that appears twice the last counts, as in
+/// Go.
 #[derive(Debug)]
 pub(super) struct Fields<'b>(Vec<(Cow<'b, str>, Node<'b>)>);
 
+/// A value in a map.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Node<'b> {
@@ -42,14 +48,17 @@ pub(super) enum Node<'b> {
 }
 
 impl<'b> Fields<'b> {
+    /// Returns the value at a key. Of a key that appears twice the last counts.
     pub(super) fn get(&self, key: &str) -> Option<&Node<'b>> {
         self.0.iter().rfind(|(known, _)| known == key).map(|(_, node)| node)
     }
 
+    /// Returns all keys and values, as they are written.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Node<'b>)> {
         self.0.iter().map(|(key, node)| (&**key, node))
     }
 
+    /// Sets the value at a key, in the place of the old one or at the end.
     pub(super) fn set(&mut self, key: &'static str, node: Node<'b>) {
         match self.0.iter_mut().rfind(|(known, _)| known == key) {
             Some((_, old)) => *old = node,
@@ -57,11 +66,12 @@ impl<'b> Fields<'b> {
         }
     }
 
+    /// Keeps the keys that `keep` is true for.
     pub(super) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.0.retain(|(key, _)| keep(key));
     }
 
-    /// Returns the map at a key, which is created if there is none.
+    /// Returns the map at a key. Another value there, or none, is replaced by an empty map.
     pub(super) fn open(&mut self, key: &'static str) -> Option<&mut Self> {
         if !matches!(self.get(key), Some(Node::Fields(_))) {
             self.set(key, Node::Fields(Self(Vec::new())));
@@ -72,7 +82,7 @@ impl<'b> Fields<'b> {
         })
     }
 
-    /// Returns the string at a key.
+    /// Returns the string at a key. None: the value is absent, or isn't a string.
     pub(super) fn text(&self, key: &str) -> Option<Cow<'b, str>> {
         match self.get(key) {
             Some(Node::Raw(raw)) => serde_json::from_str::<Key<'b>>(raw.get()).ok().map(|text| text.0),
@@ -80,6 +90,7 @@ impl<'b> Fields<'b> {
         }
     }
 
+    /// Returns the name of the Queue. Empty: it has none.
     fn name(&self) -> String {
         match self.get("metadata") {
             Some(Node::Fields(metadata)) => metadata.text("name").unwrap_or_default().into_owned(),
@@ -92,6 +103,7 @@ impl<'b> Fields<'b> {
         self.wrong(field, self.get(field), must)
     }
 
+    /// Creates the error for a value of this Queue. None: the value is absent.
     fn wrong(&self, field: &str, node: Option<&Node<'b>>, must: &'static str) -> ConversionError {
         let value = node.map_or("null", |node| match node {
             Node::Raw(raw) => raw.get(),
@@ -101,7 +113,8 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// Reads a Queue, of any version.
+/// Reads a Queue, of any version. Fails unless the object and its metadata are maps, `spec`,
+/// `status` and annotations are maps or null, and each annotation is a string.
 pub(super) fn read(object: &RawValue) -> Result<Fields<'_>, ConversionError> {
     let mut text = serde_json::Deserializer::from_str(object.get());
     let queue = QUEUE.deserialize(&mut text).map_err(|error| diagnosis(object, error))?;
@@ -120,7 +133,8 @@ pub(super) fn read(object: &RawValue) -> Result<Fields<'_>, ConversionError> {
     Ok(queue)
 }
 
-/// Names the field that should have been a map.
+/// Returns the error of an object that can't be read: it names the field that should have been a
+/// map.
 fn diagnosis(object: &RawValue, error: serde_json::Error) -> ConversionError {
     let Some(fields) = map(object) else {
         return ConversionError::NotAMap;
@@ -142,6 +156,7 @@ fn diagnosis(object: &RawValue, error: serde_json::Error) -> ConversionError {
     ConversionError::json(&queue, error)
 }
 
+/// Reads a map. None: the value isn't one.
 fn map(raw: &RawValue) -> Option<BTreeMap<String, &RawValue>> {
     serde_json::from_str(raw.get()).ok()
 }

@@ -1,4 +1,9 @@
-//! Conversion of each field, for all objects but contrived ones. See the table in the [module](super)'s docs.
+//! Conversion of each field, for all objects but contrived ones. See the table in the
+//! [module](super)'s docs.
+//!
+//! Each function moves one kind of field between its places in the two versions. A field whose
+//! value doesn't fit stays where it is. Where the way back would give another object,
+//! `bijection.rs` carries the original.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,6 +29,7 @@ pub(super) fn simple(here: &Touched, to: QueueVersion) -> Touched {
     there
 }
 
+/// Turns the touched parts of a v2 object into those of v3alpha1.
 fn to_v3alpha1(queue: &mut Touched) {
     let had_annotations = queue.annotations.keys().next().is_some();
     for (field, annotation) in SPEC_ANNOTATIONS {
@@ -38,6 +44,7 @@ fn to_v3alpha1(queue: &mut Touched) {
     }
 }
 
+/// Turns the touched parts of a v3alpha1 object into those of v2.
 fn to_v2(queue: &mut Touched) {
     for (field, annotation) in SPEC_ANNOTATIONS {
         field_to_annotation(queue, field, annotation);
@@ -48,13 +55,16 @@ fn to_v2(queue: &mut Touched) {
     status_to_annotation(queue);
 }
 
+/// Moves a field of the spec from its annotation. Text that isn't of the field's form stays an
+/// annotation.
 fn annotation_to_field(queue: &mut Touched, field: &'static str, annotation: &str) {
     let Some(Json::Text(text)) = queue.annotations.get(annotation).cloned() else { return };
     if !is_json(field) {
         queue.spec.set(field, Json::Text(text));
         queue.annotations.remove(annotation);
     } else if let Some(map) = Json::map(&text) {
-        // JSON keeps the client's layout, and counts for as long as it has the same meaning as the field
+        // JSON in another layout stays as an annotation, and counts as long as it means the same as
+        // the field
         if map.to_json() == *text {
             queue.annotations.remove(annotation);
         }
@@ -62,6 +72,8 @@ fn annotation_to_field(queue: &mut Touched, field: &'static str, annotation: &st
     }
 }
 
+/// Moves a field of the spec to its annotation. JSON that the annotation has already keeps its
+/// layout.
 fn field_to_annotation(queue: &mut Touched, field: &str, annotation: &'static str) {
     let is_json = is_json(field);
     let text = match queue.spec.get(field) {
@@ -76,15 +88,17 @@ fn field_to_annotation(queue: &mut Touched, field: &str, annotation: &'static st
     queue.spec.remove(field);
 }
 
+/// Gives a floor the text that its annotation holds.
 fn floor_as_written(queue: &mut Touched, field: &'static str, annotation: &str) {
     let Some(Json::Text(written)) = queue.annotations.get(annotation).cloned() else { return };
-    // else a client of v2 has changed the floor
+    // otherwise a client of v2 has changed the floor
     if queue.spec.text(field).is_some_and(|floor| in_go(&written).as_deref() == Some(floor)) {
         queue.spec.set(field, Json::Text(written));
         queue.annotations.remove(annotation);
     }
 }
 
+/// Writes a floor as Go does, and its text into the annotation.
 fn floor_in_go(queue: &mut Touched, field: &'static str, annotation: &'static str) {
     let Some(Json::Text(written)) = queue.spec.get(field).cloned() else { return };
     if let Some(floor) = in_go(&written) {
@@ -101,6 +115,7 @@ fn in_go(text: &str) -> Option<String> {
     text.parse::<ExtendedDuration>().ok().map(|duration| duration.to_go().to_string())
 }
 
+/// Moves the fields of the status from their annotation.
 fn annotation_to_status(queue: &mut Touched) {
     let Some(fields) = queue.annotations.text(QUEUE_STATUS_ANNOTATION).and_then(status_fields) else {
         return;
@@ -111,6 +126,7 @@ fn annotation_to_status(queue: &mut Touched) {
     queue.annotations.remove(QUEUE_STATUS_ANNOTATION);
 }
 
+/// Moves the fields of the status to their annotation.
 fn status_to_annotation(queue: &mut Touched) {
     let fields = STATUS.into_iter().filter_map(|field| Some((field, queue.status.get(field)?.to_json())));
     let fields: Vec<_> = fields.collect();
@@ -124,7 +140,8 @@ fn status_to_annotation(queue: &mut Touched) {
     }
 }
 
-/// The fields that an annotation holds, if it holds nothing else.
+/// Returns the fields of the status that an annotation holds. None: it holds no fields, or anything
+/// else.
 fn status_fields(text: &str) -> Option<Vec<(&'static str, Json)>> {
     let fields: BTreeMap<Key<'_>, &RawValue> = serde_json::from_str(text).ok()?;
     let known = |key: &Key<'_>| STATUS.into_iter().find(|field| *field == key.0);

@@ -1,3 +1,8 @@
+//! The parts of a Queue that conversion may change, taken out of the object and put back.
+//!
+//! `simple.rs` and `bijection.rs` work on these parts alone. Their JSON is what a carrier holds of
+//! an original.
+
 use std::{borrow::Cow, collections::BTreeMap};
 
 use serde_json::value::RawValue;
@@ -14,6 +19,7 @@ use crate::{
 /// The fields of the status that only v3alpha1 has, in order.
 pub(super) const STATUS: [&str; 2] = ["nextExpiry", "workloads"];
 
+/// The annotations that conversion touches besides those of fields.
 const ANNOTATIONS: [&str; 3] =
     [keys::QUEUE_STATUS_ANNOTATION, keys::QUEUE_FROM_V2_ANNOTATION, keys::QUEUE_FROM_V3ALPHA1_ANNOTATION];
 
@@ -23,8 +29,8 @@ const ABSENT: &str = "\"absent\"";
 /// Returns the key, if conversion touches it.
 type Known = fn(&str) -> Option<&'static str>;
 
-/// All parts of a Queue that conversion may change, but for its apiVersion. Both versions have the same layout, so one
-/// type does for both; all other parts of an object are the same in both.
+/// All parts of a Queue that conversion may change, but for its apiVersion. Both versions have the
+/// same layout, so one type does for both; all other parts of an object are the same in both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Touched {
     pub(super) annotations: Slot,
@@ -35,9 +41,12 @@ pub(super) struct Touched {
 /// The touched fields of one map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
+    /// The map doesn't exist.
     Absent,
+    /// Null in place of the map.
     Null,
     Map {
+        /// The touched fields.
         fields: BTreeMap<&'static str, Json>,
         /// True if the map also has fields that aren't touched.
         others: bool,
@@ -45,6 +54,7 @@ pub(super) enum Slot {
 }
 
 impl Slot {
+    /// Returns the value of a touched field.
     pub(super) fn get(&self, key: &str) -> Option<&Json> {
         match self {
             Self::Map { fields, .. } => fields.get(key),
@@ -52,6 +62,7 @@ impl Slot {
         }
     }
 
+    /// Returns the value of a touched field. None: it is absent, or isn't a string.
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         match self.get(key)? {
             Json::Text(text) => Some(text),
@@ -59,6 +70,7 @@ impl Slot {
         }
     }
 
+    /// Sets a touched field. The map is created if there is none.
     pub(super) fn set(&mut self, key: &'static str, json: Json) {
         match self {
             Self::Map { fields, .. } => _ = fields.insert(key, json),
@@ -66,12 +78,14 @@ impl Slot {
         }
     }
 
+    /// Removes a touched field. The map stays, even if it is empty then.
     pub(super) fn remove(&mut self, key: &str) {
         if let Self::Map { fields, .. } = self {
             fields.remove(key);
         }
     }
 
+    /// Returns the names of the touched fields.
     pub(super) fn keys(&self) -> impl Iterator<Item = &'static str> {
         let fields = match self {
             Self::Map { fields, .. } => Some(fields),
@@ -80,14 +94,17 @@ impl Slot {
         fields.into_iter().flat_map(|fields| fields.keys().copied())
     }
 
+    /// True for a map without any field.
     pub(super) fn is_empty_map(&self) -> bool {
         matches!(self, Self::Map { fields, others: false } if fields.is_empty())
     }
 
+    /// True if the map also has fields that aren't touched.
     fn others(&self) -> bool {
         matches!(self, Self::Map { others: true, .. })
     }
 
+    /// Returns the slot as JSON, without the fields that aren't touched.
     fn to_json(&self) -> Cow<'_, str> {
         match self {
             Self::Absent => ABSENT.into(),
@@ -98,6 +115,8 @@ impl Slot {
         }
     }
 
+    /// Reads the JSON that [`Self::to_json`] writes. None: a field isn't touched by conversion, or
+    /// the JSON can't be read.
     fn from_json(raw: &RawValue, others: bool, known: Known) -> Option<Self> {
         match raw.get() {
             ABSENT => Some(Self::Absent),
@@ -117,7 +136,8 @@ impl Slot {
 }
 
 impl Touched {
-    /// True if the object is the same in both versions at first sight: only floors are touched that both write alike.
+    /// True if it is clear at first sight that the object is the same in both versions: only floors
+    /// are touched, and both versions write them alike.
     pub(super) fn is_ordinary(&self) -> bool {
         let as_in_go = |field| match self.spec.get(field) {
             Some(Json::Text(text)) => !text.contains(['d', 'w']),
@@ -136,8 +156,9 @@ impl Touched {
         self.annotations == Slot::untouched(self.annotations.others())
     }
 
-    /// Writes this as JSON, laid out as the Queue but for `metadata`, and without the parts that the carrying object
-    /// shows. So the text stays valid when a client gives that object its first status, or another annotation.
+    /// Writes this as JSON, laid out as the Queue but for `metadata`, and without the parts that
+    /// the carrying object shows. So the text stays valid when a client gives the carrying object
+    /// its first status, or another annotation.
     pub(super) fn to_json(&self, carrier: &Self) -> String {
         let Self { annotations, spec, status } = self;
         let slots = [
@@ -149,7 +170,8 @@ impl Touched {
         write_map(told.map(|(key, slot, _)| (key, slot.to_json())))
     }
 
-    /// Reads the JSON that [`Self::to_json`] writes.
+    /// Reads the JSON that [`Self::to_json`] writes for this carrier. None: the JSON has another
+    /// form.
     pub(super) fn from_json(json: &str, carrier: &Self) -> Option<Self> {
         let slots: BTreeMap<Key<'_>, &RawValue> = serde_json::from_str(json).ok()?;
         let slot = |key: &'static str, other: &Slot, known| {
@@ -165,6 +187,7 @@ impl Touched {
     }
 }
 
+/// Returns the key of an annotation, if conversion touches it.
 fn annotation(key: &str) -> Option<&'static str> {
     let known = key.starts_with("tenure.dev/").then(|| {
         let fields = SPEC_ANNOTATIONS.into_iter().chain(FLOOR_ANNOTATIONS).map(|(_, annotation)| annotation);
@@ -173,10 +196,12 @@ fn annotation(key: &str) -> Option<&'static str> {
     known.flatten()
 }
 
+/// Returns the name of a field of `spec`, if conversion touches it.
 fn of_spec(key: &str) -> Option<&'static str> {
     SPEC_ANNOTATIONS.into_iter().chain(FLOOR_ANNOTATIONS).map(|(field, _)| field).find(|known| *known == key)
 }
 
+/// Returns the name of a field of `status`, if conversion touches it.
 fn of_status(key: &str) -> Option<&'static str> {
     STATUS.into_iter().find(|known| *known == key)
 }
@@ -205,6 +230,7 @@ impl Fields<'_> {
     }
 }
 
+/// Reads the touched fields of a map.
 fn slot(node: Option<&Node<'_>>, known: Known) -> Slot {
     let Some(node) = node else { return Slot::Absent };
     let Node::Fields(map) = node else { return Slot::Null };
@@ -218,6 +244,7 @@ fn slot(node: Option<&Node<'_>>, known: Known) -> Slot {
     Slot::Map { fields, others }
 }
 
+/// Replaces the touched fields of a map. All other fields stay.
 fn put(parent: &mut Fields<'_>, key: &'static str, slot: Slot, known: Known) {
     match slot {
         Slot::Absent => parent.retain(|field| field != key),
