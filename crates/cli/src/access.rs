@@ -1,4 +1,8 @@
-//! Who may use a queue, where `tenancy.queueAccess` of the chart asks for a right.
+//! The right to use a queue, which `tenancy.queueAccess` of the chart asks for.
+//!
+//! Called by `explain`, for a pod and for a workload's template. [`grants`] is called by `queue`,
+//! and [`you_may`] by `ui`. The API server decides: the plugin asks it by access reviews, and
+//! changes nothing.
 
 pub mod grants;
 
@@ -26,26 +30,31 @@ use crate::{
     snapshot::NamespacedName,
 };
 
-/// The verb of the right, on `queues`.
+/// The verb of the right, on the resource `queues`.
 const USE: &str = "use";
 
-/// The end of the name of the chart's policy for queues of the run.ai family, and of its binding. It has a sibling for those of T9k.
+/// The end of the name of the chart's policy for queues of the run.ai family, and of its binding.
+/// The chart has another policy for queues of T9k.
 const POLICY: &str = "-use-queues";
 
-/// The binding of a release with the usual name. The chart lets every user get it, and lets none list all bindings.
+/// The binding of a release with the usual name. The chart lets every user get this binding, but
+/// not list all bindings.
 const USUAL_BINDING: &str = "tenure-use-queues";
 
-/// The service account of pods that name none.
+/// The service account of pods whose spec names none.
 const DEFAULT_ACCOUNT: &str = "default";
 
-/// `tenancy.queueAccess.mode`, as the policies of the cluster have it.
+/// `tenancy.queueAccess.mode`, as the cluster's binding has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 enum Mode {
+    /// The policy refuses pods without the right.
     Deny,
+    /// The policy only reports them.
     Audit,
 }
 
-/// Whether those whose right counts for the queue of a pod's label have it.
+/// The right to use one queue that a pod's label names: whether the service account has it, and the
+/// user of the plugin.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueAccess {
@@ -57,17 +66,18 @@ pub struct QueueAccess {
     you: bool,
 }
 
-/// The service account of the pod.
+/// The service account of the pod, and its right.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AccountAccess {
     name: String,
-    /// Null if the user may not ask.
+    /// Null: the user may not create `SubjectAccessReview`s.
     may_use: Option<bool>,
 }
 
 impl QueueAccess {
-    /// Asks about the queues that labels name, for pods with this service account.
+    /// Asks for the rights to use the queues that these labels name, for a service account of the
+    /// namespace. Empty: the labels name no queue, or queues take no right.
     async fn ask(
         cluster: &ClusterReader,
         namespace: &str,
@@ -93,7 +103,8 @@ impl QueueAccess {
         Ok(answers)
     }
 
-    /// Asks about the queues that a pod's labels name.
+    /// Asks for the rights to use the queues that a pod's labels name. Empty if the pod doesn't
+    /// exist.
     pub async fn of_pod(cluster: &ClusterReader, (namespace, name): &NamespacedName) -> Result<Vec<Self>> {
         let pod = cluster.api::<Pod>(Some(namespace)).get_opt(name).await.map_err(explain)?;
         let Some(Pod { metadata, spec, status: _ }) = pod else { return Ok(Vec::new()) };
@@ -102,7 +113,8 @@ impl QueueAccess {
         Self::ask(cluster, namespace, &metadata.labels.unwrap_or_default(), account).await
     }
 
-    /// Asks about the queues that the template of a workload's pods names.
+    /// Asks for the rights to use the queues that a workload's pod template names in
+    /// `spec.template`.
     pub async fn of_template(
         cluster: &ClusterReader,
         namespace: &str,
@@ -114,6 +126,7 @@ impl QueueAccess {
         Self::ask(cluster, namespace, &labels, account.unwrap_or(DEFAULT_ACCOUNT)).await
     }
 
+    /// Returns the answer as a sentence of an explanation.
     pub fn sentence(&self) -> String {
         let Self { queue, namespace, mode, account: AccountAccess { name, may_use }, you } = self;
         let account = match may_use {
@@ -130,7 +143,8 @@ impl QueueAccess {
     }
 }
 
-/// Returns the mode of the chart's policies about queues. `None`: there are none, as far as the user may see.
+/// Returns the mode of the chart's policy for queues. `None`: there is no policy, or the user may
+/// not read its binding.
 async fn mode(cluster: &ClusterReader) -> Result<Option<Mode>> {
     let kind = ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding");
     if cluster.kinds.find(kind.0, kind.1).is_none() {
@@ -153,6 +167,7 @@ async fn mode(cluster: &ClusterReader) -> Result<Option<Mode>> {
     }))
 }
 
+/// Returns the right to use a queue, as access reviews take it.
 fn right(namespace: &str, (family, queue): (Family, &str)) -> ResourceAttributes {
     ResourceAttributes {
         group: Some(family.row().group.into()),
@@ -164,6 +179,7 @@ fn right(namespace: &str, (family, queue): (Family, &str)) -> ResourceAttributes
     }
 }
 
+/// True if the user of the plugin may use a queue.
 async fn you_may_use(cluster: &ClusterReader, namespace: &str, queue: (Family, &str)) -> Result<bool> {
     you_may(&cluster.client, right(namespace, queue)).await
 }
@@ -179,7 +195,8 @@ pub async fn you_may(client: &Client, right: ResourceAttributes) -> Result<bool>
     Ok(answer.map_err(explain)?.status.is_some_and(|status| status.allowed))
 }
 
-/// Returns whether a service account may use a queue. `None`: the user may not ask.
+/// Returns true if a service account may use a queue, with the groups that each service account is
+/// in. `None`: the user may not create access reviews.
 async fn account_may_use(
     cluster: &ClusterReader,
     namespace: &str,

@@ -1,4 +1,7 @@
-//! The command line.
+//! The command line: one subcommand for each module of the plugin, and the exit code.
+//!
+//! Called by `main`, and by the completion, which reads the flags from [`Cli`]. An error that a
+//! command returns is printed here.
 
 use std::{env, io, process::ExitCode};
 
@@ -80,6 +83,7 @@ struct VersionArgs {
     output: OutputArgs,
 }
 
+/// Prints the version of the program.
 impl VersionArgs {
     fn run(self) -> Result<()> {
         let version = env!("CARGO_PKG_VERSION");
@@ -88,7 +92,7 @@ impl VersionArgs {
 }
 
 impl Cli {
-    /// Runs the command in the process's arguments, or completes the words of a command line.
+    /// Runs the command in the process's arguments, or prints completions if a shell asks for them.
     pub async fn run_process() -> ExitCode {
         match completion::asked(env::args_os()) {
             Some(words) => Box::pin(completion::answer(words)).await,
@@ -96,7 +100,8 @@ impl Cli {
         }
     }
 
-    /// Runs the command.
+    /// Runs the command, prints its error, and returns the exit code: 0 for success, 1 for a
+    /// failure, 2 for a bad command line.
     pub async fn run(self) -> ExitCode {
         let Self { command, connect } = self;
         connect.log_requests();
@@ -128,7 +133,8 @@ impl Cli {
     }
 }
 
-/// Prints an error, and returns the exit code. A closed pipe is no failure: a reader such as `head` has read enough.
+/// Prints an error, and returns the exit code. A closed pipe isn't a failure: a reader such as
+/// `head` has read enough.
 fn fail(error: &Error) -> ExitCode {
     let is_closed = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
     if error.downcast_ref::<io::Error>().is_some_and(is_closed) {

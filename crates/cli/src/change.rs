@@ -1,4 +1,9 @@
-//! Writes to workloads, one after the other: the common part of `resume`, `activate`, `deactivate` and `requeue`.
+//! Writes to workloads, one after the other: the common part of `resume`, `activate`, `deactivate`
+//! and `requeue`.
+//!
+//! A [`Command`] judges the present state of an object and returns the patch. This module reads,
+//! writes and reports. Each patch has the object's uid and `resourceVersion` as preconditions:
+//! after a conflict the command judges the object again.
 
 mod below;
 mod bulk;
@@ -30,13 +35,15 @@ use crate::{
 pub use bulk::BulkArgs;
 pub use subject::{ChangeSubject, ObjectChange, ObjectName, PauseState, not_below, shown};
 
-/// The most times that an object is read, if other writers keep changing it.
+/// The largest number of times that an object is read, if other writers keep changing it.
 const TRIES: u32 = 6;
+/// The pause before the next try.
 const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 
+/// Stands before a namespace in messages.
 const IN_NAMESPACE: &str = " in namespace ";
 
-/// Name under which writes are recorded in `managedFields`.
+/// The name under which writes are recorded in `managedFields`.
 pub const FIELD_MANAGER: &str = pause::PLUGIN_MANAGER;
 
 // The workloads, and the flag for a dry run. No doc comment: help shows that of the command.
@@ -54,23 +61,28 @@ pub struct ChangeArgs<C: Args> {
     command: C,
 }
 
+/// A command that changes workloads. Implemented by each command's own module.
 pub trait Command {
-    /// The verb of the command, as in "to resume takes the rights to …".
+    /// The verb of the command, as in messages: "to resume takes the rights to …".
     const VERB: &'static str;
 
-    /// True if the command pauses running workloads; false if it changes paused ones.
+    /// True if the command pauses running workloads. False if it changes paused workloads.
     const PAUSES: bool = false;
 
-    /// The flags that select workloads, for a command that takes these in place of names.
+    /// Returns the flags that select workloads in place of names. None: the command takes names
+    /// alone.
     fn bulk(&self) -> Option<&BulkArgs> {
         None
     }
 
-    /// Decides on the change by the state of the object.
+    /// Decides on the change by the present state of the object. The error is a refusal, and is
+    /// printed as it is.
     fn judge(&self, subject: ChangeSubject<'_>) -> Result<ObjectChange>;
 }
 
 impl<C: Args + Command> ChangeArgs<C> {
+    /// Runs the command on the named objects, or on those that flags select. Each refusal is
+    /// printed. The error then says only that one was.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { objects, dry_run, command } = self;
         if objects.is_empty() {
@@ -89,20 +101,22 @@ impl<C: Args + Command> ChangeArgs<C> {
     }
 }
 
+/// A command with all that its writes need.
 struct Changer<C> {
     command: C,
     cluster: ClusterReader,
     table: OwnerTable,
     dry_run: bool,
-    /// True to leave out notes, which would be repeated for each object.
+    /// True if flags select the objects. Notes, which would be repeated for each object, are left
+    /// out.
     in_bulk: bool,
-    /// True to name the namespace of each object.
+    /// True if messages name the namespace of each object.
     namespaces: bool,
 }
 
 impl<C: Command> Changer<C> {
-    /// Changes objects in turn, and returns how many were changed and how many refused. A refusal is printed, and doesn't
-    /// stop the others.
+    /// Changes objects in turn, and returns the numbers of changed and of refused objects. A
+    /// refusal is printed, and doesn't stop the others.
     async fn change_all<'o>(
         &self,
         objects: impl Iterator<Item = Result<ObjectName<'o>>>,
@@ -124,9 +138,10 @@ impl<C: Command> Changer<C> {
         Ok((done, refused))
     }
 
-    /// Changes an object. What was paused below it, since it didn't obey its own pause, is resumed with it.
+    /// Changes an object. Objects that were paused below it, because it didn't obey its own pause,
+    /// are resumed with it.
     async fn change(&self, object: ObjectName<'_>) -> Result<()> {
-        // a selection in bulk has what is below as entries of its own
+        // a selection by flags has objects below as entries of its own
         let names_all = C::PAUSES || self.in_bulk;
         let (has_record, below) =
             if names_all { (true, Vec::new()) } else { self.paused_below(object).await? };
@@ -139,7 +154,7 @@ impl<C: Command> Changer<C> {
                     self.change_one(paused, &format!(", by which Kueue runs {object},"), judge).await?;
                 }
             }
-            // both were paused if the first pause didn't help
+            // job and Workload were both paused if the first pause had no effect
             if !workloads.is_some_and(|(.., is_alone)| is_alone) {
                 self.change_one(object, "", judge).await?;
             }
@@ -153,11 +168,12 @@ impl<C: Command> Changer<C> {
         Ok(())
     }
 
-    /// The kind and the names of the Workloads of Kueue's that are to be changed in place of an object, and whether the
-    /// object has no record of a pause itself. None if there are none: to take a pause back, they must have the record of one.
+    /// Returns the kind and the names of Kueue's Workloads that are to be changed in place of an
+    /// object, and true if the object itself has no record of a pause. None: there is no such
+    /// Workload. A command that undoes a pause takes Workloads with the record of a pause alone.
     async fn workloads(&self, object: ObjectName<'_>) -> Result<Option<(&ResourceKind, Vec<String>, bool)>> {
         let of = object.kind.reference(object.name);
-        // whether it is asked for depends on its kind alone
+        // whether Kueue is asked depends on the object's kind alone
         let is_run = kueue::of_owner(&of, &self.table).is_some() && self.table.knows(&of);
         let kind = self.cluster.kinds.find(kueue::GROUP, kueue::WORKLOAD).filter(|_| is_run);
         let Some(kind) = kind else { return Ok(None) };
@@ -167,7 +183,8 @@ impl<C: Command> Changer<C> {
         let has_record = pause::record_on(&found.metadata).is_some();
         let uid = found.metadata.uid.unwrap_or_default();
         let found = self.cluster.workloads(object.namespace, Lookup::Labelled(&uid)).await?;
-        // an elastic job has one for each of its slices, and Kueue would go on with the next
+        // an elastic job has a Workload for each of its slices, and Kueue would go on with the next
+        // slice
         let pauses = |of: &OwnerObject<'_>| C::PAUSES && !has_record && kueue::is_active(*of);
         let is_meant = |of: &OwnerObject<'_>| of.record().is_some() || pauses(of);
         let workloads = kueue::owned(&found, &uid).into_iter().map(OwnerObject).filter(is_meant);
@@ -175,6 +192,7 @@ impl<C: Command> Changer<C> {
         Ok((!names.is_empty()).then_some((kind, names, !has_record)))
     }
 
+    /// Changes one object, and prints a line about it. `of` stands behind its name.
     async fn change_one(
         &self,
         object: ObjectName<'_>,
@@ -192,7 +210,11 @@ impl<C: Command> Changer<C> {
         Ok(())
     }
 
-    /// Returns the change that was decided, and the object after it.
+    /// Reads an object, sends the change, and returns it with the object after it. Tries again, up
+    /// to `TRIES` times, if another writer was faster.
+    ///
+    /// A Command of Volcano is sent before or after the patch, as the change says. The patches of
+    /// `otherwise` follow in turn while the served schema lacks a field.
     async fn write(
         &self,
         object: ObjectName<'_>,
@@ -210,7 +232,7 @@ impl<C: Command> Changer<C> {
             let (found, table, clock) = (OwnerObject(&found.value), &self.table, self.cluster.clock);
             let change = judge(ChangeSubject { object, found, metadata, table, clock, verb: C::VERB })?;
             self.send(object, change.before.as_ref(), self.dry_run).await?;
-            // a Command that is refused leaves no record behind
+            // a Command that the API server refuses leaves no record behind
             self.send(object, change.after.as_ref(), true).await?;
             let mut written = api.patch(object.name, &how, &Patch::Merge(&change.patch)).await;
             for patch in &change.otherwise {
@@ -231,7 +253,7 @@ impl<C: Command> Changer<C> {
         bail!("{object} changes all the time: {TRIES} tries have failed")
     }
 
-    /// Sends a Command of Volcano, if there is one. The same one may be there already.
+    /// Sends a Command of Volcano, if there is one. A Command of the same name may already exist.
     async fn send(&self, object: ObjectName<'_>, command: Option<&Value>, dry_run: bool) -> Result<()> {
         let Some(command) = command else { return Ok(()) };
         let how = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.into()) };
@@ -248,8 +270,9 @@ impl<C: Command> Changer<C> {
     }
 }
 
-/// True if the object was changed, or replaced by a namesake, since it was read. Another uid in a patch draws 409, or
-/// 422 if it is taken for an attempt to change the uid.
+/// True if the object was changed, or replaced by another of the same name, since it was read. The
+/// API server answers another uid in a patch with 409, or with 422 if it takes the patch for an
+/// attempt to change the uid.
 fn is_stale(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     // messages begin with the object's name, which may read like a field
@@ -257,13 +280,14 @@ fn is_stale(error: &kube::Error) -> bool {
     status.code == 409 || (status.code == 422 && causes.any(|cause| cause.field == "metadata.uid"))
 }
 
-/// The served schema has no such field.
+/// True if the served schema has no such field, which strict validation reports.
 fn is_unknown_field(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     matches!(status.code, 400 | 422) && status.message.contains("unknown field")
 }
 
-/// Returns an error with the reason of a refusal by the API server, and the rights that the command needs.
+/// Returns an error with the API server's reason for a refusal, and the rights that the command
+/// needs.
 fn refused<C: Command>(object: ObjectName<'_>, error: kube::Error) -> Error {
     if !is_forbidden(&error) {
         return explain(error);

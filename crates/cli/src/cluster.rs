@@ -1,4 +1,6 @@
 //! Reads objects from an API server.
+//!
+//! All commands read through a [`ClusterReader`]. Lists come page by page, in pages of 500 objects.
 
 mod connect;
 mod kinds;
@@ -35,31 +37,37 @@ pub use kinds::{BUILT_IN, ResourceKind, ResourceKinds, qualified};
 pub use server::{Clock, FROM_SERVER, explain, explain_given_by, is_forbidden, unreachable};
 pub use target::{Target, is_segment, targets};
 
-/// Requests under way at once.
+/// The number of requests under way at once.
 pub const AT_ONCE: usize = 8;
 
-/// Selects the objects of the chart.
+/// The label selector of the chart's objects.
 pub const OURS: &str = "app.kubernetes.io/part-of=tenure";
 
-/// Selects pods that have not ended: there is nothing to say of the others, and old clusters are full of them.
+/// The field selector of pods that haven't ended: a command has nothing to say about the others,
+/// and old clusters are full of them.
 pub const LIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
+/// A cluster as the user of the plugin reaches it: the client, the kinds that it serves, and its
+/// clock.
 pub struct ClusterReader {
     pub client: Client,
-    /// The namespace that is asked for.
+    /// The namespace of `-n`, or of the kubeconfig's context.
     pub namespace: String,
     pub kinds: ResourceKinds,
     pub clock: Clock,
 }
 
 impl ClusterReader {
+    /// Asks the API server for its kinds and its time. The error is that of the discovery: without
+    /// an answer about the time, the local clock counts.
     pub async fn discover(client: Client, namespace: String) -> kube::Result<Self> {
         let kinds = ResourceKinds::discover(&client).await?;
         let clock = Clock::of(&client).await;
         Ok(Self { client, namespace, kinds, clock })
     }
 
-    /// The objects of a kind in a namespace, or all of them, page by page.
+    /// Returns the objects of a kind in a namespace, or in all namespaces, page by page. The source
+    /// of each is `KIND/NAME`.
     pub fn documents(&self, kind: &ResourceKind, namespace: Option<&str>) -> Pages<Document> {
         let pages = objects(kind.api(&self.client, namespace), None);
         let (singular, of) = (kind.singular(), kind.resource.clone());
@@ -73,13 +81,13 @@ impl ClusterReader {
         pages.map_ok(move |page| page.into_iter().map(&document).collect()).boxed()
     }
 
-    /// The same without all but their metadata.
+    /// Returns the metadata of the objects alone, page by page.
     pub fn metadata(&self, kind: &ResourceKind, namespace: Option<&str>) -> Pages<ObjectMeta> {
         let pages = objects(kind.api(&self.client, namespace), None);
         pages.map_ok(|page| page.into_iter().map(|object: Owner| object.metadata).collect()).boxed()
     }
 
-    /// The objects of a type in a namespace, or all of them.
+    /// Returns the API of a type in a namespace, or in all namespaces.
     pub fn api<K>(&self, namespace: Option<&str>) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
@@ -90,7 +98,9 @@ impl ClusterReader {
         }
     }
 
-    /// The namespace whose pods count: the one that is named; else all, or that of the context if the user may not list those.
+    /// Returns the namespace whose pods count: the one that is named; otherwise None for all
+    /// namespaces, or that of the context if the user may not list the pods of all. Warns in the
+    /// last case.
     pub async fn namespace_of_pods(&self, named: Option<String>) -> Result<Option<String>> {
         if named.is_some() {
             return Ok(named);
@@ -108,7 +118,8 @@ impl ClusterReader {
         }
     }
 
-    /// An owner of something in a namespace; none if there is no such object, or no such kind.
+    /// Reads an owner that an object in a namespace refers to. None: there is no such object or
+    /// kind, or the name can't stand in a path.
     pub async fn look_up(
         &self,
         namespace: &str,
@@ -119,7 +130,8 @@ impl ClusterReader {
         kind.api(&self.client, Some(namespace)).get_opt(&owner.name).await
     }
 
-    /// Kueue's Workloads that are looked for; none where there is no Kueue, or where they may not be read.
+    /// Returns Kueue's Workloads that a lookup asks for. Empty where there is no Kueue, and, with a
+    /// warning, where the user may not read them.
     pub async fn workloads(&self, namespace: &str, lookup: Lookup<'_>) -> Result<Vec<Value>> {
         let Some(kind) = self.kinds.find(kueue::GROUP, kueue::WORKLOAD) else { return Ok(Vec::new()) };
         let api = kind.api::<WholeObject>(&self.client, Some(namespace));
@@ -142,6 +154,7 @@ impl ClusterReader {
     }
 }
 
+/// Returns an error that names the kind that can't be listed.
 pub fn cannot_list(kind: &ResourceKind, error: kube::Error) -> Error {
     explain(error).context(format!("can't list {}", kind.plural()))
 }
@@ -149,8 +162,10 @@ pub fn cannot_list(kind: &ResourceKind, error: kube::Error) -> Error {
 /// The number of objects that `kubectl get` asks for at a time.
 const PAGE: u32 = 500;
 
+/// The objects of a list, page by page, until the first error.
 pub type Pages<K> = BoxStream<'static, kube::Result<Vec<K>>>;
 
+/// Lists objects, page by page. `fields` is a field selector.
 pub fn objects<K>(api: Api<K>, fields: Option<&'static str>) -> Pages<K>
 where
     K: Clone + DeserializeOwned + Debug + Send + 'static,
@@ -162,7 +177,8 @@ where
     pages(fields, list).boxed()
 }
 
-/// The objects of a list, page by page. `list` asks for one page.
+/// Returns the objects of a list, page by page. `list` asks for one page. A list whose token
+/// expires goes on from the same place, but not from the same version.
 pub fn pages<K: Clone, F: Future<Output = kube::Result<ObjectList<K>>>>(
     fields: Option<&'static str>,
     list: impl Fn(ListParams) -> F,
@@ -172,7 +188,7 @@ pub fn pages<K: Clone, F: Future<Output = kube::Result<ObjectList<K>>>>(
         let Some(mut params) = next else { return Ok(None) };
         let page = match list(params.clone()).await {
             Err(error) if params.continue_token.is_some() => {
-                // the token was too old; the answer has one to go on with from the same place
+                // the token has expired; the answer has another one for the same place
                 params.continue_token = Some(newer_token(error)?);
                 list(params.clone()).await?
             }
@@ -184,6 +200,8 @@ pub fn pages<K: Clone, F: Future<Output = kube::Result<ObjectList<K>>>>(
     })
 }
 
+/// Returns the token with which a list goes on after 410 Gone. Any other error is returned as it
+/// is.
 fn newer_token(error: kube::Error) -> kube::Result<String> {
     match &error {
         kube::Error::Api(status) if status.code == 410 => {

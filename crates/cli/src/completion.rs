@@ -1,4 +1,7 @@
 //! Completion of the command line: scripts for shells, and the answers that kubectl asks for.
+//!
+//! [`asked`] is called by the command line before clap reads it. Without a cluster that answers in
+//! time, the completion has no candidates and prints no error.
 
 mod values;
 
@@ -34,22 +37,24 @@ pub struct CompletionArgs {
     shell: Shell,
 }
 
-/// The name by which kubectl calls the plugin for an answer.
+/// The name by which kubectl calls the plugin for candidates.
 const COMPLETER: &str = "kubectl_complete-tenure";
-/// The longest time that people wait for a key to do something.
+/// The longest time that a user waits for a key to have an effect.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The word by which the plugin is asked for one without that name.
+/// The first word by which a program that hasn't that name is asked for candidates.
 const ASK: &str = "__complete";
 
-/// Returns the words of the line to complete, the last of which may be a part of a word; none if no completion is asked for.
+/// Returns the words of the line to complete. The last word may be incomplete. None: no completion
+/// is asked for.
 pub fn asked(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
     let program = arguments.next()?;
     let is_completer = Path::new(&program).file_name().is_some_and(|name| name == COMPLETER);
     (is_completer || arguments.next()? == ASK).then(|| arguments.collect())
 }
 
-/// Prints the candidates for the last of these words, one a line, and then a directive for the shell, as kubectl's own
-/// completion does: 0 to complete names of files, 4 not to.
+/// Prints the candidates for the last of these words, one a line, and then a directive for the
+/// shell, as kubectl's own completion does: 0 to complete names of files, 4 not to. Always
+/// succeeds.
 pub async fn answer(words: Vec<OsString>) -> ExitCode {
     let texts: Result<Vec<String>, _> = words.into_iter().map(OsString::into_string).collect();
     let (found, is_file) = match texts {
@@ -57,11 +62,13 @@ pub async fn answer(words: Vec<OsString>) -> ExitCode {
         Err(_) => (String::new(), false),
     };
     let directive = if is_file { 0 } else { 4 };
-    // a shell that doesn't read it has gone on
+    // a shell that has gone on doesn't read the answer
     let _ = print(&format!("{found}:{directive}\n"));
     ExitCode::SUCCESS
 }
 
+/// Returns the lines of candidates for the last word, sorted, and true if the shell is to complete
+/// names of files.
 async fn candidates(words: &[String]) -> (String, bool) {
     let (current, before) = words.split_last().map_or(("", words), |(last, before)| (last.as_str(), before));
     let mut command = Cli::command();
@@ -70,7 +77,8 @@ async fn candidates(words: &[String]) -> (String, bool) {
         CompletionPlace::OneOf(found) => (found, false),
         CompletionPlace::Value { name, .. } if name.starts_with("FILE") => (Vec::new(), true),
         CompletionPlace::Value { name, of, before: others } => {
-            // none where no cluster can be asked in time: a complaint would be in the way
+            // without an answer in time there are no candidates: an error message would spoil the
+            // line
             let found = tokio::time::timeout(PATIENCE, values::of(&name, &of, &others, before)).await;
             (found.ok().and_then(Result::ok).unwrap_or_default(), false)
         }
@@ -87,23 +95,27 @@ async fn candidates(words: &[String]) -> (String, bool) {
     (found.into_iter().map(line).collect(), is_file)
 }
 
+/// The name of the program in scripts.
 const PROGRAM: &str = "kubectl-tenure";
 
 impl CompletionArgs {
+    /// Prints the script for the shell.
     pub fn run(self, cli: Command) -> Result<()> {
         print(&script(self.shell, cli))
     }
 }
 
+/// Returns the script for a shell.
 fn script(shell: Shell, cli: Command) -> String {
     // a generator panics if it can't write
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut cli.bin_name(PROGRAM), PROGRAM, &mut script);
-    // for bash it writes the hyphen of a program's name in two ways: https://github.com/clap-rs/clap/issues/6421
+    // clap_complete writes the hyphen in a program's name in two ways:
+    // https://github.com/clap-rs/clap/issues/6421
     String::from_utf8_lossy(&script).replace("kubectl__subcmd__tenure", "kubectl__tenure")
 }
 
-/// A candidate, and its description.
+/// A candidate, and its description. None: no description.
 pub type Completion = (String, Option<String>);
 
 /// The words that may stand at a place.
@@ -111,12 +123,12 @@ pub type Completion = (String, Option<String>);
 enum CompletionPlace {
     /// One of these.
     OneOf(Vec<Completion>),
-    /// A value that the command line calls so, such as `QUEUE`, of a command such as `resume`. Of positional arguments
-    /// `before` are those of the same that stand before it.
+    /// A value by its name on the command line, such as `QUEUE`, of a command such as `resume`.
+    /// `before` has the positional arguments that stand before it.
     Value { name: String, of: String, before: Vec<String> },
 }
 
-/// Returns the place of the word after others. It begins with `current`.
+/// Returns what may stand after the words `before`. The word there begins with `current`.
 fn place(mut command: &Command, before: &[String], current: &str) -> CompletionPlace {
     let (mut words, mut positional, mut is_raw) = (before.iter(), Vec::new(), false);
     while let Some(word) = words.next() {
@@ -145,12 +157,13 @@ fn place(mut command: &Command, before: &[String], current: &str) -> CompletionP
         let found = |of: &Command| (of.get_name().to_owned(), of.get_about().map(ToString::to_string));
         return CompletionPlace::OneOf(shown.map(found).collect());
     }
-    // the last one takes all that follow
+    // the last positional argument takes all words that follow
     let arg = command.get_positionals().nth(positional.len()).or_else(|| command.get_positionals().last());
     arg.map_or(CompletionPlace::OneOf(Vec::new()), |arg| value(command, arg, positional))
 }
 
-/// The flag of a word, if its value is the next word.
+/// Returns the flag of a word whose value is the next word. None: the word has its value, or takes
+/// none.
 fn with_value_open<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
     let mut with_value = command.get_arguments().filter(|arg| arg.get_action().takes_values());
     if let Some(long) = word.strip_prefix("--") {
@@ -162,6 +175,8 @@ fn with_value_open<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
     arg.copied().filter(|_| letters.next().is_none())
 }
 
+/// Returns the values of an argument: those that clap knows, or else the name by which the cluster
+/// is asked.
 fn value(command: &Command, arg: &Arg, before: Vec<String>) -> CompletionPlace {
     let known = arg.get_possible_values();
     if known.is_empty() {
@@ -173,6 +188,7 @@ fn value(command: &Command, arg: &Arg, before: Vec<String>) -> CompletionPlace {
     CompletionPlace::OneOf(known.iter().map(found).collect())
 }
 
+/// Returns the long flags of a command, with the first line of their help.
 fn flags(command: &Command) -> Vec<Completion> {
     let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
     let flag = |arg: &Arg| {

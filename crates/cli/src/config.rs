@@ -1,4 +1,7 @@
 //! `kubectl tenure config check`: the values of a configuration file, and its errors.
+//!
+//! [`read`] and [`complaint`] are also called for the flag `--config` of other commands. The
+//! servers parse their file by the same module, `tenure_policy::config`.
 
 mod report;
 
@@ -42,12 +45,14 @@ pub struct CheckArgs {
 }
 
 impl ConfigCommand {
+    /// Runs the command. Values are printed even if KAI takes some of them for others; the error
+    /// then has these.
     pub fn run(self) -> Result<()> {
         let Self::Check(CheckArgs { file, output }) = self;
         let (name, file) = read(&file)?;
         let report = Report::of(&file);
         output.show(&report, || report.tables())?;
-        // problems of a file that could be read all the same
+        // problems of a file that could be read nevertheless
         let ConfigFile::Kai(kai) = file else { return Ok(()) };
         for note in &kai.notes {
             tell(&format!("note: {}", complaint(&name, note)));
@@ -56,8 +61,8 @@ impl ConfigCommand {
     }
 }
 
-/// Reads a file, or standard input for `-`, and returns it with its name in messages. An error has a line for each
-/// problem.
+/// Reads a file, or standard input for `-`, and returns it with its name in messages. The error has
+/// a line for each problem.
 pub fn read(path: &str) -> Result<(String, ConfigFile)> {
     let (name, text) = if path == "-" {
         let text = io::read_to_string(io::stdin()).context("standard input")?;
@@ -70,12 +75,13 @@ pub fn read(path: &str) -> Result<(String, ConfigFile)> {
     Ok((name.to_owned(), file))
 }
 
+/// Returns an error with a line for each problem.
 fn complaints(name: &str, problems: &[Problem]) -> Error {
     let lines: Vec<_> = problems.iter().map(|problem| complaint(name, problem)).collect();
     anyhow!(lines.join("\nerror: "))
 }
 
-/// Returns a problem in the form of compilers, so that editors find the place.
+/// Returns a problem as `FILE:LINE: TEXT`, the form of compilers, so that editors find the place.
 pub fn complaint(name: &str, Problem { line, text }: &Problem) -> String {
     format!("{name}:{line}: {text}")
 }

@@ -1,4 +1,7 @@
 //! `kubectl tenure deactivate`: stops workloads until they are activated.
+//!
+//! A [`Command`] of [`crate::change`]. The patch is made by the code of `tenure_policy` that the
+//! keeper pauses with, and is written at once, with the record of the pause.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -49,7 +52,7 @@ impl Command for Deactivate {
             let is_inactive = is_deactivation(&record) && found.is_inactive();
             let activate = object.command("activate");
             ensure!(!is_inactive, "{object} is deactivated already. To let it go on: {activate}");
-            // it stays: activation takes back what that pause has set
+            // the record stays: activation undoes what its pause has set
             let told =
                 format!("deactivated (it was paused already, because of {})", printable(&record.reason));
             let patch = pause::deactivate(found, &record);
@@ -65,10 +68,11 @@ impl Command for Deactivate {
     }
 }
 
-/// Returns a pause by each rule for its kind: the first whose field the API server knows counts. None if there is no rule.
+/// Returns a pause by each rule for the kind: the first rule whose field the API server knows
+/// counts. None: there is no rule.
 fn pauses(subject: ChangeSubject<'_>) -> Option<ObjectChange> {
     let ChangeSubject { object, found, clock, .. } = subject;
-    // as exact as a record is read back
+    // a record is read back to the millisecond
     let now = clock.now();
     let at = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
     let (family, queue) = queue_of(found.0).unwrap_or((Family::Runai, ""));
@@ -94,12 +98,13 @@ fn pauses(subject: ChangeSubject<'_>) -> Option<ObjectChange> {
     Some(ObjectChange { otherwise, after, ..ObjectChange::new(first, told, Some(note(object))) })
 }
 
+/// Returns the note about the way back.
 fn note(object: ObjectName<'_>) -> String {
     format!("{object} stays paused until it is activated: {}", object.command("activate"))
 }
 
-/// Returns the queue that a workload names itself: by the labels of its pod templates, at any depth, or else by its own
-/// labels.
+/// Returns the queue that a workload names: by the labels of its pod templates, at any depth, or
+/// else by its own labels. None: no label names a queue.
 fn queue_of(object: &Value) -> Option<(Family, &str)> {
     let below = match object {
         Value::Object(fields) => fields.values().find_map(queue_of),

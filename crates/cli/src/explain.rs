@@ -1,4 +1,8 @@
-//! `kubectl tenure explain`: why a workload is paused, or when its run ends; and below it a pod, and decisions on preemption.
+//! `kubectl tenure explain`: why a workload is paused, or when its run ends; and its subcommands
+//! about a pod and about a preemption.
+//!
+//! Each command reads one [`Snapshot`], of a cluster or of files, and answers by the code of
+//! `tenure_policy` and `tenure_index` that the servers run.
 
 mod pause;
 mod pod;
@@ -66,6 +70,7 @@ enum Decision {
 }
 
 impl Explain {
+    /// Explains one object, or the subcommand's subject. A pod is explained as by `explain pod`.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { decision, object, args } = self;
         match decision {
@@ -88,25 +93,30 @@ impl Explain {
     }
 }
 
+/// The answer about a workload, for people and programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WorkloadExplanation {
-    /// `Job ns/name`.
+    /// Kind, namespace and name: `Job ns/name`.
     workload: String,
-    /// Its live pods that are in a queue.
+    /// The number of its live pods that are in a queue.
     pods: usize,
-    /// The record of its pause; null if it has none.
+    /// The record of its pause. Null: it has none.
     paused: Option<PauseReport>,
-    /// A sentence about a record that can't be read, or a pause that isn't Tenure's.
+    /// A sentence about a record that can't be read, or about a pause by another program. None:
+    /// there is nothing to say.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
-    /// The rights to use the queues that its template names, if it has no pods and queues take a right.
+    /// The rights to use the queues that its pod template names, if it has no pods in a queue and
+    /// queues take a right.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     queue_access: Vec<QueueAccess>,
-    /// The pod whose run ends first; null if it has none in a queue.
+    /// The pod whose run ends first. Null: no pod is in a queue.
     first_pod: Option<pod::PodExplanation>,
 }
 
+/// Explains a workload or a `PodGroup`. An error: Tenure doesn't pause this kind, or pauses an
+/// owner above it.
 async fn answer(snapshot: &mut Snapshot, namespace: &str, named: &Named) -> Result<WorkloadExplanation> {
     let of = &named.reference;
     let workload = format!("{} {namespace}/{}", of.kind, of.name);
@@ -136,8 +146,8 @@ async fn answer(snapshot: &mut Snapshot, namespace: &str, named: &Named) -> Resu
     Ok(WorkloadExplanation { workload, pods: count, paused, note, queue_access, first_pod })
 }
 
-/// The number of live pods in a queue for which an owner would be paused, or that are in a group; and the one of them
-/// whose run ends first.
+/// Returns the number of live pods in a queue that belong to an owner or a group, and the pod whose
+/// run ends first. A pod belongs to the owner that Tenure would pause for it, or to its group.
 async fn pods(
     snapshot: &mut Snapshot,
     namespace: &str,
@@ -171,8 +181,9 @@ async fn pods(
     Ok((count, standings.into_iter().min().map(|(.., key)| key)))
 }
 
-/// Returns the pause of a workload, or of its Workload of Kueue; or a sentence about a record that can't be read, or a
-/// pause that isn't Tenure's.
+/// Returns the pause of a workload, or of its Workload of Kueue. The inner error is a sentence
+/// about a record that can't be read, or about a pause by another program. None: the workload isn't
+/// paused.
 async fn pause(
     snapshot: &Snapshot,
     namespace: &str,
@@ -202,6 +213,7 @@ async fn pause(
 }
 
 impl WorkloadExplanation {
+    /// Returns the answer in paragraphs of sentences.
     fn text(&self, now: Timestamp) -> String {
         let mut sentences = self.paused.as_ref().map(PauseReport::sentences).unwrap_or_default();
         sentences.extend(self.note.clone());

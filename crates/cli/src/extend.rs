@@ -1,4 +1,7 @@
 //! `kubectl tenure extend`: asks for more time for the current run of a workload.
+//!
+//! Creates an Extension, about which the keeper or an approver decides. The checks made here only
+//! spare the user a useless request.
 
 use std::time::{Duration, Instant};
 
@@ -22,10 +25,11 @@ use crate::{
     print::{print, tell},
 };
 
-/// Between two looks at a request that is waited for.
+/// The time between two reads of a request whose decision is awaited.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
-/// The time after which a keeper should have answered: it takes less than a second where it works.
+/// The time after which a keeper should have answered: a keeper that works takes less than a
+/// second.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Ask for more time for the current run of a workload
@@ -62,6 +66,7 @@ pub struct ExtendArgs {
 }
 
 impl ExtendArgs {
+    /// Creates the request, and awaits its decision with `--wait`.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { object, duration, reason, wait, dry_run } = self;
         let (word, name) = targets(&[object])?.remove(0);
@@ -89,7 +94,8 @@ impl ExtendArgs {
     }
 }
 
-/// Refuses a workload that has no run, or that another one runs.
+/// Refuses a workload that has no run, is paused or has ended, or that belongs to an owner that
+/// Tenure pauses.
 fn check(object: ObjectName<'_>, found: &WholeObject, table: &OwnerTable) -> Result<()> {
     not_below(controller(&found.metadata).filter(|above| table.knows(above)), object, "extend")?;
     let reference = object.kind.reference(object.name);
@@ -107,6 +113,7 @@ fn check(object: ObjectName<'_>, found: &WholeObject, table: &OwnerTable) -> Res
     Ok(())
 }
 
+/// Returns the request. The workload owns it.
 fn request(
     object: ObjectName<'_>,
     found: &WholeObject,
@@ -121,13 +128,14 @@ fn request(
     let metadata = ObjectMeta {
         generate_name: Some(format!("{}-", object.name)),
         namespace: Some(object.namespace.to_owned()),
-        // it goes with the workload
+        // the request is deleted with the workload
         owner_references: Some(vec![owner]),
         ..ObjectMeta::default()
     };
     Ok(Extension { metadata, spec, status: None })
 }
 
+/// Waits until a request is decided. There is no time limit. An error: it isn't granted.
 async fn await_decision(cluster: &ClusterReader, name: &str) -> Result<()> {
     let extensions = cluster.api::<Tolerant<Extension>>(Some(&cluster.namespace));
     let mut told = None;

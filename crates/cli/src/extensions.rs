@@ -1,4 +1,9 @@
-//! `kubectl tenure extensions`, `approve` and `deny`: requests for more time, and decisions about them.
+//! `kubectl tenure extensions`, `approve` and `deny`: requests for more time, and decisions about
+//! them.
+//!
+//! A decision is a patch of the request's status, with the user's own rights. A policy of the chart
+//! asks for the right to update `extensions/approval`. [`decided`] and [`explain_extension`] are
+//! also called by `extend`.
 
 use std::cmp::Reverse;
 
@@ -86,6 +91,7 @@ pub struct DenyArgs {
 }
 
 impl ExtensionsArgs {
+    /// Lists requests and prints them.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { all_namespaces, output } = self;
         let cluster = connect.connect().await?;
@@ -101,7 +107,7 @@ impl ExtensionsArgs {
     }
 }
 
-/// Returns an extension. One that can't be read is left out, with a warning.
+/// Returns an extension. An extension that can't be read is left out, with a warning.
 fn readable(found: Tolerant<Extension>) -> Option<Extension> {
     let warn_of = |UnreadableObject { error, metadata }| {
         let text = |of: &Option<String>| printable(of.as_deref().unwrap_or_default());
@@ -111,6 +117,7 @@ fn readable(found: Tolerant<Extension>) -> Option<Extension> {
     found.0.map_err(warn_of).ok()
 }
 
+/// Sorts pending requests before others, and within each the latest first.
 fn sort(extensions: &mut [Extension]) {
     extensions.sort_by_key(|of| (of.state() != ExtensionState::Pending, Reverse(created(of))));
 }
@@ -137,16 +144,19 @@ impl Listed for Extension {
     }
 }
 
+/// Returns the time of the request's creation.
 fn created(extension: &Extension) -> Option<Timestamp> {
     extension.metadata.creation_timestamp.as_ref().map(|at| at.0)
 }
 
+/// Returns kind and name of the workload.
 fn workload(extension: &Extension) -> String {
     let target = &extension.spec.target;
     format!("{}/{}", target.kind.to_lowercase(), target.name)
 }
 
 impl ApproveArgs {
+    /// Approves the requests, one after the other. The first refusal ends the command.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { names, duration, message } = self;
         Decision { is_approval: true, duration, message }.about(&names, connect).await
@@ -154,20 +164,23 @@ impl ApproveArgs {
 }
 
 impl DenyArgs {
+    /// Denies the requests, one after the other. The first refusal ends the command.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { names, message } = self;
         Decision { is_approval: false, duration: None, message }.about(&names, connect).await
     }
 }
 
+/// A decision about requests, as the command line has it.
 struct Decision {
     is_approval: bool,
-    /// None: all that was asked for.
+    /// The time to grant. None: all that was asked for.
     duration: Option<ExtendedDuration>,
     message: Option<String>,
 }
 
 impl Decision {
+    /// Writes the decision on each request of these names. Stops at the first error.
     async fn about(&self, names: &[String], connect: ConnectArgs) -> Result<()> {
         let cluster = connect.connect().await?;
         let user = user(&cluster.client).await?;
@@ -201,6 +214,7 @@ impl Decision {
         Ok(())
     }
 
+    /// Returns an error of the write, with the rights that it takes.
     fn explain(&self, error: kube::Error, namespace: &str) -> Error {
         if !is_forbidden(&error) {
             return explain_extension(error);
@@ -211,6 +225,8 @@ impl Decision {
         ))
     }
 
+    /// Refuses a request that is decided already, or that asks for less than is to be granted. A
+    /// granted one may still be denied.
     fn check(&self, found: &Extension) -> Result<()> {
         let (state, name) = (found.state(), found.name_any());
         let is_open =
@@ -227,6 +243,7 @@ impl Decision {
     }
 }
 
+/// Returns the name of the user, as the API server authenticates the plugin.
 async fn user(client: &Client) -> Result<String> {
     let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
     let review =
@@ -235,12 +252,12 @@ async fn user(client: &Client) -> Result<String> {
     user.context("the API server doesn't say who you are")
 }
 
-/// A sentence about the state of a request; none if there is nothing to say yet.
+/// Returns a sentence about the state of a request. None: there is nothing to say yet.
 pub fn decided(extension: &Extension) -> Option<String> {
     extension::told(extension).map(|(_, text)| printable(&text))
 }
 
-/// An error of a call about extensions, which a cluster may not have.
+/// Returns an error of a call about extensions. If the cluster has no such kind, the error says so.
 pub fn explain_extension(error: kube::Error) -> Error {
     let is_missing = matches!(&error, kube::Error::Api(status) if status.code == 404 && status.details.as_ref().is_none_or(|details| details.name.is_empty()));
     let error = explain(error);

@@ -1,4 +1,7 @@
-//! The flags for default floors, for when no cluster can be asked.
+//! The flags for default floors, for commands that don't ask the servers for their configuration.
+//!
+//! [`FloorArgs`] is taken by `explain`, `matrix` and `validate`. [`of_file`] is called for the flag
+//! `--config` of other commands, and [`duration`] for most flags with a duration.
 
 use anyhow::Result;
 use clap::Args;
@@ -41,7 +44,7 @@ pub struct FloorArgs {
 }
 
 impl FloorArgs {
-    /// Returns the configuration by the flags, and for the rest by the file.
+    /// Returns the configuration: that of the file, or the defaults, with the floors of the flags.
     pub fn config(&self) -> Result<Config> {
         let mut config = of_file(self.config.as_deref())?;
         let floors = &mut config.floors;
@@ -55,7 +58,7 @@ impl FloorArgs {
     }
 }
 
-/// A value and where it comes from, as answers have it.
+/// A value and its origin, in words, as answers have them.
 #[derive(Debug, Serialize)]
 pub struct Sourced {
     pub value: String,
@@ -68,8 +71,8 @@ impl From<Floor<'_>> for Sourced {
     }
 }
 
-/// Returns the configuration of a file, or the defaults. Warns of values that KAI-Scheduler takes for something else
-/// than is written.
+/// Returns the configuration of a file, or the defaults. Prints warnings about values that
+/// KAI-Scheduler reads differently than written. `-` is standard input.
 pub fn of_file(path: Option<&str>) -> Result<Config> {
     let Some(path) = path else { return Ok(Config::default()) };
     match read(path)? {
@@ -83,6 +86,7 @@ pub fn of_file(path: Option<&str>) -> Result<Config> {
     }
 }
 
+/// Reads a duration of a flag.
 pub fn duration(text: &str) -> Result<ExtendedDuration, String> {
     let explain = |error: DurationError| format!("must be a duration such as 10m, 1h30m or 1d: {error}");
     text.parse().map_err(explain)

@@ -1,4 +1,7 @@
 //! `kubectl tenure forecast`: what comes free by when at the latest, by ceilings alone.
+//!
+//! `occupants` reads the pods, `bound` computes without a cluster, and `answer` makes the text.
+//! `ui` uses `occupants` and `answer`, too. The result is an upper bound: most pods end sooner.
 
 pub mod answer;
 pub mod bound;
@@ -79,6 +82,7 @@ enum Grouping {
 }
 
 impl ForecastArgs {
+    /// Reads the pods, from a cluster or from files, and prints the bound.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let config = of_file(self.config.as_deref())?;
         let wanted = self.workload.as_ref().map(|path| workload(path)).transpose()?;
@@ -100,7 +104,7 @@ impl ForecastArgs {
     }
 }
 
-/// The one object of a file.
+/// Returns the only object of a file. An error: the file has none, or several.
 fn workload(path: &str) -> Result<Document> {
     let mut documents = input::read(&[path.to_owned()])?;
     let (number, name) = (documents.len(), input::shown(path));

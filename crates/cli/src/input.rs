@@ -1,4 +1,7 @@
 //! Objects that are read from files, as kubectl reads them, instead of from a cluster.
+//!
+//! Called by all commands with `-f`, and by the tests through [`objects`]. The bytes may be
+//! anything: an error names the file, and the line if there is one.
 
 mod document;
 mod text;
@@ -29,11 +32,13 @@ pub struct InputArgs {
     pub now: Option<Timestamp>,
 }
 
+/// Reads the time of a flag, which must have a zone.
 pub fn time(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| "must be a time with its zone, such as 2026-01-02T03:04:05Z".to_owned())
 }
 
-/// All objects in files, in directories and below, and on standard input (`-`), in their order.
+/// Reads all objects in files, in directories and below, and on standard input (`-`), in this
+/// order. A path without any object is an error.
 pub fn read(paths: &[String]) -> Result<Vec<Document>> {
     let of_stdin = paths.iter().filter(|path| *path == STDIN).count();
     ensure!(of_stdin <= 1, "-f -: standard input can be read only once");
@@ -48,7 +53,7 @@ pub fn read(paths: &[String]) -> Result<Vec<Document>> {
     Ok(documents)
 }
 
-/// All objects in the text of a file, which errors call by this name.
+/// Reads all objects in a text. Errors call the text by `name`.
 pub fn objects(name: &str, text: &str) -> Result<Vec<Document>> {
     let mut documents = Vec::new();
     add(name, text, &mut documents)?;
@@ -65,16 +70,18 @@ fn add(name: &str, text: &str, documents: &mut Vec<Document>) -> Result<usize> {
     Ok(read)
 }
 
+/// The path that stands for standard input.
 const STDIN: &str = "-";
 
-/// The name of a text in messages, and the text.
+/// The name of a text in messages, and the text itself.
 type InputText = (String, String);
 
+/// Returns the name of a path in messages.
 pub fn shown(path: &str) -> &str {
     if path == STDIN { "<stdin>" } else { path }
 }
 
-/// The file, the files of a directory and below, or standard input.
+/// Reads a file, the files of a directory and below, or standard input.
 fn texts(path: &str) -> Result<Vec<InputText>> {
     if path == STDIN {
         let mut bytes = Vec::new();
@@ -90,10 +97,12 @@ fn texts(path: &str) -> Result<Vec<InputText>> {
     Ok(files)
 }
 
+/// Reads one file.
 fn file(path: &str) -> Result<InputText> {
     decode(path, fs::read(path).map_err(|error| explain(path, error))?)
 }
 
+/// Returns an error about a path, in kubectl's words if the path doesn't exist.
 fn explain(path: &str, error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::NotFound => anyhow!("the path {path:?} does not exist"),
@@ -101,6 +110,7 @@ fn explain(path: &str, error: io::Error) -> anyhow::Error {
     }
 }
 
+/// Decodes UTF-8, without a byte order mark. The error has the line.
 fn decode(name: &str, bytes: Vec<u8>) -> Result<InputText> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
@@ -111,7 +121,8 @@ fn decode(name: &str, bytes: Vec<u8>) -> Result<InputText> {
     Ok((name.into(), text))
 }
 
-/// In the order of their names. What is hidden is left out, and so is what links to a directory: it may lead back.
+/// Adds the YAML and JSON files of a directory and below, in the order of their names. Leaves out
+/// hidden entries, and links to directories, which may lead back.
 fn walk(directory: &Path, files: &mut Vec<InputText>) -> Result<()> {
     let why = || format!("cannot read {:?}", directory.display().to_string());
     let mut entries =

@@ -1,4 +1,9 @@
-//! The kubectl plugin: lists workloads with the ends of their runs, resumes and extends them, and explains decisions.
+//! The kubectl plugin: lists workloads with the ends of their runs, resumes and extends them, and
+//! explains decisions.
+//!
+//! The program `kubectl-tenure` runs [`Cli`], which has one module for each command. The crates of
+//! the tests read objects from files with [`objects`]. The plugin acts with the rights of its user
+//! alone.
 
 mod access;
 mod args;
@@ -30,7 +35,8 @@ mod validate;
 pub use args::Cli;
 pub use input::{Document, objects};
 
-/// Makes ring the process's provider of cryptography: the first line of `main`. kube would panic without one.
+/// Makes ring the process's provider of cryptography: the first line of `main`. kube would panic
+/// without a provider.
 pub fn install_crypto_provider() {
     // an error means that one is installed already
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,4 +1,8 @@
 //! `kubectl tenure list`: the workloads in queues, and the ends of their runs.
+//!
+//! `gather` reads the cluster, `view` joins pods to workloads, `row` has one workload, and `print`
+//! its columns. Other commands use these modules, too: `queue`, `ui`, `simulate`, `forecast`, and
+//! changes in bulk.
 
 pub mod ended;
 pub mod gather;
@@ -25,8 +29,10 @@ use gather::Gatherer;
 use row::{Row, WorkloadState};
 use view::View;
 
-/// The least time between two looks of a watch, which spends at most a tenth of its time on requests.
+/// The shortest time between two reads of a watch.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+/// A watch rests for this multiple of the time that its last read took: it spends at most a tenth
+/// of its time on requests.
 const REST: u32 = 9;
 
 /// List workloads that are in a queue, and workloads that Tenure has paused
@@ -91,6 +97,8 @@ pub struct ListArgs {
 }
 
 impl ListArgs {
+    /// Prints the list, and its changes with `--watch`. A queue that is neither there nor named by
+    /// a workload is an error.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { queues, selector, output, all_namespaces, no_headers, .. } = self;
         let config = of_file(self.config.as_deref())?;
@@ -128,10 +136,12 @@ impl ListArgs {
     }
 }
 
+/// Returns the error about a queue that doesn't exist.
 pub fn no_queue(name: &str) -> String {
     format!("there is no queue {name:?}, as far as you may see")
 }
 
+/// A list, and the way in which it is read and printed.
 struct List {
     gatherer: Gatherer,
     queues: Vec<String>,
@@ -141,6 +151,8 @@ struct List {
 }
 
 impl List {
+    /// Returns the rows of the queues that are asked for. In a dry run of the keeper, expired
+    /// workloads get reason `DryRun`.
     fn rows_of(&mut self, view: View) -> Vec<Row> {
         let mut rows = view.rows(self.gatherer.now());
         rows.retain(|row| self.queues.is_empty() || row.is_in(&self.queues));
@@ -155,7 +167,7 @@ impl List {
         rows
     }
 
-    /// Prints the rows, and then their changes, until the output is closed.
+    /// Prints the rows, and then their changes, until standard output is closed.
     async fn watch(&mut self, first: Vec<Row>) -> Result<()> {
         self.print(&first)?;
         let mut seen: HashMap<_, Row> = first.into_iter().map(|row| (row.key(), row)).collect();
@@ -175,6 +187,7 @@ impl List {
         }
     }
 
+    /// Prints the rows that have changed since the last read, then the rows that are gone.
     fn changes(&mut self, seen: &mut HashMap<row::WorkloadKey, Row>, rows: Vec<Row>) -> Result<()> {
         let mut gone = std::mem::take(seen);
         for row in rows {

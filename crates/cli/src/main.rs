@@ -1,4 +1,7 @@
-//! `kubectl-tenure`: a plugin of kubectl, which finds it on the PATH and calls it for `kubectl tenure`.
+//! `kubectl-tenure`: a plugin of kubectl, which finds the program on the PATH and calls it for
+//! `kubectl tenure`.
+//!
+//! The exit code is that of `Cli`: 0 for success, 1 for a failure, 2 for a bad command line.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,7 @@
 //! `kubectl tenure matrix`: the floors and ceilings of all queues, and the floors between them.
+//!
+//! The floors are resolved by `tenure_policy`. [`Matrix`] is also used by `ui`. The number of pairs
+//! is the square of the number of queues, so pairs are never all in memory.
 
 use std::io;
 
@@ -55,6 +58,7 @@ pub struct MatrixArgs {
 }
 
 impl MatrixArgs {
+    /// Reads the queues, and writes the matrix as it is computed.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { input, output, preemptor_queue, victim_queue, floors: args } = self;
         let config = args.config()?;
@@ -75,6 +79,7 @@ impl MatrixArgs {
     }
 }
 
+/// The floors and the ceiling of a queue against workloads of the same queue.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueRow<'t> {
@@ -82,10 +87,11 @@ pub struct QueueRow<'t> {
     /// The path from the root to the queue itself.
     path: Vec<&'t str>,
     preempt_min_runtime: Sourced,
-    /// Null: no limit.
+    /// The ceiling. Null: no limit.
     max_duration: Option<Sourced>,
 }
 
+/// The floor of a victim in one queue against a preemptor in another.
 #[derive(Debug, Serialize)]
 struct Pair<'t> {
     preemptor: &'t str,
@@ -94,11 +100,12 @@ struct Pair<'t> {
     floor: Sourced,
 }
 
-/// The queues of a matrix. Pairs are computed as they are written.
+/// The queues of a matrix. The pairs are computed as they are written.
 pub struct Matrix<'t> {
+    /// The node pool of victims. None: the defaults for all nodes count.
     snapshot: &'t Snapshot,
     pool: Option<&'t str>,
-    /// In alphabetical order, as preemptors and victims are.
+    /// The queues of rows, of preemptors and of victims, each in alphabetical order.
     queues: Vec<(&'t str, QueueId)>,
     preemptors: Vec<(&'t str, QueueId)>,
     victims: Vec<(&'t str, QueueId)>,
@@ -107,7 +114,7 @@ pub struct Matrix<'t> {
 }
 
 impl<'t> Matrix<'t> {
-    /// Makes the matrix of the pairs with this preemptor and this victim; none: with all.
+    /// Returns the matrix of the pairs with this preemptor and this victim. None: with all.
     pub fn new(
         snapshot: &'t Snapshot,
         pool: Option<&'t str>,
@@ -131,7 +138,8 @@ impl<'t> Matrix<'t> {
         }
     }
 
-    /// The longest name and the longest floor that a pair can have.
+    /// Returns the longest name and the longest floor that a pair can have, for the widths of
+    /// columns.
     fn widest(&self) -> [String; 2] {
         let names = self.queues.iter().map(|(name, _)| (*name).to_owned());
         let Snapshot { floors, .. } = self.snapshot;
@@ -141,7 +149,7 @@ impl<'t> Matrix<'t> {
         [names.max_by_key(String::len), floors.max_by_key(String::len)].map(Option::unwrap_or_default)
     }
 
-    /// Returns a row for each queue. In a cycle there is no root: then the path is the queue alone.
+    /// Returns a row for each queue. In a cycle there is no root: the path is then the queue alone.
     pub fn rows(&self) -> impl Iterator<Item = QueueRow<'t>> {
         let (tree, floors) = (self.snapshot.tree(), &self.snapshot.floors);
         self.queues.iter().map(move |(name, id)| {
@@ -156,7 +164,8 @@ impl<'t> Matrix<'t> {
         })
     }
 
-    /// Returns the pairs of the queues that are asked for. A queue is paired with itself only on request.
+    /// Returns the pairs of queues that are asked for. A queue is paired with itself only if it is
+    /// asked for as both.
     fn pairs(&self) -> impl Iterator<Item = Pair<'t>> {
         let (tree, floors) = (self.snapshot.tree(), &self.snapshot.floors);
         self.preemptors.iter().flat_map(move |ours| {
@@ -170,6 +179,7 @@ impl<'t> Matrix<'t> {
     }
 }
 
+/// Writes the tables of queues and of pairs.
 fn tables(matrix: &Matrix<'_>, out: Out<'_>) -> io::Result<()> {
     let headers = ["QUEUE", "PREEMPT FLOOR", "FROM", "CEILING", "FROM"];
     write!(out, "{}", table(&headers, matrix.rows().map(cells)))?;
@@ -187,6 +197,7 @@ fn tables(matrix: &Matrix<'_>, out: Out<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the cells of a queue's row.
 fn cells(row: QueueRow<'_>) -> Vec<String> {
     let Sourced { value, from } = row.preempt_min_runtime;
     let (ceiling, of) = row.max_duration.map(|ceiling| (ceiling.value, ceiling.from)).unzip();

@@ -1,4 +1,8 @@
 //! Prints answers, tables and messages.
+//!
+//! Commands print answers on standard output and messages on standard error. Texts that tenants may
+//! have written are made harmless for terminals in tables, JSON and YAML. An error of standard
+//! output is returned: a closed pipe ends the command without a message.
 
 mod age;
 mod listing;
@@ -38,12 +42,12 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Prints an answer on standard output: as JSON or YAML, or as a table of the command's own.
+    /// Prints an answer on standard output: as JSON or YAML, or as the command's own table.
     pub fn show(self, answer: &impl Serialize, table: impl FnOnce() -> String) -> Result<()> {
         self.stream(answer, |out| out.write_all(table().as_bytes()))
     }
 
-    /// Prints an answer with a table that may be too large for memory.
+    /// Prints an answer whose table may be too large for memory.
     pub fn stream(
         self,
         answer: &impl Serialize,
@@ -59,20 +63,22 @@ impl OutputArgs {
     }
 }
 
+/// Prints a text on standard output at once. The text must be printable already.
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
 }
 
+/// The writer of a table.
 pub type Out<'o> = &'o mut dyn Write;
 
-/// Returns JSON for people and programs. Hidden characters of texts are escaped.
+/// Returns JSON with indentation and a final newline. Hidden characters in texts are escaped.
 pub fn json(answer: &(impl Serialize + ?Sized)) -> io::Result<String> {
     Ok(escape_json(&serde_json::to_string_pretty(answer)?) + "\n")
 }
 
-/// Returns YAML. A document with hidden characters is JSON, which is YAML with escapes.
+/// Returns YAML. A document with hidden characters is returned as JSON, which is YAML with escapes.
 pub fn yaml(answer: &(impl Serialize + ?Sized)) -> io::Result<String> {
     let text = serde_saphyr::to_string(&answer).map_err(io::Error::other)?;
     if text.chars().any(|character| is_hidden(character) && character != '\n') {

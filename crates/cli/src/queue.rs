@@ -1,4 +1,8 @@
-//! `kubectl tenure queue`: the running, returning and paused workloads of a queue.
+//! `kubectl tenure queue`: the running, returning and paused workloads of a queue, and the subjects
+//! that may use it.
+//!
+//! The workloads are those of `list`. The order of those that come back is computed by the keeper's
+//! own code.
 
 use std::cmp::Ordering;
 
@@ -60,6 +64,8 @@ pub struct QueueArgs {
 }
 
 impl QueueArgs {
+    /// Prints the queue. An error: the queue doesn't exist, as far as the user may see, and no
+    /// workload names it.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { name, t9k_system_namespace, config, output } = self;
         let config = of_file(config.as_deref())?;
@@ -87,24 +93,28 @@ impl QueueArgs {
     }
 }
 
-/// Its workloads, each in one of the lists.
+/// The workloads of a queue, each in one of the lists.
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct QueueOverview {
     queue: String,
     /// Workloads that have pods, the longest runs first.
     running: Vec<Row>,
-    /// In the order in which they come back.
+    /// Workloads that come back by themselves, in this order.
     coming_back: Vec<Row>,
+    /// Workloads that wait for `activate`.
     deactivated: Vec<Row>,
+    /// Workloads that wait for `resume`.
     paused: Vec<Row>,
-    /// The subjects that may use it. `None`: queues take no right, or the user may not see who has it.
+    /// The subjects that may use the queue. `None`: queues take no right, or the user may not see
+    /// who has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     grants: Option<Vec<QueueGrant>>,
 }
 
 impl QueueOverview {
-    /// `timestamp`: by what time workloads of a queue of this name are ordered, in each family.
+    /// Sorts rows into the lists, and leaves out those of other queues. `timestamp` returns the
+    /// time by which the queue of this name orders workloads, in each family.
     fn new(
         queue: String,
         timestamp: impl Fn(Family) -> RequeuingTimestamp,
@@ -126,7 +136,7 @@ impl QueueOverview {
         }
         let since = |row: &Row| row.started_at.unwrap_or(Timestamp::MAX);
         answer.running.sort_by_key(since);
-        // all that are due come back at once, in the order of the queue
+        // all workloads that are due come back at once, in the order of the queue
         let at = |row: &Row| row.requeue_at.unwrap_or(now).max(now);
         let in_order = |one: &Row, other: &Row| match (&one.waiting, &other.waiting) {
             (Some((family, one)), Some((of_other, other))) => {
@@ -138,6 +148,7 @@ impl QueueOverview {
         answer
     }
 
+    /// Returns a table for each list that isn't empty. `namespaces`: with a column of namespaces.
     fn tables(&self, namespaces: bool, now: Timestamp) -> String {
         let part = |columns: &[Column<Row>], rows: &[Row]| -> Part {
             let columns = || namespaces.then_some(&Row::NAMESPACE).into_iter().chain(columns);

@@ -1,4 +1,8 @@
-//! `kubectl tenure requeue-schedule`: when a workload whose pods don't get ready comes back.
+//! `kubectl tenure requeue-schedule`: the times at which a workload whose pods don't get ready
+//! comes back.
+//!
+//! The delays are computed by `tenure_policy::requeue`, as the keeper does. The queue's own block
+//! counts as a whole, and flags override its fields.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
@@ -23,9 +27,10 @@ use crate::{
     snapshot::{Snapshot, queues},
 };
 
-/// The number of rows, if neither flag nor limit sets it.
+/// The number of rows, if neither a flag nor a limit sets it.
 const ROWS: i32 = 30;
 
+/// The largest number of rows.
 const MOST_ROWS: i32 = 100_000;
 
 /// Show when a workload whose pods don't get ready comes back, and when it is given up
@@ -82,6 +87,7 @@ pub struct RequeueScheduleArgs {
 }
 
 impl RequeueScheduleArgs {
+    /// Reads the queue, if one is named, and prints the schedule.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let (backoff, queue) = match &self.queue {
             None => (Backoff::default(), None),
@@ -101,7 +107,7 @@ impl RequeueScheduleArgs {
         self.output.show(&answer, || answer.table())
     }
 
-    /// Flags count for more than a queue.
+    /// Returns the schedule. Flags override the fields of a queue.
     fn answer(&self, found: Backoff, queue: Option<&str>) -> RequeueSchedule {
         let Self { timeout, backoff_base_seconds: base, backoff_factor: factor, .. } = self;
         let (max, limit) = (self.backoff_max_seconds, self.backoff_limit_count);
@@ -134,23 +140,29 @@ impl RequeueScheduleArgs {
     }
 }
 
+/// Reads a timeout, which must not be zero.
 fn timeout(text: &str) -> Result<ExtendedDuration, String> {
     let value: ExtendedDuration =
         text.parse().map_err(|error| format!("must be {}: {error}", ExtendedDuration::EXPECTED))?;
     if value.is_zero() { Err("must be greater than zero, such as 5m".into()) } else { Ok(value) }
 }
 
+/// Reads a factor of at least 1.
 fn factor(text: &str) -> Result<f64, String> {
     requeue::factor(text).ok_or_else(|| "must be a decimal number of at least 1, such as 1.5".into())
 }
 
+/// Reads a whole number within bounds, both included.
 fn whole(text: &str, least: i32, most: i32) -> Result<i32, String> {
     let value = text.parse().ok().filter(|value| (least..=most).contains(value));
     value.ok_or_else(|| format!("must be a whole number from {least} to {most}"))
 }
 
-/// The block of the nearest queue on the way to the root that has one, with the name of that queue. It counts as a whole:
-/// a field that it leaves out has the default, and not the value of an ancestor.
+/// Returns the `waitForPodsReady` of the nearest queue on the way to the root that has one, with
+/// the name of that queue. None: no queue has one, and the defaults are returned.
+///
+/// The block counts as a whole: a field that it leaves out has the default, and not the value of an
+/// ancestor.
 fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Option<String>)> {
     let snapshot = Snapshot::of_documents(documents, &Config::default(), None, Timestamp::now());
     let tree = snapshot.tree();
@@ -171,32 +183,38 @@ fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Option<String>)>
     Ok((Backoff::from(&wait), Some(queue.into())))
 }
 
-/// Returns the waitForPodsReady of a queue itself, and the version of the queue.
+/// Returns the `waitForPodsReady` that a queue itself has, and the version of the queue. None: it
+/// has none.
 fn block(document: &Document) -> Option<(QueueVersion, Value)> {
     let version = document.version().parse().unwrap_or_default();
     let value = match version {
         QueueVersion::V3alpha1 => document.value.pointer("/spec/waitForPodsReady")?.clone(),
         QueueVersion::V2 => {
             let text = queues::annotations(document).remove(keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION)?;
-            // a text that isn't JSON is reported as no object
+            // a text that isn't JSON is reported as a value that is no object
             serde_json::from_str(&text).unwrap_or(Value::String(text))
         }
     };
     Some((version, value)).filter(|(_, value)| !value.is_null())
 }
 
+/// The schedule, and the values that it was computed from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RequeueSchedule {
     timeout: String,
     backoff_base_seconds: i32,
+    /// The longest delay. Null: no limit.
     backoff_factor: String,
+    /// The number of returns after which the workload is deactivated. Null: never.
     backoff_max_seconds: Option<i32>,
+    /// The origin of the values, in words.
     backoff_limit_count: Option<i32>,
     from: String,
     schedule: Vec<Row>,
 }
 
+/// One return: `wait` before it, and the time from the first start to the timeout that follows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
@@ -221,6 +239,7 @@ impl RequeueSchedule {
         )
     }
 
+    /// Returns a sentence about what follows the last row.
     fn end(&self) -> String {
         match (self.backoff_limit_count, self.schedule.last()) {
             (Some(0), _) => format!("Deactivated after {}, at the first timeout.", self.timeout),
@@ -233,13 +252,13 @@ impl RequeueSchedule {
     }
 }
 
-/// Returns whole seconds, rounded.
+/// Returns whole seconds. Half a second is rounded up.
 fn whole_seconds(duration: SignedDuration) -> i64 {
     let up = i64::from(duration.subsec_millis() >= 500);
     duration.as_secs().saturating_add(up)
 }
 
-/// Below a minute with tenths of a second.
+/// Returns a duration for people. Below a minute it has tenths of a second.
 fn short(duration: SignedDuration) -> String {
     let tenths = duration.as_millis().saturating_add(50) / 100;
     let below_a_minute = i64::try_from(tenths).ok().filter(|tenths| *tenths < 600);

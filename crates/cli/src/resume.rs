@@ -1,4 +1,8 @@
-//! `kubectl tenure resume`, `requeue` and `activate`: they take back pauses.
+//! `kubectl tenure resume`, `requeue` and `activate`: they undo pauses.
+//!
+//! Each is a [`Command`] of [`crate::change`], which reads, writes and reports. The three differ in
+//! the states that they accept: `resume` takes every pause, `requeue` those that end by themselves,
+//! `activate` deactivations.
 
 use anyhow::{Result, bail};
 use clap::Args;

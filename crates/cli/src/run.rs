@@ -1,4 +1,8 @@
 //! The run of a workload, joined from the runs of its pods.
+//!
+//! The rows of `list` and the explanation of a pod are made of a [`Run`]. The run is computed from
+//! the pods' standings by the keeper's own code. Where the user may not read queues, the end is the
+//! one that the workload's object shows.
 
 use jiff::Timestamp;
 use tenure_index::Standing;
@@ -9,33 +13,41 @@ use tenure_policy::{
 };
 use tenure_types::ExtendedDuration;
 
-/// Some pods of a workload, taken as one.
+/// Some pods of a workload, treated as one pod.
 #[derive(Clone, Debug)]
 pub struct Run {
+    /// The number of pods. At least 1.
     pub pods: usize,
     /// The standing of the pod that expires first, with the clocks of all.
     pub standing: Standing,
-    /// The reason why the pods are never touched; none if the ceiling applies to any of them.
+    /// The reason why the pods are never touched. None: the ceiling applies to at least one of
+    /// them.
     pub exemption: Option<Exemption>,
+    /// The creation of the youngest pod. Pods that are younger than the record of a pause show that
+    /// the pause was reversed.
     pub created_last: Timestamp,
-    /// True if a queue that it names may not be read: its end is that which its object shows, or isn't known.
+    /// True if the user may not read a queue that the workload names. The end is then the one that
+    /// the workload's object shows, or isn't known.
     pub queues_are_hidden: bool,
-    /// True if the end is that which its object shows.
+    /// True if the end was taken from the workload's object, and not computed from queues.
     pub shows_end: bool,
 }
 
-/// What the object of a workload shows of the end of its run, and the bounds in which the user of the plugin believes it.
+/// The end of a run as the object of its workload shows it, and the bounds in which the user of the
+/// plugin believes it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ShownEnd {
-    /// The end.
+    /// The end in annotation `tenure.dev/expires-at`. None: the object has no end that can be read.
     pub end: Option<Timestamp>,
-    /// The latest end to which a change of a queue that was made by now can put off one that has passed.
+    /// The latest end that counts if the computed end has passed: a change of a queue made by now
+    /// can't put an end off any further.
     pub latest: Timestamp,
-    /// The families whose queues may not be read.
+    /// The families whose queues the user may not read.
     pub hidden: PerFamily<bool>,
 }
 
 impl Run {
+    /// Returns the run of a single pod. An exempt pod has no end.
     pub fn of(standing: Standing, exemption: Option<Exemption>) -> Self {
         let expires = standing.expires.filter(|_| exemption.is_none());
         let created_last = standing.clocks.created;
@@ -43,8 +55,11 @@ impl Run {
         Self { pods: 1, standing, exemption, created_last, queues_are_hidden: false, shows_end: false }
     }
 
-    /// Takes the end that the object of the workload shows: where queues may not be read, and while a change of a queue puts
-    /// the end off, of which the keeper alone knows. Tenants may write it, so it counts within bounds.
+    /// Takes the end that the object of the workload shows: where the user may not read queues, and
+    /// while the end is put off after a change of a queue, which the keeper alone knows. Tenants
+    /// may write the annotation, so the end counts only within bounds.
+    ///
+    /// Changes nothing if all pods are exempt.
     pub fn showing(mut self, ShownEnd { end, latest, hidden }: ShownEnd) -> Self {
         if self.exemption.is_some() {
             return self;
@@ -52,7 +67,7 @@ impl Run {
         let names_hidden = |family: &Family| hidden[*family] && self.standing.queue(*family).is_some();
         self.queues_are_hidden = Family::ALL.iter().any(names_hidden);
         let counts = |end: &Timestamp| match self.expires() {
-            // that of an earlier run may still be there
+            // the end of an earlier run may still be noted
             _ if self.queues_are_hidden => self.since().is_some_and(|since| *end > since),
             computed => computed.is_some_and(|computed| *end > computed && *end <= latest),
         };
@@ -64,7 +79,8 @@ impl Run {
         self
     }
 
-    /// Joins two runs: the one that expires first counts for both. An exempt pod counts nothing beside one that isn't.
+    /// Joins two runs. The run that expires first counts for both. An exempt pod counts nothing
+    /// beside a pod that isn't.
     pub fn with(self, other: Self) -> Self {
         let (mut first, other) = if self.rank() <= other.rank() { (self, other) } else { (other, self) };
         first.pods = first.pods.saturating_add(other.pods);
@@ -78,25 +94,29 @@ impl Run {
         first
     }
 
+    /// The order in which runs count: pods that aren't exempt, then the earlier end, then the
+    /// earlier creation.
     fn rank(&self) -> (bool, Timestamp, Timestamp) {
         (self.exemption.is_some(), self.expires().unwrap_or(Timestamp::MAX), self.standing.clocks.created)
     }
 
-    /// The family whose ceiling counts.
+    /// Returns the family whose ceiling ends the run. T9k if there is no queue that ends it.
     pub fn family(&self) -> Family {
         self.standing.ending_queue().map_or(Family::Tensorstack, |(family, _)| family)
     }
 
+    /// Returns the end of the run. None: no ceiling applies, or the end isn't known.
     pub fn expires(&self) -> Option<Timestamp> {
         self.standing.expires.map(|(at, _)| at)
     }
 
-    /// Returns the time from which the ceiling counts.
+    /// Returns the time from which the ceiling counts. None: the clock of the family hasn't
+    /// started.
     pub fn since(&self) -> Option<Timestamp> {
         self.standing.clocks.since(self.family())
     }
 
-    /// Returns the name of that time, for people.
+    /// Returns what happened at [`since`](Self::since), as text in a message.
     pub fn since_from(&self) -> &'static str {
         let Standing { is_grouped, start, clocks, .. } = &self.standing;
         let of_group = *is_grouped && start.is_some() && *start == clocks.started;
@@ -107,7 +127,8 @@ impl Run {
         }
     }
 
-    /// The ceiling that counts, and the queue that it comes from, unless it is the workload's own; none if there is none.
+    /// Returns the ceiling that applies, and the queue that sets it. The queue is None for the
+    /// workload's own ceiling. None: no ceiling applies, or its queue doesn't exist.
     pub fn ceiling<'t>(
         &'t self,
         trees: PerFamily<&'t QueueTree>,

@@ -1,4 +1,8 @@
 //! `kubectl tenure simulate`: what other queues would have done to the past.
+//!
+//! The past is read from a cluster, a Prometheus or a trace, or made up, into one form: `past`.
+//! `replay` judges it by a baseline and by a policy; `schedule` places it again. The floors and
+//! ceilings are those of `tenure_policy`.
 
 mod cluster;
 mod generate;
@@ -186,12 +190,14 @@ enum SimulateFormat {
 #[derive(Clone, Debug)]
 struct Sweep(Vec<ExtendedDuration>);
 
+/// Reads `maxDuration=DURATION,...`.
 fn sweep(text: &str) -> Result<Sweep, String> {
     let values = text.strip_prefix("maxDuration=");
     let values = values.ok_or("must begin with maxDuration=, such as maxDuration=12h,24h,2d,7d")?;
     values.split(',').map(ceiling).collect::<Result<_, _>>().map(Sweep)
 }
 
+/// Reads a ceiling, which must not be zero.
 fn ceiling(text: &str) -> Result<ExtendedDuration, String> {
     let value = duration(text)?;
     if value == ExtendedDuration::ZERO {
@@ -201,27 +207,32 @@ fn ceiling(text: &str) -> Result<ExtendedDuration, String> {
     }
 }
 
+/// Reads the URL of a Prometheus.
 fn prometheus_url(text: &str) -> Result<Uri, String> {
     url(text).map_err(|_| "must be a URL such as http://prometheus.monitoring:9090".into())
 }
 
+/// Reads the name of a time zone.
 fn zone(name: &str) -> Result<TimeZone, String> {
     TimeZone::get(name).map_err(|_| "must be the name of a time zone, such as Europe/Berlin or UTC".into())
 }
 
-/// The ceiling that is tried on made-up jobs if nothing is asked for.
+/// The ceiling that is tried on made-up jobs if no policy is given.
 const FIRST_TRY: &str = "2d";
 
 /// The past, with the queues that it had.
 struct Known {
     past: Past,
     source: SourceReport,
-    /// The queues of the cluster, and what runs now.
+    /// The queues of the cluster, and what runs now. None: no cluster was read.
     cluster: Option<ClusterPast>,
+    /// Sentences about what the source lacks.
     missing: Vec<String>,
 }
 
 impl SimulateArgs {
+    /// Reads the past, judges it, and prints the report in the form that is asked for. An error:
+    /// there is nothing to try, or the source can't be read.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let config = of_file(self.config.as_deref())?;
         let is_asked = !self.overrides().is_none() || !self.queues.is_empty() || self.sweep.is_some();
@@ -278,6 +289,7 @@ impl SimulateArgs {
         self.shape().show(&report, || report.text())
     }
 
+    /// Returns the form of answers that aren't CSV or SVG.
     fn shape(&self) -> OutputArgs {
         let output = match self.output {
             SimulateFormat::Table | SimulateFormat::Csv | SimulateFormat::Svg => OutputFormat::Table,
@@ -287,6 +299,7 @@ impl SimulateArgs {
         OutputArgs { output }
     }
 
+    /// Reads the past from the source that flags name.
     async fn known(&self, connect: ConnectArgs, config: &Config) -> Result<Known> {
         let missing = Vec::new();
         match &self.source {
@@ -309,7 +322,7 @@ impl SimulateArgs {
                 let (past, source, mut missing) =
                     self.prometheus.read(url, namespace.as_deref(), t9k, config).await?;
                 let cluster = cluster.map(|(cluster, _, _, of_cluster)| {
-                    // Prometheus has the runs that the cluster has forgotten
+                    // Prometheus has the runs whose objects the cluster no longer has
                     let others = of_cluster.into_iter().filter(|of| of != cluster::DELETED);
                     missing.extend(others.map(|of| format!("of the cluster, {of}")));
                     cluster
@@ -324,6 +337,7 @@ impl SimulateArgs {
         }
     }
 
+    /// Reads a trace, and warns of the first lines that can't be read.
     fn trace(&self, path: &str) -> Result<(Past, SourceReport)> {
         let options = TraceOptions {
             columns: self.columns.clone().unwrap_or_default(),
@@ -351,6 +365,7 @@ impl SimulateArgs {
         Ok((trace.past, report))
     }
 
+    /// Reads queues from files.
     fn policy(&self, files: &[String], config: &Config) -> Result<SimulatedPolicy> {
         let documents = input::read(files)?;
         let snapshot =
@@ -359,7 +374,8 @@ impl SimulateArgs {
         Ok(SimulatedPolicy::of(&snapshot, config))
     }
 
-    /// The queues to try: those of files, else the baseline; with the values that flags give to all.
+    /// Returns the queues to try: those of files, or else the baseline, with the values that flags
+    /// give to all queues.
     fn tried_on(
         &self,
         baseline: &SimulatedPolicy,
@@ -373,17 +389,20 @@ impl SimulateArgs {
         }
     }
 
+    /// Returns the values that flags give to all queues. Without any policy, made-up jobs get a
+    /// first one.
     fn overrides(&self) -> Overrides {
         let given = Overrides {
             ceiling: self.max_duration,
             preempt: self.preempt_min_runtime,
             reclaim: self.reclaim_min_runtime,
         };
-        // a newcomer sees something before the first flag
+        // a newcomer sees a result before the first flag
         let is_first_try = given.is_none() && self.queues.is_empty() && self.source.generate.is_some();
         if is_first_try { Overrides { ceiling: FIRST_TRY.parse().ok(), ..given } } else { given }
     }
 
+    /// Returns the names of policy and baseline for the report.
     fn tried(&self, overrides: Overrides) -> Tried {
         let shown = |of: Option<ExtendedDuration>| of.map(|of| of.to_string());
         let Overrides { ceiling, preempt, reclaim } = overrides;
@@ -400,6 +419,7 @@ impl SimulateArgs {
         Tried { policy, baseline, ceiling: ceiling.map(ExtendedDuration::to_signed) }
     }
 
+    /// Replays the past by each ceiling, and prints a row for each.
     fn sweep(
         &self,
         ceilings: &[ExtendedDuration],
@@ -436,7 +456,7 @@ impl SimulateArgs {
     }
 }
 
-/// Prints the runs as CSV.
+/// Prints the runs as CSV, which `--trace` reads again.
 fn print_runs(past: &Past) -> Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, stdout().lock());
     writeln!(out, "{}", runs_csv::HEADERS)?;

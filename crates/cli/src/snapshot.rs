@@ -1,4 +1,8 @@
-//! One reading of a cluster or of files, from which all commands answer.
+//! One reading of a cluster or of files, from which commands answer.
+//!
+//! Made by all commands that answer from queues or pods. The objects go into the index of the
+//! keeper, `tenure_index`, so that the plugin computes what the keeper does. An object that can't
+//! be read is left out, with a warning.
 
 mod cluster;
 mod owners;
@@ -45,33 +49,41 @@ pub use owners::{ClimbStep, KnownOwners, ListedOwner, Selected, found, in_files}
 pub use pods::NamedWorkload;
 pub use source::Named;
 
+/// Namespace and name of an object.
 pub type NamespacedName = (String, String);
 
+/// The objects that were read.
 #[derive(Default)]
 pub struct Snapshot {
-    /// None: the objects are from files.
+    /// The cluster. None: the objects are from files.
     cluster: Option<ClusterReader>,
-    /// The objects of the files.
+    /// The objects of the files. Empty for a cluster.
     documents: Vec<Document>,
-    /// The time, by the clock of the API server.
+    /// The time of the answer, by the clock of the API server or by a flag.
     pub now: Timestamp,
     /// The keeper's own arithmetic. It keeps no pods here.
     pub index: CeilingIndex,
+    /// The owners that can be paused.
     pub table: OwnerTable,
     pub floors: Floors,
+    /// The owners that were read, and the missing ones.
     pub owners: KnownOwners,
+    /// The objects that a label selector selects.
     pub selected: Selected,
-    /// The node pool of all pods, if one is asked for.
+    /// The node pool of all pods. None: each pod's node decides.
     node_pool: Option<String>,
     t9k_system_namespace: Option<String>,
-    /// The families whose queues may not be read.
+    /// The families whose queues the user may not list.
     pub hidden: PerFamily<bool>,
-    /// True if priority classes may not be read.
+    /// True if the user may not list priority classes.
     pub hides_classes: bool,
+    /// The longest time by which a change of a queue puts an end off.
     grace_on_change: GraceOnChange,
-    /// The pods that explanations are about, and the others of their groups.
+    /// The pods that explanations are about, and the other pods of their groups.
     pods: BTreeMap<NamespacedName, Pod>,
+    /// The priority classes by name.
     classes: HashMap<String, PriorityClass>,
+    /// The metadata of nodes by name, if node pools matter.
     nodes: HashMap<String, ObjectMeta>,
     /// Warnings about fields of queues that don't count as they are written.
     of_queues: Vec<String>,
@@ -79,21 +91,23 @@ pub struct Snapshot {
     oddities: Vec<String>,
 }
 
-/// The objects that an explanation is about, and its settings.
+/// The objects that an explanation is about, and the flags for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
+    /// Pods to be read by name, with their groups.
     pub pods: &'a [NamespacedName],
-    /// All pods of this namespace, and their owners.
+    /// A namespace of which all live pods and their owners are read.
     pub namespace: Option<&'a str>,
     /// None: queues of T9k don't matter.
     pub t9k_system_namespace: Option<&'a str>,
     pub floors: &'a FloorArgs,
-    /// True if something can be said without queues and priority classes, too.
+    /// True if an answer is possible without queues and priority classes, which the user may not be
+    /// allowed to list.
     pub may_lack_queues: bool,
 }
 
 impl Snapshot {
-    /// Returns an empty snapshot. No namespace: queues of T9k don't matter.
+    /// Returns an empty snapshot. `t9k_system_namespace` None: queues of T9k don't matter.
     pub fn new(config: &Config, t9k_system_namespace: Option<&str>, now: Timestamp) -> Self {
         let Config {
             table,
@@ -121,13 +135,15 @@ impl Snapshot {
         Self { now, index, table, floors, t9k_system_namespace, grace_on_change, ..Self::default() }
     }
 
-    /// Returns the end of a run that the object of its workload shows, with the bounds in which it counts at `now`.
+    /// Returns the end that the object of a workload shows, with the bounds in which that end
+    /// counts at `now`.
     pub fn shown_end(&self, end: Option<Timestamp>, now: Timestamp) -> ShownEnd {
         let GraceOnChange(grace) = self.grace_on_change;
         ShownEnd { end, latest: now.checked_add(grace.to_signed()).unwrap_or(now), hidden: self.hidden }
     }
 
-    /// Reads the objects that an explanation needs, and prints warnings about them.
+    /// Reads the objects that an explanation needs, and prints warnings about them. An error: an
+    /// object that the answer can't do without can't be read.
     pub async fn read(input: &InputArgs, connect: ConnectArgs, wanted: Wanted<'_>) -> Result<Self> {
         let (place, config) = (wanted.t9k_system_namespace, wanted.floors.config()?);
         let InputArgs { filename, now } = input;
@@ -149,7 +165,8 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Returns the snapshot of a cluster that has these objects alone. If a queue occurs twice, the last one counts.
+    /// Returns the snapshot of a cluster that has these objects alone. Of queues with the same
+    /// name, the last one counts.
     pub fn of_documents(
         documents: &[Document],
         config: &Config,
@@ -167,7 +184,8 @@ impl Snapshot {
         snapshot
     }
 
-    /// Adds objects. An object that can't be read is left out: it may have nothing to do with the question.
+    /// Adds objects. An object that can't be read is left out with a warning: it may have nothing
+    /// to do with the answer.
     pub fn take<'d>(&mut self, documents: impl IntoIterator<Item = &'d Document>) {
         for document in documents {
             if let Err(error) = self.try_take(document) {
@@ -176,6 +194,7 @@ impl Snapshot {
         }
     }
 
+    /// Adds an object by its kind. Other kinds are ignored.
     fn try_take(&mut self, document: &Document) -> Result<()> {
         let place = document.namespace().unwrap_or(DEFAULT_NAMESPACE);
         match (document.group(), document.kind.as_str()) {
@@ -208,28 +227,31 @@ impl Snapshot {
         Ok(())
     }
 
-    /// The cluster that was read. `None`: the objects are from files.
+    /// Returns the cluster that was read. `None`: the objects are from files.
     pub fn cluster(&self) -> Option<&ClusterReader> {
         self.cluster.as_ref()
     }
 
-    /// The queues of the run.ai family.
+    /// Returns the queues of the run.ai family.
     pub fn tree(&self) -> &QueueTree {
         self.index.tree()
     }
 
-    /// Returns warnings about fields of queues that don't count as they are written, and about faults of the tree.
+    /// Returns warnings about fields of queues that don't count as they are written, and about
+    /// faults of the tree.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let troubles = troubles(self.tree()).into_iter().map(|trouble| trouble.to_string());
         self.of_queues.iter().cloned().chain(troubles)
     }
 
+    /// Prints all warnings.
     pub fn warn(&self) {
         self.warnings().for_each(|warning| warn(&warning));
         self.oddities.iter().for_each(|oddity| warn(oddity));
     }
 
-    /// Climbs as the keeper does, as far as owners are known: from the controller of the owner `below`, or of a pod without one.
+    /// Climbs as the keeper does, as far as owners are known, from the controller of the owner
+    /// `below`. `below` None: of a pod.
     pub fn climb_known(
         &self,
         namespace: &str,
@@ -246,8 +268,9 @@ impl Snapshot {
         ClimbStep::Done(climb.action())
     }
 
-    /// Returns the action that the keeper would take for a pod. Climbs as the keeper does, and reads the owners on the
-    /// way.
+    /// Returns the action that the keeper would take for a pod. Climbs as the keeper does, and
+    /// reads the owners on the way from the cluster or the files. An owner that the user may not
+    /// read ends the climb.
     pub async fn climb(&mut self, namespace: &str, controller: Option<&OwnerReference>) -> Result<Action> {
         loop {
             let owner = match self.climb_known(namespace, None, controller) {
@@ -271,8 +294,8 @@ impl Snapshot {
         }
     }
 
-    /// Records an owner that was read by itself, with what it says for its pods, and whether it has ended. None: there is no
-    /// such owner.
+    /// Records an owner that was read by itself, with the settings on it for its pods, and true if
+    /// it has ended. None: there is no such owner.
     pub fn learn(&mut self, owner: &OwnerReference, met: Option<(&ObjectMeta, bool)>) {
         if let Some((metadata, _)) = met {
             self.selected.take(metadata.uid.as_deref(), metadata.labels.as_ref());
@@ -286,17 +309,18 @@ impl Snapshot {
     }
 }
 
-/// The groups that a pod names, whether or not they are there.
+/// Returns the groups that a pod names, whether or not these exist.
 fn group_names(pod: &Pod) -> impl Iterator<Item = (PodGroupKind, &str)> {
     PodGroupKind::ALL.into_iter().filter_map(|kind| Some((kind, kind.named_by(pod)?)))
 }
 
+/// Returns the key of an object. A manifest without a namespace is in `default`.
 pub fn key(metadata: &ObjectMeta) -> NamespacedName {
     let namespace = metadata.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.into());
     (namespace, metadata.name.clone().unwrap_or_default())
 }
 
-/// Reads an object of a file. An error names the object and the field.
+/// Decodes an object of a file. The error names the object and the field.
 pub fn decode<T: DeserializeOwned>(document: &Document) -> Result<T> {
     let Document { source, kind, value, .. } = document;
     serde_path_to_error::deserialize(value).with_context(|| format!("{source}: not a {kind}"))

@@ -1,4 +1,9 @@
-//! `kubectl tenure status`: checks that Tenure works in a cluster, and prints remedies for problems.
+//! `kubectl tenure status`: checks that Tenure works in a cluster, and prints remedies for
+//! problems.
+//!
+//! Each check is independent: one that fails, or lacks a right, doesn't stop the others.
+//! [`runs_dry`] is called by the commands that show ends of runs. Nothing is stored: the one write
+//! is a dry run.
 
 mod certificate;
 mod keeper;
@@ -45,6 +50,7 @@ pub struct StatusArgs {
     output: OutputArgs,
 }
 
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 enum Status {
@@ -54,18 +60,20 @@ enum Status {
     Unknown,
 }
 
+/// A line of the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Check {
     #[serde(rename = "check")]
     name: &'static str,
     status: Status,
     message: String,
-    /// A remedy, unless the status is OK.
+    /// The remedy. None: the status is OK.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }
 
 impl Check {
+    /// Returns the line of a check with this name.
     fn new(name: &'static str, finding: Finding) -> Self {
         let (status, message, remedy) = match finding {
             Ok(message) => (Status::Ok, message, None),
@@ -75,10 +83,10 @@ impl Check {
     }
 }
 
-/// What a check has found: a message if all is well.
+/// The result of a check: a message, if all is well.
 type Finding = Result<String, Fault>;
 
-/// The reason why something doesn't work, or can't be checked.
+/// The reason why something doesn't work or can't be checked, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Fault {
     status: Status,
@@ -87,19 +95,23 @@ struct Fault {
 }
 
 impl Fault {
+    /// Returns a problem, which makes the exit code 1.
     fn problem(message: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { status: Status::Problem, message: message.into(), remedy: remedy.into() }
     }
 
+    /// Returns the reason why a check isn't possible. It alone doesn't make the exit code 1.
     fn unknown(message: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { status: Status::Unknown, message: message.into(), remedy: remedy.into() }
     }
 
+    /// Returns the reason that the user lacks a right, such as `list pods`.
     fn forbidden(right: &str) -> Self {
         Self::unknown(format!("you may not {right}"), format!("ask an admin for the right to {right}"))
     }
 
-    /// A read that failed: for want of this right, or since the API server didn't answer.
+    /// Returns the reason why a read failed: this right is missing, or the API server didn't
+    /// answer.
     fn unread(error: kube::Error, right: &str) -> Self {
         if is_forbidden(&error) {
             return Self::forbidden(right);
@@ -110,6 +122,7 @@ impl Fault {
 }
 
 impl StatusArgs {
+    /// Makes all checks and prints them.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { tenure_namespace, t9k_system_namespace, output } = self;
         let cluster = connect.connect().await?;
@@ -120,7 +133,7 @@ impl StatusArgs {
     }
 }
 
-/// Returns the checks as lines, each with its remedy below it.
+/// Returns the checks as lines, each with its remedy in the next line.
 fn text(checks: &[Check]) -> String {
     let row = |check: &Check| {
         let remedy = check.remedy.iter().map(|remedy| [String::new(), String::new(), format!("-> {remedy}")]);
@@ -133,6 +146,7 @@ fn text(checks: &[Check]) -> String {
     rows.iter().map(|row| table.line(row)).collect()
 }
 
+/// A cluster, and the namespaces that the checks look at.
 struct Inspector<'c> {
     cluster: &'c ClusterReader,
     tenure_namespace: Option<String>,
@@ -140,6 +154,7 @@ struct Inspector<'c> {
 }
 
 impl Inspector<'_> {
+    /// Makes all checks, in the order of the answer.
     async fn checks(&self) -> Vec<Check> {
         let all = |name, checks: Result<_, Fault>| {
             checks.unwrap_or_else(|fault| vec![Check::new(name, Err(fault))])
@@ -153,7 +168,7 @@ impl Inspector<'_> {
         checks
     }
 
-    /// The definitions of queues, with the versions in which they are served.
+    /// Checks that the cluster has queues, and returns the versions in which they are served.
     fn definitions(&self) -> Finding {
         let shown = Family::ALL.into_iter().filter_map(|family| {
             let group = family.row().group;
@@ -169,7 +184,7 @@ impl Inspector<'_> {
         Ok(shown.join(", "))
     }
 
-    /// Objects of the chart for a component, in the namespaces of Tenure.
+    /// Lists the chart's objects for a component, in the namespaces of Tenure.
     async fn ours<K>(&self, component: &str) -> Result<Vec<K>, Fault>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + Debug,
@@ -182,9 +197,11 @@ impl Inspector<'_> {
         Ok(found)
     }
 
-    /// The namespaces in which a component runs: the one that the user names, or those of its service accounts.
+    /// Returns the namespaces in which a component runs: the one that the user names, or those of
+    /// its service accounts.
     ///
-    /// `ClusterRoleBinding`s tell the latter: no tenant can write one, and any tenant may label a Deployment.
+    /// The latter are read from `ClusterRoleBinding`s: no tenant can write one, but any tenant may
+    /// label a Deployment.
     async fn namespaces(&self, component: &str) -> Result<BTreeSet<String>, Fault> {
         if let Some(namespace) = &self.tenure_namespace {
             return Ok([namespace.clone()].into());
@@ -199,11 +216,12 @@ impl Inspector<'_> {
     }
 }
 
+/// Returns the label selector of a component's objects.
 fn of_component(component: &str) -> String {
     format!("{OURS},app.kubernetes.io/component={component}")
 }
 
-/// Lists objects that have these labels. `place` is where, for the name of the right.
+/// Lists objects that have these labels. `place` stands behind the kind in the name of the right.
 async fn list<K>(api: Api<K>, labels: &str, place: &str) -> Result<Vec<K>, Fault>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,

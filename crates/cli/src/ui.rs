@@ -1,4 +1,9 @@
-//! `kubectl tenure ui`: a page with the runs, their ends and their floors, served on loopback with the rights of its user.
+//! `kubectl tenure ui`: a page with the runs, their ends and their floors, served on loopback with
+//! the rights of its user.
+//!
+//! The cluster is read again and again by [`PageLook`], as long as a page is open; `live` sends the
+//! changes to all pages. A button of the page runs this program in a process of its own, by
+//! `child`.
 
 mod assets;
 mod child;
@@ -32,17 +37,21 @@ use rights::Rights;
 use server::UiServer;
 use simulation::of_report;
 
-/// The least time between two looks, of which a reading may take at most a tenth.
+/// The shortest time between two reads of the cluster.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+/// The rest after a read is this multiple of its duration: reading takes at most a tenth of the
+/// time.
 const REST: u32 = 9;
 
-/// The time after which a look that failed is made again, and after which one that doesn't end has failed.
+/// The time after which a read that failed is tried again.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
+/// The time after which a read that doesn't end has failed.
 const LONGEST_LOOK: Duration = Duration::from_mins(2);
 
+/// The usual namespace of queues of T9k.
 const DEFAULT_T9K: &str = "t9k-system";
 
-/// The time after which it is asked again whether the keeper runs dry.
+/// The time after which the plugin asks again if the keeper runs dry.
 const BETWEEN_DRY_RUNS: Duration = Duration::from_mins(1);
 
 /// Show the runs on a page in the browser: who runs, until when, and who is safe from preemption
@@ -94,14 +103,15 @@ pub struct UiArgs {
     config: Option<String>,
 }
 
-/// The source of looks.
+/// The source of what the page shows.
 enum LookSource {
     Cluster(Box<Gatherer>),
-    /// They stand still at this time.
+    /// Objects of files, which stand still at this time.
     Files(Vec<Document>, Timestamp),
 }
 
 impl UiArgs {
+    /// Serves the page until a signal ends the command; or writes it to a file with `--export`.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let from_stdin = self.input.filename.iter().chain(&self.config).any(|path| path == "-");
         ensure!(!from_stdin, "standard input can be read only once: give the name of a file");
@@ -143,7 +153,7 @@ impl UiArgs {
         }
     }
 
-    /// The plugin itself, for the commands that the page runs.
+    /// Returns the plugin itself with its flags, for the commands that the page runs.
     fn child(&self, connect: &ConnectArgs, now: Timestamp) -> Child {
         let namespace = connect.named_namespace().map(str::to_owned);
         let mut reading = Vec::new();
@@ -162,14 +172,16 @@ impl UiArgs {
     }
 }
 
+/// Reads what the page shows, again and again.
 struct Looks {
     source: LookSource,
     options: LookOptions,
-    /// Whether the keeper runs dry, and since when that is known.
+    /// True if the keeper runs dry, and the time at which that was read. None: not read yet.
     runs_dry: Option<(bool, Instant)>,
 }
 
 impl Looks {
+    /// Reads everything that the page shows.
     async fn look(&mut self) -> Result<PageLook> {
         match &mut self.source {
             LookSource::Cluster(gatherer) => {
@@ -185,7 +197,7 @@ impl Looks {
         }
     }
 
-    /// Looks again and again, while pages are open.
+    /// Reads again and again, while pages are open. Never returns.
     async fn follow(&mut self, live: &Live) {
         if matches!(self.source, LookSource::Files(..)) {
             return std::future::pending().await;
@@ -218,7 +230,7 @@ impl Looks {
     }
 }
 
-/// Returns once a person or the system ends the command, so that its files are removed.
+/// Returns once a user or the system ends the command, so that its files are removed.
 async fn signalled() -> Result<()> {
     #[cfg(unix)]
     {

@@ -1,4 +1,7 @@
-//! `kubectl tenure usage`: what runs have used, from the keeper's record.
+//! `kubectl tenure usage`: the usage of runs that have ended, from the keeper's record.
+//!
+//! The record is a ConfigMap in Tenure's namespace, with sums by queue, resource and end. Nothing
+//! is computed from pods.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -52,10 +55,10 @@ pub struct UsageArgs {
     output: OutputArgs,
 }
 
-/// Who gives the right to read the record.
+/// Says who gives the right to read the record.
 const READERS: &str = "an administrator of Tenure gives this right, by usage.readers of the chart";
 
-/// The headers of ends, and their names.
+/// The headers of the ends of runs, with their names in JSON.
 const ENDS: [(&str, &str); 6] = [
     ("SUCCEEDED", "succeeded"),
     ("FAILED", "failed"),
@@ -65,30 +68,35 @@ const ENDS: [(&str, &str); 6] = [
     ("DELETED", "deleted"),
 ];
 
+/// The answer, for people and programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct UsageAnswer {
+    /// The time since which the keeper counts.
     since: Timestamp,
+    /// The time up to which it has counted.
     until: Timestamp,
-    /// The number of times for which some runs may be missing.
+    /// The number of gaps in which some runs may be missing.
     gaps: u32,
     usage: Vec<UsageRow>,
 }
 
-/// The use of a resource in a queue: seconds of one unit.
+/// The usage of a resource in a queue, in seconds of one unit.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct UsageRow {
     family: String,
     queue: String,
     resource: String,
+    /// The sum of all ends.
     total: f64,
     ends: BTreeMap<&'static str, f64>,
-    /// By the age of the run.
+    /// The usage of preempted runs, by the age of the run.
     preempted: BTreeMap<&'static str, f64>,
 }
 
 impl UsageArgs {
+    /// Reads the record and prints it. An error: there is no record, or it can't be read.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let cluster = connect.connect().await?;
         let (namespace, name) = (&self.tenure_namespace, &self.usage_config_map);
@@ -109,6 +117,7 @@ impl UsageArgs {
         self.output.show(&answer, || self.table(&answer, &record, now))
     }
 
+    /// Returns the rows of the queues and the resources that are asked for. No flag: all.
     fn answer(&self, record: &UsageRecord) -> UsageAnswer {
         let is_asked = |asked: &[String], name: &str| asked.is_empty() || asked.iter().any(|of| of == name);
         let queues = record.queues.iter().filter(|of| is_asked(&self.queues, &of.queue));
@@ -120,6 +129,7 @@ impl UsageArgs {
         UsageAnswer { since: *since, until: *at, gaps: *gaps, usage: rows.collect() }
     }
 
+    /// Returns the table, with the time and the gaps of the record below it.
     fn table(&self, answer: &UsageAnswer, record: &UsageRecord, now: Timestamp) -> String {
         let ages = UsageEnd::ALL.map(UsageEnd::age).into_iter().filter(|age| !age.is_empty());
         let columns: Vec<(&str, &str)> =
@@ -155,6 +165,7 @@ impl UsageArgs {
 }
 
 impl UsageRow {
+    /// Returns a row. Amounts of the record are in millionths of a second of one unit.
     fn new((family, queue): (&str, &str), resource: &str, by_end: &BTreeMap<UsageEnd, u128>) -> Self {
         let (mut total, mut ends, mut preempted) = (0.0, BTreeMap::new(), BTreeMap::new());
         for (end, amount) in by_end {
@@ -170,12 +181,13 @@ impl UsageRow {
     }
 }
 
+/// Returns seconds.
 #[allow(clippy::cast_precision_loss, reason = "sixteen digits are enough")]
 fn seconds(millionths: u128) -> f64 {
     millionths as f64 / 1e6
 }
 
-/// Returns hours, with three digits or more. Bytes are shown as GiB.
+/// Returns hours with three digits or more. Bytes are shown as GiB-hours.
 fn hours(seconds: f64, resource: &str) -> String {
     let of_bytes = matches!(resource, "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
     let unit = if of_bytes { f64::from(1 << 30) } else { 1.0 };

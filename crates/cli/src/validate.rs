@@ -1,4 +1,8 @@
 //! `kubectl tenure validate`: a review of files as by the API server and the webhook.
+//!
+//! `kinds` chooses the objects, `schema` has the API server's rules, and the webhook's own rules
+//! are those of `tenure_policy`. No cluster is asked: the queues in the files are taken to be all
+//! that exist.
 
 mod kinds;
 mod schema;
@@ -59,12 +63,14 @@ pub struct ValidateArgs {
 }
 
 impl ValidateArgs {
+    /// Reviews the files and prints the result. An error: an object would be refused, or there is
+    /// nothing to review.
     pub fn run(self) -> Result<()> {
         let Self { filename, t9k_system_namespace, output, floors } = self;
         let config = floors.config()?;
         let documents = input::read(&filename)?;
         let verdicts = Verdicts::of(&documents, &t9k_system_namespace, &config);
-        // only these: reviews repeat the other warnings of a queue
+        // these warnings alone: the reviews repeat the other warnings about a queue
         queues::counting(&documents).1.iter().for_each(|warning| warn(warning));
         output.show(&verdicts.reviewed, || verdicts.text())?;
         ensure!(verdicts.refused() == 0, Reported);
@@ -74,6 +80,7 @@ impl ValidateArgs {
     }
 }
 
+/// The results of all objects.
 #[derive(Debug)]
 struct Verdicts {
     reviewed: Vec<Verdict>,
@@ -81,9 +88,11 @@ struct Verdicts {
     skipped: (usize, BTreeSet<String>),
 }
 
+/// The result of one object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Verdict {
+    /// The place of the object in its file.
     source: String,
     api_version: String,
     kind: String,
@@ -95,6 +104,7 @@ struct Verdict {
     warnings: Vec<String>,
 }
 
+/// An error about a field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Reason {
     field: String,
@@ -108,7 +118,7 @@ impl From<FieldError> for Reason {
 }
 
 impl Verdicts {
-    /// Reviews objects. The queues among them are all that exist.
+    /// Reviews objects. The queues among them are taken to be all that exist.
     fn of(documents: &[Document], t9k_system_namespace: &str, config: &Config) -> Self {
         let snapshot = Snapshot::of_documents(documents, &Config::default(), None, Timestamp::now());
         let Config { floors, bounds, .. } = config;
@@ -128,11 +138,12 @@ impl Verdicts {
         Self { reviewed, skipped }
     }
 
+    /// Returns the number of objects that would be refused.
     fn refused(&self) -> usize {
         self.reviewed.iter().filter(|verdict| !verdict.allowed).count()
     }
 
-    /// A line for each thing that was found, as compilers have it, and a summary.
+    /// Returns a line for each error and warning, in the form of compilers, and a summary.
     fn text(&self) -> String {
         let found: String = self.reviewed.iter().map(Verdict::text).collect();
         let (all, refused, (skipped, kinds)) = (self.reviewed.len(), self.refused(), &self.skipped);
@@ -147,8 +158,8 @@ impl Verdicts {
 }
 
 impl Verdict {
-    /// Reviews an object. The errors of the API server come first. If both refuse a field, only the webhook's error is
-    /// kept, or that of the API server if the webhook can't read the object.
+    /// Reviews an object. The errors of the API server come first. If both refuse a field, only the
+    /// webhook's error is kept; if the webhook can't read the object, only that of the API server.
     fn of(document: &Document, kind: Reviewable, context: &Context<'_>) -> Self {
         let (Findings { errors, warnings, missing_parent: _ }, is_read) = findings(document, kind, context);
         let mut of_webhook: Vec<Reason> = errors.into_iter().map(Reason::from).collect();
@@ -160,6 +171,7 @@ impl Verdict {
         Self::new(document, of_schema, warnings)
     }
 
+    /// Returns the result of an object with these errors and warnings.
     fn new(document: &Document, errors: Vec<Reason>, warnings: Vec<String>) -> Self {
         Self {
             source: document.source.clone(),
@@ -173,6 +185,7 @@ impl Verdict {
         }
     }
 
+    /// Returns a line for each error and warning.
     fn text(&self) -> String {
         let object = self.object();
         let errors =
@@ -182,14 +195,15 @@ impl Verdict {
         lines.map(|line| printable(&format!("{}: {line}", self.source)) + "\n").collect()
     }
 
-    /// `queue.scheduling.run.ai/research`
+    /// Returns the object's name, as `queue.scheduling.run.ai/research`.
     fn object(&self) -> String {
         let group = group_of(&self.api_version);
         format!("{}.{group}/{}", self.kind.to_lowercase(), self.name)
     }
 }
 
-/// Returns the findings of the webhook, and false if it can't read the object.
+/// Returns the findings of the webhook about the object's creation, and false if the webhook can't
+/// read it.
 fn findings(document: &Document, kind: Reviewable, context: &Context<'_>) -> (Findings, bool) {
     let raw = match to_raw_value(&document.value) {
         Ok(raw) => raw,

@@ -1,4 +1,7 @@
 //! The subjects of bindings that grant the right to use a queue.
+//!
+//! Called by `kubectl tenure queue`. Reads the roles and bindings of RBAC, and no other authorizer
+//! of the cluster. A user who may not list them gets a sentence with the missing right.
 
 use std::{collections::BTreeSet, fmt::Debug};
 
@@ -17,20 +20,21 @@ use crate::{
     print::Part,
 };
 
-/// The subjects that may use a queue.
+/// A subject that may use a queue, and the binding that grants the right.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueGrant {
-    /// Null: in all namespaces.
+    /// The namespace in which the right holds. Null: all namespaces.
     namespace: Option<String>,
-    /// `Group system:serviceaccounts:team`, `User alice` or `ServiceAccount team/trainer`.
+    /// Kind and name: `Group system:serviceaccounts:team`, `User alice` or
+    /// `ServiceAccount team/trainer`.
     subject: String,
-    /// `RoleBinding tenure-use-research`.
+    /// Kind and name: `RoleBinding tenure-use-research`.
     binding: String,
 }
 
-/// Returns the subjects that may use a queue, in a namespace or in all, or a sentence about why they aren't known.
-/// `None`: queues take no right.
+/// Returns the subjects that may use a queue, in a namespace or in all namespaces. The inner error
+/// is a sentence about the right that the user lacks to see them. `None`: queues take no right.
 pub async fn grants(
     cluster: &ClusterReader,
     namespace: Option<&str>,
@@ -55,7 +59,7 @@ pub async fn grants(
     ))))
 }
 
-/// Returns a table of grants.
+/// Returns a table of grants: subject, namespace and binding.
 pub fn part(grants: &[QueueGrant]) -> Part {
     let row = |QueueGrant { namespace, subject, binding }: &QueueGrant| {
         let namespace = namespace.clone().unwrap_or_else(|| "<all>".into());
@@ -64,7 +68,8 @@ pub fn part(grants: &[QueueGrant]) -> Part {
     (vec!["MAY USE", "IN NAMESPACE", "BY"], grants.iter().map(row).collect())
 }
 
-/// Reads the bindings of roles with the right. The error is a right that the user doesn't have.
+/// Reads the bindings of roles that grant the right, sorted and each once. The inner error is a
+/// right that the user doesn't have, as in `list roles.rbac.authorization.k8s.io`.
 async fn read_grants(
     cluster: &ClusterReader,
     namespace: Option<&str>,
@@ -110,12 +115,13 @@ async fn read_grants(
     Ok(Ok(grants.into_iter().collect()))
 }
 
+/// Returns kind and name of a subject.
 fn named(Subject { kind, name, namespace, api_group: _ }: &Subject) -> String {
     let place = namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
     format!("{kind} {place}{name}")
 }
 
-/// True if rules have the right to use a queue of one of these families.
+/// True if at least one rule grants the right to use a queue of one of these families.
 fn allows(rules: Option<&[PolicyRule]>, (families, queue): (&[Family], &str)) -> bool {
     let has = |of: &[String], wanted: &str| of.iter().any(|one| one == wanted || one == "*");
     rules.unwrap_or_default().iter().any(|rule| {
@@ -129,12 +135,15 @@ fn allows(rules: Option<&[PolicyRule]>, (families, queue): (&[Family], &str)) ->
     })
 }
 
+/// A failure to list objects of RBAC.
 enum ListError {
-    /// The right that is missing.
+    /// The right that is missing, as a phrase.
     Forbidden(String),
+    /// Any other error of the API server.
     Failed(kube::Error),
 }
 
+/// Lists all objects of a kind, page by page.
 async fn list<K>(api: Api<K>) -> Result<Vec<K>, ListError>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,

@@ -1,4 +1,7 @@
-//! The objects that were paused below an owner, which didn't obey its own pause.
+//! The objects that Tenure has paused below an owner which didn't obey its own pause.
+//!
+//! Called by the commands that undo a pause of a named object. Only objects of Tenure's own table
+//! of owners are looked at, in the namespace of the owner.
 
 use std::{collections::HashMap, iter};
 
@@ -11,15 +14,18 @@ use tenure_types::projection::{self, Owner};
 use super::{Changer, Command, ObjectName, refused};
 use crate::cluster::{AT_ONCE, ResourceKind, cannot_list, is_forbidden};
 
-/// More ancestors than any real chain has.
+/// The longest chain of owners that is followed: more ancestors than any real chain has.
 const MAX_DEPTH: usize = 16;
 
-/// The kinds and names of paused objects, the nearest first.
+/// The kinds and names of paused objects, the nearest to the owner first.
 type PausedBelow<'k> = Vec<(&'k ResourceKind, String)>;
 
 impl<C: Command> Changer<C> {
-    /// Returns true if an owner has the record of a pause itself, and the paused objects below it. Leaves out kinds that
-    /// the user may not list.
+    /// Returns true if the owner itself has the record of a pause, and the paused objects below it.
+    /// Leaves out kinds that the user may not list.
+    ///
+    /// Returns true and nothing else, without a request, for an owner that can have no paused
+    /// objects below it.
     pub(super) async fn paused_below(&self, object: ObjectName<'_>) -> Result<(bool, PausedBelow<'_>)> {
         let top = object.kind.reference(object.name);
         let kinds =
@@ -45,6 +51,7 @@ impl<C: Command> Changer<C> {
     }
 }
 
+/// Returns the paused objects whose chain of controllers leads to the owner with this uid.
 fn paused_below<'k>(uid: &str, lists: &[(&'k ResourceKind, Vec<ObjectMeta>)]) -> PausedBelow<'k> {
     let listed = || lists.iter().flat_map(|(kind, all)| all.iter().map(move |metadata| (*kind, metadata)));
     let by_uid: HashMap<_, _> = listed().filter_map(|(_, of)| Some((of.uid.as_deref()?, of))).collect();
@@ -53,7 +60,7 @@ fn paused_below<'k>(uid: &str, lists: &[(&'k ResourceKind, Vec<ObjectMeta>)]) ->
         let mut chain = iter::successors(projection::controller(metadata), above).take(MAX_DEPTH);
         chain.position(|above| above.uid == uid)
     };
-    // a record that says whose it is: others are copies
+    // the record names the uid of its object: a record without one may be a copy
     let is_paused = |of: &ObjectMeta| pause::record_on(of).is_some_and(|record| record.uid.is_some());
     let paused = listed().filter(|(_, metadata)| is_paused(metadata));
     let mut below: Vec<_> =

@@ -1,4 +1,7 @@
-//! The workloads that flags select, in place of names.
+//! Commands on the workloads that flags select, in place of names.
+//!
+//! Called by [`super::ChangeArgs`] if the command line names no object. Deactivated workloads are
+//! left out: `activate` alone lets them run again.
 
 use anyhow::{Result, anyhow, ensure};
 use clap::{Args, error::ErrorKind};
@@ -40,15 +43,16 @@ pub struct BulkArgs {
 }
 
 impl BulkArgs {
-    /// True if the flags select workloads. A namespace or a time alone doesn't.
+    /// True if the flags select workloads. A namespace or a time alone selects nothing.
     fn selects(&self) -> bool {
         let by_labels = self.selector.as_ref().is_some_and(|selector| !selector.is_empty());
         self.all || by_labels || !self.queues.is_empty()
     }
 
+    /// True if a row matches the queues and the time. The selector has been applied by the list.
     fn is_wanted(&self, row: &Row, now: Timestamp) -> bool {
         let Self { queues, since, selector: _, all: _, all_namespaces: _ } = self;
-        // a record that can't be read names neither queue nor time
+        // a record that can't be read has neither queue nor time
         let is_recent = |since: &ExtendedDuration| {
             row.paused_at.is_some_and(|at| now.duration_since(at) <= since.to_signed())
         };
@@ -56,6 +60,8 @@ impl BulkArgs {
     }
 }
 
+/// Runs a command on the workloads that its flags select, and prints the numbers of changed and
+/// refused workloads. A bad command line if the flags select nothing.
 pub async fn run<C: Command>(command: C, connect: ConnectArgs, dry_run: bool) -> Result<()> {
     let Some(bulk) = command.bulk().filter(|bulk| bulk.selects()).cloned() else {
         let message = "which workloads? Name them as in deployment/test, or select them with --queue NAME, -l SELECTOR, or --all for all paused ones of the namespace (with -A of all namespaces)\n";
@@ -70,7 +76,7 @@ pub async fn run<C: Command>(command: C, connect: ConnectArgs, dry_run: bool) ->
     let now = gatherer.now();
     rows.retain(|row| bulk.is_wanted(row, now));
     let all = rows.len();
-    // people have stopped these, or a limit has: they are for activate
+    // a user or a limit has stopped these: they are for activate
     rows.retain(|row| row.state != WorkloadState::Inactive);
     let inactive = all.saturating_sub(rows.len());
 
@@ -95,6 +101,7 @@ pub async fn run<C: Command>(command: C, connect: ConnectArgs, dry_run: bool) ->
     Ok(())
 }
 
+/// Returns the last line of the output. The verbs that take these flags end in "e".
 fn summary(verb: &str, done: usize, refused: usize, dry_run: bool) -> String {
     let would = if dry_run { "would be " } else { "" };
     let refused = if refused > 0 { format!(", {refused} refused") } else { String::new() };

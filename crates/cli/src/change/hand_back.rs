@@ -1,4 +1,7 @@
 //! Hands fields back to the field managers that had them before a pause.
+//!
+//! Called after each successful write of a command. The patch sets `managedFields` and removes the
+//! note on the object, but changes no other value. After a failure, the keeper does it.
 
 use kube::{
     Api,
@@ -13,8 +16,8 @@ use super::{BETWEEN_TRIES, Changer, Command, FIELD_MANAGER, ObjectName, TRIES, i
 use crate::{cluster::explain, print::tell};
 
 impl<C: Command> Changer<C> {
-    /// Hands the fields back that a change has set back, in a write of its own. If that fails, the keeper does it by the note
-    /// on the object.
+    /// Hands back the fields that a change has restored, in a write of its own. If the write fails,
+    /// the keeper does it later, by the note on the object. Does nothing in a dry run.
     pub(super) async fn hand_back(&self, object: ObjectName<'_>, api: &Api<WholeObject>, changed: Value) {
         if self.dry_run {
             return;
@@ -28,6 +31,7 @@ impl<C: Command> Changer<C> {
     }
 }
 
+/// Sends the patch, up to `TRIES` times while other writers change the object.
 async fn try_to_hand_back(name: &str, api: &Api<WholeObject>, mut object: Value) -> kube::Result<()> {
     let how = PatchParams { field_manager: Some(HAND_BACK_MANAGER.into()), ..PatchParams::default() };
     let mut tries = 1;

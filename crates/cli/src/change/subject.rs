@@ -1,4 +1,8 @@
 //! The object of a change, Tenure's records on it, and the patch.
+//!
+//! The commands that change workloads judge a [`ChangeSubject`] and return an [`ObjectChange`]. A
+//! record is an annotation that tenants can write, so a command restores only fields that Tenure
+//! itself pauses by.
 
 use std::fmt;
 
@@ -18,25 +22,28 @@ use crate::{
     print::printable,
 };
 
+/// The kind, name and namespace of an object. Its text is `deployment.apps/test`.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectName<'o> {
     pub kind: &'o ResourceKind,
     pub name: &'o str,
-    /// The namespace of the object, if its kind is namespaced.
+    /// The namespace of the command. Has no meaning for a kind that isn't namespaced.
     pub namespace: &'o str,
 }
 
 impl ObjectName<'_> {
+    /// Returns the namespace of the object. None: its kind isn't namespaced.
     pub fn namespaced(&self) -> Option<&str> {
         self.kind.namespaced.then_some(self.namespace)
     }
 
-    /// Its namespace after other words; nothing if it has none.
+    /// Returns the namespace after `before`. Empty if the kind isn't namespaced.
     pub fn place(&self, before: &str) -> String {
         self.namespaced().map_or_else(String::new, |name| format!("{before}{name}"))
     }
 
-    /// A command of this plugin that is about it.
+    /// Returns a command line of this plugin for the object:
+    /// `kubectl tenure resume deployment.apps/test -n team`.
     pub fn command(&self, verb: &str) -> String {
         format!("kubectl tenure {verb} {self}{}", self.place(" -n "))
     }
@@ -49,14 +56,14 @@ impl fmt::Display for ObjectName<'_> {
     }
 }
 
-/// Refuses to do something with an object if an owner above it is what Tenure pauses.
+/// Refuses an object if Tenure pauses the owner above it in its place.
 pub fn not_below(above: Option<&OwnerReference>, object: impl fmt::Display, verb: &str) -> Result<()> {
     let Some(above) = above else { return Ok(()) };
     let (kind, name) = (above.kind.to_lowercase(), printable(&above.name));
     bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: {verb} that")
 }
 
-/// A value as YAML would show it.
+/// Returns a value as YAML would show it. Null is `unset`.
 pub fn shown(value: &Value) -> String {
     match value {
         Value::Null => "unset".into(),
@@ -64,39 +71,45 @@ pub fn shown(value: &Value) -> String {
     }
 }
 
-/// The state of a paused workload, for the commands that end it.
+/// The state of a paused workload, for the commands that end the pause.
 pub enum PauseState {
-    /// It stays paused until it is activated.
+    /// The workload stays paused until it is activated.
     Deactivated,
-    /// It comes back by itself at this time.
+    /// The workload comes back by itself at this time.
     Returns(Timestamp),
-    /// It stays paused until it is resumed.
+    /// The workload stays paused until it is resumed.
     Stays,
 }
 
-/// An object in its present state, and the other input of a decision about it.
+/// An object in its present state, and the other inputs of a decision about it.
 #[derive(Clone, Copy, Debug)]
 pub struct ChangeSubject<'o> {
     pub object: ObjectName<'o>,
+    /// The object as it was just read.
     pub found: OwnerObject<'o>,
     pub metadata: &'o ObjectMeta,
     pub table: &'o OwnerTable,
+    /// The API server's clock, for the times of records.
     pub clock: Clock,
+    /// The verb of the command, for messages.
     pub verb: &'static str,
 }
 
 impl<'o> ChangeSubject<'o> {
+    /// Returns the rules of Tenure's own table by which objects of this kind are paused.
     pub fn rules(self) -> Vec<&'o PauseRule> {
         self.table.rules(&self.object.kind.reference(self.object.name)).collect()
     }
 
-    /// The rule by which it looks paused.
+    /// Returns the first rule by which the object looks paused, no matter who has paused it.
     pub fn paused_by(self) -> Option<&'o PauseRule> {
         self.rules().into_iter().find(|rule| self.found.is_paused(rule))
     }
 
-    /// The record of a pause that may be taken back. Only fields of the table and `fields` may be restored: otherwise a
-    /// user who may write annotations could have a user with more rights set any field.
+    /// Returns the record of a pause that may be undone. The error says why there is none.
+    ///
+    /// Only fields of the table and of `fields` may be restored. Otherwise a user who may write
+    /// annotations could have a user with more rights set any field.
     pub fn paused(self, fields: &[String]) -> Result<PausedRecord> {
         let Self { object, found, .. } = self;
         let Some(text) = self.record_text() else {
@@ -125,20 +138,20 @@ impl<'o> ChangeSubject<'o> {
         Ok(record)
     }
 
-    /// The text of the record of a pause, even if it can't be read.
+    /// Returns the text of the record of a pause, even if the record can't be read.
     pub fn record_text(self) -> Option<&'o Value> {
         self.found.0.pointer("/metadata/annotations")?.get(PAUSED_ANNOTATION)
     }
 
-    /// Refuses an object whose controller Tenure would pause in its place: a Deployment's annotations live on in its
-    /// `ReplicaSet`s.
+    /// Refuses an object whose controller Tenure would pause in its place: a Deployment's
+    /// annotations, for example, live on in its `ReplicaSet`s.
     pub fn not_copied(self) -> Result<()> {
         let Self { object, table, verb, .. } = self;
         let above = kueue::paused_in_place(&object.kind.reference(object.name), self.metadata, table);
         not_below(above, object, verb)
     }
 
-    /// The state in which a pause with this record keeps the object.
+    /// Returns the state in which a pause with this record keeps the object.
     pub fn state(self, record: &PausedRecord) -> PauseState {
         match Return::of(record, self.metadata) {
             Return::Requeue(at) => PauseState::Returns(at),
@@ -147,13 +160,14 @@ impl<'o> ChangeSubject<'o> {
         }
     }
 
-    /// The note about a wait that ends early.
+    /// Returns the note that a wait ends early, and that the count of returns is kept.
     pub fn keeps_count(self, at: Timestamp) -> String {
         let (object, count) = (self.object, self.found.requeue_state().count);
         format!("{object} would have come back by itself at {at}. It keeps its count of returns, {count}.")
     }
 
-    /// A command that removes the annotation, and sets the field that looks paused back to its likeliest value.
+    /// Returns a kubectl command that removes the annotation, and sets the field that looks paused
+    /// to its likeliest running value.
     fn resumption_by_hand(self) -> String {
         let mut patch = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: null}}});
         if let (Some(rule), Value::Object(patch)) = (self.paused_by(), &mut patch) {
@@ -170,10 +184,12 @@ impl<'o> ChangeSubject<'o> {
         format!("kubectl patch {kinds} {name}{place} --type merge -p '{patch}'")
     }
 
-    /// Takes back the pause that has this record. `word` is the state of the workload then: `resumed`.
+    /// Returns the change that undoes the pause with this record. `word` is the workload's state
+    /// afterwards: `resumed`. If another writer has set the field since the pause, only the record
+    /// is removed.
     pub fn resumption(self, record: PausedRecord, word: &'static str, note: Option<String>) -> ObjectChange {
         let Self { object, found, .. } = self;
-        // else only the record goes
+        // otherwise only the record is removed
         let restores = pause::is_ours(found, &record);
         let ceiling = || format!("New pods of {object} get a full ceiling of queue {}.", record.queue);
         let ceiling = (!record.queue.is_empty()).then(ceiling);
@@ -206,21 +222,28 @@ impl<'o> ChangeSubject<'o> {
     }
 }
 
-/// Returns the message about a change, by the object after it.
+/// Returns the message about a change, by the object after the change. An error: the change had no
+/// effect.
 type Told = Box<dyn Fn(&Value) -> Result<String> + Send + Sync>;
 
+/// The writes that a command has decided on, and the messages about them.
 pub struct ObjectChange {
+    /// The merge patch of the object.
     pub patch: Value,
-    /// Patches that are tried one after the other if the API server doesn't know a field of the first.
+    /// Patches that are tried in turn if the API server doesn't know a field of the patch before.
     pub otherwise: Vec<Value>,
-    /// A Command of Volcano that is sent before the patch, and one that is sent after it.
+    /// The Command of Volcano that is sent before the patch. None: no Command.
     pub before: Option<Value>,
+    /// The Command of Volcano that is sent after the patch. None: no Command.
     pub after: Option<Value>,
+    /// Makes the message on standard output.
     pub told: Told,
+    /// A note for standard error, which is printed unless the write is a dry run or one of many.
     pub note: Option<String>,
 }
 
 impl ObjectChange {
+    /// Returns a change by a single patch, without Commands.
     pub fn new(
         patch: Value,
         told: impl Fn(&Value) -> Result<String> + Send + Sync + 'static,

@@ -1,4 +1,7 @@
-//! The flags for the cluster, the user and the namespace.
+//! The flags for the cluster, the user and the namespace, and the connection that they describe.
+//!
+//! Each command that asks a cluster takes [`ConnectArgs`]. The kubeconfig is found as kubectl finds
+//! it; in a pod, its service account counts.
 
 use std::{
     env, fmt, fs, io,
@@ -28,6 +31,7 @@ use crate::{
 /// The least verbosity of kubectl that shows requests.
 const REQUESTS: u8 = 6;
 
+/// The namespace of objects in files that name none.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
 /// The flags of kubectl that matter here.
@@ -112,13 +116,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Reads the URL of a server.
+/// Reads the URL of a server: http or https, with a host.
 pub fn url(text: &str) -> Result<Uri, String> {
     let is_one = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
     let url = text.parse().ok().filter(is_one);
     url.ok_or_else(|| "must be a URL such as https://10.0.0.1:6443".into())
 }
 
+/// Reads a timeout: a duration, or a number of seconds. 0 is no limit.
 fn timeout(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().map(Duration::from_secs);
     let written = || duration(text).ok().and_then(|written| written.to_signed().try_into().ok());
@@ -127,8 +132,9 @@ fn timeout(text: &str) -> Result<Duration, String> {
 }
 
 impl ConnectArgs {
-    /// The flags with which another process of the plugin reaches the same cluster as the same user, also once the kubeconfig has
-    /// another current context; without the namespace, and without the [token](Self::token).
+    /// Returns the flags with which another process of the plugin reaches the same cluster as the
+    /// same user, even after the kubeconfig's current context has changed. The namespace and the
+    /// [token](Self::token) aren't among them.
     pub fn flags(&self) -> Vec<String> {
         let Self { namespace: _, kubeconfig, context, cluster, user, server, .. } = self;
         let Self { certificate_authority, insecure_skip_tls_verify, token: _, .. } = self;
@@ -172,7 +178,8 @@ impl ConnectArgs {
         tracing_subscriber::registry().with(lines).with(shown).init();
     }
 
-    /// The namespace that is asked for; else that of the context, if a cluster is asked at all.
+    /// Returns the namespace of `-n`, or that of the context. `offline`: no kubeconfig is read, and
+    /// the default is `default`.
     pub async fn namespace(&self, offline: bool) -> Result<String> {
         match self.named_namespace() {
             Some(namespace) => Ok(namespace.to_owned()),
@@ -181,20 +188,23 @@ impl ConnectArgs {
         }
     }
 
+    /// Returns the namespace of `-n`. None: the flag is absent or empty.
     pub fn named_namespace(&self) -> Option<&str> {
         self.namespace.as_deref().filter(|namespace| !namespace.is_empty())
     }
 
+    /// Connects to the API server and reads the kinds that it serves. An error names the server and
+    /// what to check.
     pub async fn connect(self) -> Result<ClusterReader> {
         let mut config = self.config().await?;
         // kube's own policy can make a write land minutes after it was decided
         config.default_retry = false;
-        // on a connection that died unnoticed a list would never end
+        // a list on a connection that died unnoticed would never end
         config.read_timeout = Some(self.request_timeout).filter(|timeout| !timeout.is_zero());
         if let Some(timeout) = config.read_timeout {
             config.connect_timeout = Some(config.connect_timeout.map_or(timeout, |usual| usual.min(timeout)));
         }
-        // else the time that a connection was idle would count
+        // otherwise the time that a connection was idle would count
         config.reset_reader_on_write = true;
         let namespace = self.named_namespace().unwrap_or(&config.default_namespace).to_owned();
         ensure!(is_segment(&namespace), "{namespace:?} can't be a namespace");
@@ -203,6 +213,7 @@ impl ConnectArgs {
         ClusterReader::discover(client, namespace).await.map_err(|error| unreachable(error, &server))
     }
 
+    /// Returns the configuration of the kubeconfig, changed by the flags.
     async fn config(&self) -> Result<Config> {
         let mut config = self.kubeconfig().await?;
         if let Some(server) = &self.server {
@@ -230,6 +241,8 @@ impl ConnectArgs {
         Ok(config)
     }
 
+    /// Reads the kubeconfig. Without one, and without a flag that asks for one, the configuration
+    /// of a pod counts, or the address of `--server` alone.
     async fn kubeconfig(&self) -> Result<Config> {
         let Self { context, cluster, user, .. } = self.clone();
         let options = KubeConfigOptions { context, cluster, user };
@@ -244,7 +257,7 @@ impl ConnectArgs {
         let is_asked_for = [&self.context, &self.cluster, &self.user].iter().any(|of| of.is_some())
             || self.kubeconfig.is_some();
         match config {
-            // in a pod there is none
+            // there is no kubeconfig in a pod
             Err(error) if !is_asked_for && is_absent(&error) => {
                 let remedy = "no cluster: set KUBECONFIG, or give --kubeconfig or --server";
                 let config = Config::incluster().ok().or_else(|| self.server.clone().map(Config::new));
@@ -259,7 +272,8 @@ fn has_user(file: &Kubeconfig, user: &str) -> bool {
     file.auth_infos.iter().any(|of| of.name == user)
 }
 
-/// Reads this file or, as kubectl does, the files in the list of `$KUBECONFIG` that exist, or `~/.kube/config`.
+/// Reads this file; or, as kubectl does, those files in the list of `$KUBECONFIG` that exist,
+/// merged; or `~/.kube/config`.
 pub fn read_kubeconfig(file: Option<&Path>) -> Result<Kubeconfig, KubeconfigError> {
     if let Some(file) = file {
         return Kubeconfig::read_from(file);
@@ -280,6 +294,7 @@ pub fn read_kubeconfig(file: Option<&Path>) -> Result<Kubeconfig, KubeconfigErro
     merged.ok_or_else(|| missing.unwrap_or(KubeconfigError::FindPath))
 }
 
+/// True if there is no kubeconfig, or no current context in it.
 fn is_absent(error: &KubeconfigError) -> bool {
     match error {
         KubeconfigError::ReadConfig(error, _) => error.kind() == io::ErrorKind::NotFound,
@@ -288,6 +303,7 @@ fn is_absent(error: &KubeconfigError) -> bool {
     }
 }
 
+/// Returns an error that says what is wrong with the kubeconfig.
 fn unreadable(error: KubeconfigError) -> Error {
     match error {
         KubeconfigError::ReadConfig(error, path) => {
@@ -305,7 +321,7 @@ fn unreadable(error: KubeconfigError) -> Error {
         KubeconfigError::LoadClusterOfContext(name) => {
             anyhow!("the kubeconfig has no cluster {name:?}, which --cluster or its context names")
         }
-        // of a file that isn't YAML it shows the lines too
+        // for a file that isn't YAML, the message also has the lines
         other => {
             let text = other.to_string();
             anyhow!("cannot use the kubeconfig: {}", text.lines().next().unwrap_or_default())

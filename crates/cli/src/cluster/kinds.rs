@@ -1,4 +1,8 @@
-//! The kinds that a cluster has, and which of them a word means.
+//! The kinds that a cluster serves, and the kind that a word means.
+//!
+//! [`ClusterReader`](super::ClusterReader) discovers them once, by two requests. `list --watch` and
+//! `ui` discover them again from time to time. The order of the API server is kept, because it
+//! decides which version is preferred.
 
 use std::collections::HashSet;
 
@@ -17,15 +21,16 @@ use tenure_types::podgroup::PodGroupKind;
 /// A kind of object in one version of its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceKind {
+    /// Group, version, kind and plural, as kube takes them.
     pub resource: ApiResource,
     pub namespaced: bool,
     singular: String,
-    /// Other names than kind, plural and singular.
+    /// Short names such as `deploy`.
     short_names: Vec<String>,
 }
 
 impl ResourceKind {
-    /// None if the API server doesn't say enough of it.
+    /// Reads a kind from the discovery. None: the answer names no kind or no plural.
     fn read(group: &str, version: &str, found: APIResourceDiscovery) -> Option<Self> {
         let kind = GroupVersionKind::gvk(group, version, &found.response_kind?.kind?);
         let singular = found.singular_resource.filter(|name| !name.is_empty());
@@ -37,17 +42,19 @@ impl ResourceKind {
         })
     }
 
+    /// True if this is the kind, the plural, the singular or a short name, in any case of letters.
     fn is_called(&self, name: &str) -> bool {
         let name = name.to_lowercase();
         [&self.resource.plural, &self.singular, &self.resource.kind.to_lowercase()].contains(&&name)
             || self.short_names.contains(&name)
     }
 
+    /// True if this is the kind's group and name, in any version.
     pub fn is(&self, group: &str, kind: &str) -> bool {
         self.resource.group == group && self.resource.kind == kind
     }
 
-    /// `deployments.apps`, as in messages of the API server.
+    /// Returns the plural as in messages of the API server: `deployments.apps`.
     pub fn plural(&self) -> String {
         qualified(&self.resource.plural, &self.resource.group)
     }
@@ -57,7 +64,8 @@ impl ResourceKind {
         qualified(&self.singular, &self.resource.group)
     }
 
-    /// A reference to an object of this kind, as owner references are written.
+    /// Returns a reference to an object of this kind, as owner references are written. It has no
+    /// uid.
     pub fn reference(&self, name: &str) -> OwnerReference {
         OwnerReference {
             api_version: self.resource.api_version.clone(),
@@ -67,7 +75,8 @@ impl ResourceKind {
         }
     }
 
-    /// Its objects in a namespace, or all of them if none is given or they are in no namespace: as a whole, or their metadata.
+    /// Returns the API of the kind's objects in a namespace. All objects, if no namespace is given
+    /// or the kind isn't namespaced. `K` is the whole object or its metadata.
     pub fn api<K>(&self, client: &Client, namespace: Option<&str>) -> Api<K>
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
@@ -79,7 +88,7 @@ impl ResourceKind {
     }
 }
 
-/// `deployments.apps`, or of the core group `pods`.
+/// Returns `deployments.apps`, or `pods` for the core group.
 pub fn qualified(name: &str, group: &str) -> String {
     if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }
@@ -88,10 +97,11 @@ pub fn qualified(name: &str, group: &str) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct ResourceKinds(Vec<ResourceKind>);
 
-/// The groups of built-in kinds that can be paused, and of pods.
+/// The groups of built-in kinds that can be paused, and of pods: core, apps, batch.
 pub const BUILT_IN: [&str; 3] = ["", "apps", "batch"];
 
 impl ResourceKinds {
+    /// Asks the API server for all kinds that it serves.
     pub async fn discover(client: &Client) -> kube::Result<Self> {
         let (core, groups) = tokio::try_join!(
             client.list_core_api_versions_aggregated(),
@@ -100,6 +110,7 @@ impl ResourceKinds {
         Ok(Self::read(core.items.into_iter().chain(groups.items)))
     }
 
+    /// Reads the kinds of groups, in their order. Kinds without a name or a plural are left out.
     pub(crate) fn read(groups: impl Iterator<Item = APIGroupDiscovery>) -> Self {
         let mut kinds = Vec::new();
         for group in groups {
@@ -113,28 +124,32 @@ impl ResourceKinds {
         Self(kinds)
     }
 
-    /// A kind in the preferred version that has it.
+    /// Returns a kind in the preferred version that has it. None: the cluster doesn't serve the
+    /// kind.
     pub fn find(&self, group: &str, kind: &str) -> Option<&ResourceKind> {
         self.0.iter().find(|found| found.is(group, kind))
     }
 
+    /// Returns a kind in exactly this version.
     pub fn version(&self, api_version: &str, kind: &str) -> Option<&ResourceKind> {
         self.0.iter().find(|found| found.resource.api_version == api_version && found.resource.kind == kind)
     }
 
-    /// The versions in which a kind is served, the preferred one first.
+    /// Returns the versions in which a kind is served, the preferred version first.
     pub fn versions(&self, group: &str, kind: &str) -> Vec<&str> {
         let served = self.0.iter().filter(|found| found.is(group, kind));
         served.map(|found| found.resource.version.as_str()).collect()
     }
 
-    /// The kind of a family's queues, in the best version that it can be read in: Tenure's own has more to say than KAI's.
+    /// Returns the kind of a family's queues, in the best version that can be read: Tenure's own
+    /// version has more fields than KAI's. None: the cluster has no queues of the family.
     pub fn queues(&self, family: Family) -> Option<&ResourceKind> {
         let served = |version| self.version(&format!("{}/{version}", family.row().group), "Queue");
         family.row().versions.iter().find_map(served)
     }
 
-    /// The kinds of queues and `PodGroup`s, with the namespaces in which they count.
+    /// Returns the kinds of queues and `PodGroup`s, each with the namespace in which its objects
+    /// count. None: all namespaces.
     pub fn queues_and_groups<'a>(
         &'a self,
         t9k_system_namespace: &'a str,
@@ -146,7 +161,7 @@ impl ResourceKinds {
         queues.chain(groups)
     }
 
-    /// All kinds of `PodGroup`s, each in the best version that it can be read in.
+    /// Returns all kinds of `PodGroup`s that are served, each in the best version that can be read.
     pub fn pod_groups(&self) -> impl Iterator<Item = (PodGroupKind, &ResourceKind)> {
         let best = |of: PodGroupKind| {
             let served = |version| self.version(&format!("{}/{version}", of.group()), "PodGroup");
@@ -155,8 +170,11 @@ impl ResourceKinds {
         PodGroupKind::ALL.into_iter().filter_map(best)
     }
 
-    /// The kind that a word means: kind, plural, singular or short name, then perhaps a group, or a version and a
-    /// group. Where several groups have it, those whose kind can be paused come first.
+    /// Returns the kind that a word means: kind, plural, singular or short name, then perhaps a
+    /// group, or a version and a group. If several groups have the kind, those whose kind can be
+    /// paused come first.
+    ///
+    /// An error: no kind matches, or several do.
     pub fn resolve(&self, word: &str, table: &OwnerTable) -> Result<&ResourceKind> {
         let (name, rest) = word.split_once('.').unwrap_or((word, ""));
         let rest = rest.to_lowercase();
@@ -164,13 +182,13 @@ impl ResourceKinds {
             let ApiResource { group, version, .. } = &kind.resource;
             kind.is_called(name) && (rest.is_empty() || *group == rest || qualified(version, group) == rest)
         };
-        // other versions of the same come later
+        // other versions of the same kind come later
         let mut met = HashSet::new();
         let mut found: Vec<&ResourceKind> = self.0.iter().filter(is_meant).collect();
         found.retain(|kind| met.insert((&kind.resource.group, &kind.resource.kind)));
         let known = found.iter().copied().filter(|kind| table.knows(&kind.reference("")));
         let mut known: Vec<&ResourceKind> = known.collect();
-        // as for kubectl, a Job is Kubernetes' own and not one of Volcano's
+        // as for kubectl, a Job is that of Kubernetes and not that of Volcano
         if known.iter().any(|kind| BUILT_IN.contains(&kind.resource.group.as_str())) {
             known.retain(|kind| BUILT_IN.contains(&kind.resource.group.as_str()));
         }

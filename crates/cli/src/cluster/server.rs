@@ -1,4 +1,7 @@
-//! The errors of the API server, in kubectl's words, and its clock.
+//! The errors of the API server, in kubectl's words, and the API server's clock.
+//!
+//! Called by all commands that ask a cluster. An error about a missing right says who gives the
+//! right.
 
 use anyhow::{Error, anyhow};
 use http::{Request, Uri, header::DATE};
@@ -7,13 +10,14 @@ use kube::{Client, client::Body, core::Status};
 
 use crate::print::with_causes;
 
-/// Clocks that differ by less count as the same: a Date header is cut to the second.
+/// Clocks that differ by less than this count as equal: a Date header is cut to the second.
 const SAME: SignedDuration = SignedDuration::from_secs(2);
 
-/// The beginning of messages that say by themselves whose they are.
+/// The beginning of messages that name their origin: they need no `error:` before them.
 pub const FROM_SERVER: &str = "Error from server";
 
-/// An error of a call, as kubectl shows it. If a right is missing, the error says who gives it.
+/// Returns an error of a call as kubectl shows it. If a right is missing, the error says who gives
+/// it.
 pub fn explain(error: kube::Error) -> Error {
     let giver = match &error {
         kube::Error::Api(status) => giver(status),
@@ -22,7 +26,7 @@ pub fn explain(error: kube::Error) -> Error {
     explain_given_by(error, giver)
 }
 
-/// An error of a call for which these words say who gives a right that is missing.
+/// Returns an error of a call. `giver` says who gives a missing right. Empty: nothing is added.
 pub fn explain_given_by(error: kube::Error, giver: &str) -> Error {
     let giver = if giver.is_empty() || !lacks_right(&error) { String::new() } else { format!(": {giver}") };
     match error {
@@ -37,12 +41,14 @@ pub fn explain_given_by(error: kube::Error, giver: &str) -> Error {
     }
 }
 
-/// True if the user lacks a right. What a policy denies is forbidden, too, and no role allows it.
+/// True if the user lacks a right. A denial by an admission policy is forbidden, too, but no role
+/// allows it.
 fn lacks_right(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403 && status.message.contains(" cannot "))
 }
 
-/// Says who gives the right that an answer says is missing.
+/// Returns a sentence about who gives the right that an answer reports as missing. Empty for a path
+/// that is no resource.
 fn giver(status: &Status) -> &'static str {
     let of = status.details.as_ref().map_or("", |details| details.kind.as_str());
     match of {
@@ -60,7 +66,7 @@ fn giver(status: &Status) -> &'static str {
     }
 }
 
-/// An error of the first calls, which names the server and what to check.
+/// Returns an error of the first calls. It names the server and what to check.
 pub fn unreachable(error: kube::Error, server: &Uri) -> Error {
     let server = server.to_string();
     let server = server.trim_end_matches('/');
@@ -81,7 +87,7 @@ pub fn unreachable(error: kube::Error, server: &Uri) -> Error {
     anyhow!("cannot {failed} the API server at {server}: {cause}: {remedy}")
 }
 
-/// The reason that kube gives an answer which isn't a Status.
+/// The reason that kube gives to an answer that isn't a Status.
 const NO_STATUS: &str = "Failed to parse error data";
 const NO_API: &str = "what answers there is no API server";
 
@@ -90,18 +96,20 @@ const ADDRESS: &str =
 const AUTHORITY: &str = "check the certificate-authority of the kubeconfig's context";
 const USER: &str = "check the user of the kubeconfig's context";
 
+/// True if the API server refused the request with 403 Forbidden.
 pub fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
-/// The API server's clock, which all times are compared with.
+/// The API server's clock, with which all times are compared. It is read once, from a Date header.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
+    /// The time by which the API server's clock is ahead of ours. Negative if it is behind.
     ahead: SignedDuration,
 }
 
 impl Clock {
-    /// Returns the clock by an answer of the API server; the local clock if there is none.
+    /// Reads the clock from an answer of the API server. Without an answer, the local clock counts.
     pub async fn of(client: &Client) -> Self {
         let Ok(request) = Request::get("/version").body(Body::empty()) else { return Self::default() };
         let response = client.send(request).await.ok();
@@ -115,6 +123,7 @@ impl Clock {
         if ahead.abs() < SAME { Self::default() } else { Self { ahead } }
     }
 
+    /// Returns the present time of the API server's clock.
     pub fn now(self) -> Timestamp {
         Timestamp::now().saturating_add(self.ahead).unwrap_or(Timestamp::MAX)
     }

@@ -1,11 +1,14 @@
 //! Objects as they are named on the command line.
+//!
+//! Called by the commands that change or explain an object. A name becomes a segment of a path of
+//! the API server, so a name that would lead to another path is refused.
 
 use anyhow::{Result, bail, ensure};
 
-/// A kind, as the user wrote it (`deploy`, `Deployment`, `deployments.apps`), and a name.
+/// A kind as the user has written it (`deploy`, `Deployment`, `deployments.apps`), and a name.
 pub type Target = (String, String);
 
-/// Reads `KIND/NAME...` or `KIND NAME...`.
+/// Reads `KIND/NAME...` or `KIND NAME...`. The kinds aren't looked up.
 pub fn targets(arguments: &[String]) -> Result<Vec<Target>> {
     match arguments {
         [first, ..] if first.contains('/') => arguments.iter().map(|argument| pair(argument)).collect(),
@@ -15,6 +18,7 @@ pub fn targets(arguments: &[String]) -> Result<Vec<Target>> {
     }
 }
 
+/// Reads `KIND/NAME`.
 fn pair(argument: &str) -> Result<Target> {
     match argument.split_once('/') {
         Some((kind, name)) => of_kind(kind, name),
@@ -24,14 +28,15 @@ fn pair(argument: &str) -> Result<Target> {
     }
 }
 
-/// A name becomes a part of a path.
+/// Returns a target. Refuses an empty kind, and a name that can't be a segment of a path.
 fn of_kind(kind: &str, name: &str) -> Result<Target> {
     let is_object = !kind.is_empty() && is_segment(name);
     ensure!(is_object, "{kind}/{name} can't be an object: name it as in deployment/test");
     Ok((kind.into(), name.into()))
 }
 
-/// True if a name can stand in a path as it is.
+/// True if a name can be a segment of a path as it is written: it has no slash, no percent sign,
+/// and isn't `.` or `..`.
 pub fn is_segment(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._~:@!$&'()*+,;=".contains(c);
     !matches!(name, "" | "." | "..") && name.chars().all(plain)

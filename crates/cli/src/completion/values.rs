@@ -1,4 +1,7 @@
-//! Values of the cluster that a word may be: queues, workloads and namespaces.
+//! Values of the cluster that a word may be: contexts, queues, namespaces and workloads.
+//!
+//! Called by the completion, with the names of values in the command line's help (`QUEUE`,
+//! `OBJECT`). The command line that is being completed decides which cluster is asked.
 
 use anyhow::Result;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
@@ -12,9 +15,11 @@ use crate::{
     list::{gather::Gatherer, row::Row, row::WorkloadState},
 };
 
+/// The usual namespace of queues of T9k. The flag for another one isn't read here.
 const T9K_SYSTEM_NAMESPACE: &str = "t9k-system";
 
-/// The values of a name such as `QUEUE`, after these words.
+/// Returns the values for a name such as `QUEUE`. `command` is the subcommand, `before` the
+/// positional arguments before the value, and `words` the whole line.
 pub async fn of(name: &str, command: &str, before: &[String], words: &[String]) -> Result<Vec<Completion>> {
     if name == "CONTEXT" {
         let contexts = read_kubeconfig(None)?.contexts;
@@ -33,18 +38,20 @@ pub async fn of(name: &str, command: &str, before: &[String], words: &[String]) 
     };
     let mut found = Vec::new();
     for (kind, place) in kinds {
-        // a user may see the queues of one family alone
+        // a user may be allowed to list the queues of one family alone
         found.extend(cluster.metadata(kind, place).try_concat().await.unwrap_or_default());
     }
     Ok(found.into_iter().filter_map(|metadata| Some((metadata.name?, None))).collect())
 }
 
-/// The flags among words that may not be a whole command line yet.
+/// Parses words that may not be a whole command line yet.
 fn matches(words: &[String]) -> Result<ArgMatches> {
     let words = ["kubectl-tenure"].into_iter().chain(words.iter().map(String::as_str));
     Ok(Cli::command().ignore_errors(true).try_get_matches_from(words)?)
 }
 
+/// Returns the workloads that a command takes: running ones for `deactivate`, paused ones in the
+/// right state for the others. The description has state and queue.
 async fn workloads(cluster: ClusterReader, command: &str, before: &[String]) -> Result<Vec<Completion>> {
     let namespace = Some(cluster.namespace.clone());
     let mut gatherer = Gatherer::new(cluster, namespace, T9K_SYSTEM_NAMESPACE.into(), Config::default());
@@ -68,7 +75,7 @@ async fn workloads(cluster: ClusterReader, command: &str, before: &[String]) -> 
     let rows = rows.iter().filter(is_wanted);
     Ok(match before.first().filter(|word| !word.contains('/')) {
         None => rows.map(|row| shown(row, &row.workload)).collect(),
-        // one kind, and then names
+        // after one kind, names alone follow
         Some(word) => {
             let table = OwnerTable::default();
             let Ok(kind) = cluster.kinds.resolve(word, &table) else { return Ok(Vec::new()) };

@@ -1,4 +1,7 @@
-//! The values that apply with a configuration file.
+//! The values that apply with a configuration file, as `config check` prints them.
+//!
+//! The configuration is taken apart field by field, without `..`: a new field doesn't compile
+//! before it is reported here.
 
 use std::collections::BTreeSet;
 
@@ -16,16 +19,19 @@ use tenure_types::runai::v3alpha1::CountFrom;
 
 use crate::print::{cell, tables};
 
+/// The values of a file, for people and programs. An empty list isn't in the JSON.
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// The program whose configuration it is.
+    /// The program whose configuration the file is: `Tenure` or `KAI-Scheduler`.
     of: &'static str,
     parameters: Vec<Parameter>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     node_pools: Vec<Pool>,
+    /// The users that may set the start of a `PodGroup`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trusted_writers: Vec<String>,
+    /// The users that may move a `PodGroup` to another queue.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     tenancy_writers: BTreeSet<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -34,14 +40,16 @@ pub struct Report {
     guard: Option<Guarded>,
 }
 
+/// A value with the name of its field.
 #[derive(Debug, PartialEq, Serialize)]
 struct Parameter {
     name: &'static str,
     value: String,
+    /// `file` or `default`.
     from: &'static str,
 }
 
-/// The defaults of a node pool. A value that it leaves out is as for all nodes.
+/// The defaults of a node pool. A value that the file leaves out is that for all nodes.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Pool {
@@ -50,7 +58,7 @@ struct Pool {
     default_reclaim_min_runtime: String,
 }
 
-/// The longest floors of a queue and of those below it.
+/// The longest floors that a queue and the queues below it may set.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BoundRow {
@@ -62,6 +70,7 @@ struct BoundRow {
 }
 
 impl Report {
+    /// Returns the values that apply with a file.
     pub fn of(file: &ConfigFile) -> Self {
         let (of, floors, set) = match file {
             ConfigFile::Kai(kai) => ("KAI-Scheduler", &kai.floors, &kai.set),
@@ -98,7 +107,7 @@ impl Report {
         report
     }
 
-    /// A table for each part that isn't empty.
+    /// Returns a table for each part that isn't empty.
     pub fn tables(&self) -> String {
         let Self { of: _, parameters, node_pools, trusted_writers, tenancy_writers, bounds, guard } = self;
         let row =
@@ -128,10 +137,12 @@ impl Report {
     }
 }
 
+/// Returns a row for each name, with its role.
 fn names<'n>(names: impl IntoIterator<Item = &'n String>, what: &str) -> Vec<Vec<String>> {
     names.into_iter().map(|name| vec![name.clone(), what.to_owned()]).collect()
 }
 
+/// Returns the rows of the guard: schedulers, then exempt users, groups and namespaces.
 fn guarded(of: &Guarded) -> Vec<Vec<String>> {
     let Guarded { schedulers, exempt_users, exempt_groups, exempt_namespaces } = of;
     let scheduler = |Scheduler { name, unknown_preemptor }: &Scheduler| {
@@ -150,7 +161,8 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
     lists.concat()
 }
 
-/// The parameters that only Tenure's own form has.
+/// Returns the parameters that only Tenure's own form of the file has, with their values as text.
+/// Lists are counted.
 fn own(config: &Config) -> [(&'static str, String); 24] {
     let count = |number: usize, noun: &str| match number {
         1 => format!("1 {noun}"),
@@ -163,7 +175,7 @@ fn own(config: &Config) -> [(&'static str, String); 24] {
         floor_on_pods,
         grace_on_change,
         paused_history_limit,
-        // its rows are counted
+        // `rows` counts them
         table: _,
         floors,
         longest_formation,
@@ -208,18 +220,19 @@ fn own(config: &Config) -> [(&'static str, String); 24] {
     ]
 }
 
-/// `cpu, nvidia.com/gpu`
+/// Returns the names of counted resources: `cpu, nvidia.com/gpu`.
 fn usage(resources: &UsageResources) -> String {
     resources.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// `kai-scheduler/scheduler-config, config.yaml`
+/// Returns a key of a ConfigMap: `kai-scheduler/scheduler-config, config.yaml`.
 fn config_map(of: &ConfigMapKey) -> String {
     let ConfigMapKey { namespace, name, key } = of;
     format!("{namespace}/{name}, {key}")
 }
 
-/// `10m, back after 60s × 2, at most 3600s, 10 times, by Eviction`
+/// Returns the rules for pods that don't get ready: `10m, back after 60s × 2, at most 3600s, 10
+/// times, by Eviction`.
 fn pods_ready(of: &PodsReady) -> String {
     let PodsReady { is_enabled, backoff, count_from, recovery, timestamp, on_capacity } = of;
     if !is_enabled {

@@ -1,4 +1,8 @@
-//! The record of a pause: the reason and the time, and the command that resumes the workload.
+//! The record of a pause as an explanation shows it: the reason and the time, and the command that
+//! resumes the workload.
+//!
+//! Called by `explain` for the workload and for its Workload of Kueue. The record is an annotation,
+//! so a tenant may have written it.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -14,6 +18,7 @@ use crate::{
     print::{moment, printable},
 };
 
+/// A pause, for people and programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PauseReport {
@@ -24,25 +29,29 @@ pub struct PauseReport {
     /// The ceiling that was exceeded, and the queue that sets it.
     #[serde(skip_serializing_if = "Option::is_none")]
     ceiling: Option<ExceededCeiling>,
-    /// The name of its Workload of Kueue's, if that was paused.
+    /// The name of its Workload of Kueue, if that was paused in place of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     kueue_workload: Option<String>,
+    /// The field that pauses, its value by the pause, and the value before.
     field: String,
     value: Value,
     previous_value: Value,
-    /// False if something else has set the field since.
+    /// True if the field still has the value that the pause has set.
     in_force: bool,
-    /// The time at which it comes back by itself; null if it doesn't.
+    /// The time at which the workload comes back by itself. Null: it doesn't.
     comes_back_at: Option<Timestamp>,
+    /// The command of this plugin that ends the pause.
     command: String,
+    /// A sentence about the end of the pause.
     message: String,
-    /// The value of the field as it is now.
+    /// The present value of the field.
     #[serde(skip)]
     now: Value,
 }
 
 impl PauseReport {
-    /// Reads the record on an object. The error is a sentence about one that can't be read; none if there is no record.
+    /// Reads the record on an object. The inner error is a sentence about a record that can't be
+    /// read. None: there is no record.
     pub fn read(object: &Value, known: &PausedObject) -> Option<Result<Self, String>> {
         let text = object.pointer("/metadata/annotations")?.get(PAUSED_ANNOTATION)?;
         let Some(record) = OwnerObject(object).record() else {
@@ -79,6 +88,7 @@ impl PauseReport {
         }))
     }
 
+    /// Returns two sentences: what Tenure has set, and how it ends.
     pub fn sentences(&self) -> Vec<String> {
         let Self { reason, field, value, previous_value, command, .. } = self;
         let of =

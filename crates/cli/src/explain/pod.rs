@@ -1,4 +1,7 @@
 //! `kubectl tenure explain pod`: the protection of a pod, and the end of its run.
+//!
+//! [`answer`] is also called by `explain` for a workload's first pod. It reads the owners on the
+//! way up; `question` then puts the answer together without any request.
 
 mod print;
 mod question;
@@ -42,6 +45,7 @@ pub struct PodArgs {
 }
 
 impl PodArgs {
+    /// Reads the pod and its group, and prints the answer.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { pod, args } = self;
         let key = key(pod, &connect.namespace(!args.input.filename.is_empty()).await?);
@@ -51,7 +55,8 @@ impl PodArgs {
     }
 }
 
-/// Answers the floors and the ceiling of a pod that was read.
+/// Returns the floors and the ceiling of a pod that the snapshot has. Reads its owners, and its
+/// Workload of Kueue.
 pub async fn answer(snapshot: &mut Snapshot, key: &NamespacedName) -> Result<PodExplanation> {
     let pod = snapshot.pod(key)?.clone();
     snapshot.warn_of_missing_group(&pod);
@@ -73,76 +78,90 @@ pub async fn answer(snapshot: &mut Snapshot, key: &NamespacedName) -> Result<Pod
     Ok(answer)
 }
 
+/// The answer about a pod, for people and programs. Empty lists and false flags are left out of
+/// JSON where most pods have them so.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(clippy::struct_excessive_bools, reason = "they are facts, each for itself")]
 pub struct PodExplanation {
+    /// Namespace and name: `ns/name`.
     pod: String,
-    /// `PodGroup ns/name`, or `pod ns/name`.
+    /// The unit of floors and starts: `PodGroup ns/name`, or `pod ns/name`.
     workload: String,
     /// The queue of the run.ai family.
     queue: Option<String>,
-    /// The path from the root to the queue; empty if there is none.
+    /// The path from the root to the queue. Empty: no such queue exists.
     path: Vec<String>,
     tensorstack_queue: Option<String>,
-    /// The rights to use the queues that its labels name, where queues take a right.
+    /// The rights to use the queues that the pod's labels name, where queues take a right.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     queue_access: Vec<QueueAccess>,
+    /// The start of the workload, from which floors count. Null: it hasn't started.
     started_at: Option<Timestamp>,
     started_at_from: &'static str,
-    /// True if the workload may lose pods at any time, except the pods that it needs to run while it is protected.
+    /// True if the workload may lose pods at any time, apart from those that it needs to run while
+    /// it is protected.
     elastic: bool,
-    /// True if its queue may not be read: then nothing is known of its floors.
+    /// True if the user may not read the pod's queue. Its floors aren't known then.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     queue_is_hidden: bool,
-    /// True if a queue that it names, of any group, may not be read: then its end is that which its workload shows.
+    /// True if the user may not read a queue, of any group, that the pod names. The end is then the
+    /// one that its workload shows.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     end_is_hidden: bool,
-    /// Empty once the pod has ended, or is terminating, and if its queue may not be read.
+    /// The protection against each kind of preemptor. Empty once the pod has ended or is
+    /// terminating, and if the user may not read its queue.
     protected: Vec<Protection>,
+    /// The toleration of its priority class. Null: the class has none, or it isn't known.
     preemption_toleration: Option<TolerationAnswer>,
-    /// The reason why its toleration isn't known.
+    /// The reason why the toleration isn't known. Null: it is known.
     priority_class_trouble: Option<String>,
-    /// The end of its run, counted from `ceiling_since`.
+    /// The end of the run, counted from `ceiling_since`. Null: no end is known.
     expires_at: Option<Timestamp>,
-    /// True if the end is that of annotation `tenure.dev/expires-at`, and not computed from queues.
+    /// True if the end is that of annotation `tenure.dev/expires-at`, and wasn't computed from
+    /// queues.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     shows_end: bool,
-    /// The times at which its end is announced, if it is; the first of them first.
+    /// The times at which the end is announced, the earliest first. Empty: the end isn't announced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notices_at: Vec<Timestamp>,
     ceiling_since: Option<Timestamp>,
     ceiling_since_from: Option<&'static str>,
+    /// The ceiling that applies, with the queue or the annotation that sets it.
     max_duration: Option<Sourced>,
-    /// The time that its run was granted beyond that.
+    /// The time beyond that ceiling that the run was granted.
     #[serde(skip_serializing_if = "Option::is_none")]
     extension: Option<String>,
-    /// Annotations `tenure.dev/max-duration` that have no effect, and why.
+    /// Sentences about annotations `tenure.dev/max-duration` that have no effect.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     without_effect: Vec<String>,
-    /// None if it is never touched.
+    /// The keeper's action at the end. Null: the pod is never touched.
     would: Option<Would>,
+    /// The reason why the pod is never touched.
     exempt: Option<&'static str>,
 }
 
-/// Its protection against workloads of some queue.
+/// The pod's protection against workloads of some queues.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Protection {
-    /// The queue, or the one below which the preemptor is.
+    /// The queue of the preemptor, or a queue above it.
     preemptor_queue: String,
+    /// How that queue is related to the pod's queue.
     preemptor: Relation,
+    /// `preempt` or `reclaim`.
     kind: &'static str,
     #[serde(flatten)]
     floor: Sourced,
-    /// Null: not protected now.
+    /// The end of the protection. Null: the pod isn't protected now.
     until: Option<Timestamp>,
 }
 
-/// The relation of a preemptor's queue to the pod's.
+/// The relation of a preemptor's queue to the pod's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum Relation {
+    /// The pod's own queue.
     Same,
     /// An ancestor of the pod's queue, or another descendant of that ancestor.
     Below,
@@ -150,13 +169,17 @@ enum Relation {
     OtherTree,
 }
 
+/// The toleration of the pod's priority class.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TolerationAnswer {
     priority_class: String,
+    /// The pod is protected against preemptors with a lower priority than this.
     minimum_preemptable_priority: i64,
+    /// The time after the pod's scheduling for which it is protected. Negative: always. 0: never.
     toleration_seconds: i64,
-    /// Null: not protected by it now, or without end if the seconds are negative.
+    /// The end of this protection. Null: the pod isn't protected by it now, or, with negative
+    /// seconds, without end.
     until: Option<Timestamp>,
 }
 
@@ -164,30 +187,33 @@ struct TolerationAnswer {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Would {
-    /// True if the keeper runs dry, as far as the user may see: then it only reports this.
+    /// True if the keeper runs dry, as far as the user may see. It then only reports this action.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     dry_run: bool,
-    /// `pause`, `delete`, or the reason for neither.
+    /// `pause`, `delete`, `awaitDeletion`, `forbidden` or `nothing`.
     action: &'static str,
+    /// The object of the action, with its namespace before its name.
     kind: String,
     name: String,
-    /// The job that Kueue runs by it, as in `Job ns/name`, if it is a Workload of Kueue.
+    /// The job that Kueue runs by this Workload, as in `Job ns/name`. None: the object isn't a
+    /// Workload of Kueue.
     #[serde(skip_serializing_if = "Option::is_none")]
     kueue_workload_of: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Value>,
-    /// The field that is set if the served schema doesn't have `field`.
+    /// The field that is set if the served schema lacks `field`.
     #[serde(skip_serializing_if = "Option::is_none")]
     or_field: Option<String>,
-    /// `DeletePods` if its pods are deleted once three of its pauses were undone, each for a full run.
+    /// `DeletePods` if the pods are deleted in place of a pause once three pauses were undone, each
+    /// for a full run.
     #[serde(skip_serializing_if = "Option::is_none")]
     on_reversal: Option<OnReversal>,
-    /// The time for which it is paused, if it comes back by itself.
+    /// The time for which the workload is paused. Null: it doesn't come back by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     comes_back_after: Option<String>,
-    /// The command that resumes it before that, or at all.
+    /// The command that resumes the workload. Null: the action isn't a pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     resume: Option<String>,
 }

@@ -1,4 +1,7 @@
 //! `kubectl tenure explain preemption`: whether a pod may preempt others, and why.
+//!
+//! The judgement is that of the scheduler extender, `tenure_policy::preemption`. A queue or a
+//! priority class that the user may not read is an error here, because the verdict could be wrong.
 
 use std::collections::{HashMap, HashSet};
 
@@ -57,23 +60,31 @@ pub struct PreemptionArgs {
     floors: FloorArgs,
 }
 
+/// The verdict on the whole preemption: it is allowed if no rule protects any victim.
 #[derive(Debug, Serialize)]
 struct PreemptionExplanation {
     allowed: bool,
+    /// `preempt` or `reclaim`.
     kind: &'static str,
     victims: Vec<VictimAnswer>,
 }
 
+/// The verdict on one victim.
 #[derive(Debug, Serialize)]
 struct VictimAnswer {
     pod: String,
+    /// The rule that protects the victim for the longest time. Null: the victim isn't protected.
     protected: bool,
+    /// The end of the protection. Null: not protected, or no end is known.
     rule: Option<&'static str>,
+    /// Sentences that give the reasons.
     until: Option<Timestamp>,
     because: Vec<String>,
 }
 
 impl PreemptionArgs {
+    /// Reads the pods and prints the verdict. A pod that is named twice, or preempts itself, is an
+    /// error.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { input, output, preemptor, victims, floors: args } = self;
         let namespace = connect.namespace(!input.filename.is_empty()).await?;
@@ -100,7 +111,7 @@ impl PreemptionArgs {
     }
 }
 
-/// Judges a preemption.
+/// Judges the preemption of these victims, all of them together, by the preemptor.
 fn answer(
     snapshot: &Snapshot,
     preemptor: &NamespacedName,
@@ -120,7 +131,7 @@ fn answer(
         parts.extend(part.map(|(key, id, part)| ((key, id), part)));
         gangs.entry(key).or_insert(gang);
     }
-    // of one workload, all have the very same
+    // pods of one workload share it
     let gang = |pod| Some((pod, gangs.get(&snapshot.gang_key(pod))?));
     let pods: Vec<(&Pod, &NamedWorkload<'_>)> = pods.into_iter().filter_map(gang).collect();
     let part = |pod| {
@@ -155,10 +166,12 @@ fn answer(
     })
 }
 
+/// Returns the place of a pod's workload in the tree of queues.
 fn place<'s>(snapshot: &'s Snapshot, pod: &'s Pod) -> Place<'s> {
     snapshot.index.workload(pod).whole.place
 }
 
+/// Returns the reasons of a ruling as sentences.
 fn because(
     ruling: &Ruling<'_>,
     preemptor: &Preemptor<'_>,
@@ -182,11 +195,12 @@ fn because(
     because
 }
 
-/// A pod without one has 0.
+/// Returns the priority of a pod. A pod without one has 0.
 fn priority(pod: &Pod) -> i32 {
     pod.spec.priority.unwrap_or(0)
 }
 
+/// Returns the verdict in paragraphs, one for each victim.
 fn text(answer: &PreemptionExplanation, preemptor: &str, now: Timestamp) -> String {
     let may = if answer.allowed { "may" } else { "may not" };
     let victim = |victim: &VictimAnswer| {

@@ -1,4 +1,7 @@
-//! Flags and pods as the command line has them, and parts of answers.
+//! Flags and pods as the command line of `explain` has them, and parts of its answers.
+//!
+//! Shared by the three explanations. Texts that tenants may have written are made printable in
+//! [`paragraph`].
 
 use anyhow::Result;
 use clap::Args;
@@ -30,7 +33,8 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// Reads these pods with their groups, or all pods of a namespace, and what their runs depend on.
+    /// Reads these pods with their groups, or all live pods of a namespace, and all that their runs
+    /// depend on. Queues may be missing: the answer then says so.
     pub async fn read(
         &self,
         connect: ConnectArgs,
@@ -44,7 +48,8 @@ impl RunArgs {
     }
 }
 
-/// A pod of the command line, `NAMESPACE/POD` or a name alone: then its namespace is empty.
+/// Reads a pod of the command line: `NAMESPACE/POD`, or a name alone. The namespace of a name alone
+/// is empty.
 pub fn pod_name(text: &str) -> Result<NamespacedName, String> {
     let (namespace, name) = text.split_once('/').unwrap_or(("", text));
     if name.is_empty() || name.contains('/') || text.starts_with('/') {
@@ -53,22 +58,23 @@ pub fn pod_name(text: &str) -> Result<NamespacedName, String> {
     Ok((namespace.into(), name.into()))
 }
 
-/// Returns a key with this namespace, if it names none.
+/// Returns the key of a pod, in this namespace if the command line names none.
 pub fn key((named, name): NamespacedName, namespace: &str) -> NamespacedName {
     (if named.is_empty() { namespace.to_owned() } else { named }, name)
 }
 
-/// `NAMESPACE/POD`
+/// Returns `NAMESPACE/POD`.
 pub fn shown(key: &NamespacedName) -> String {
     format!("{}/{}", key.0, key.1)
 }
 
+/// Returns a heading with sentences as a list below it.
 pub fn paragraph(heading: &str, sentences: &[String]) -> String {
     let sentences = sentences.iter().map(|sentence| format!("  - {}\n", printable(sentence)));
     std::iter::once(format!("{}\n", printable(heading))).chain(sentences).collect()
 }
 
-/// To the second, and how long it is until then.
+/// Returns a time to the second, and the time until then.
 pub fn from_now(at: Timestamp, now: Timestamp) -> String {
     format!("{} ({} from now)", moment(at), until(at, now))
 }

@@ -1,4 +1,7 @@
-//! What a forecast says, to people and programs.
+//! The text of a forecast, for people and programs.
+//!
+//! Called by `forecast`, and by `ui` for the GPUs that come free. Amounts are in the units of
+//! [`Amounts`].
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -19,7 +22,7 @@ use crate::{
     print::{cell, human, moment, table},
 };
 
-/// What comes free by when.
+/// The amounts that come free, by time, and the pods that no ceiling ends.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Forecast {
@@ -31,20 +34,22 @@ pub struct Forecast {
     workload: Option<RoomFor>,
 }
 
-/// The amounts that have come free by a time.
+/// The amounts that have come free by a time, since now.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct FreeBy {
+    /// A time at which at least one pod has ended.
     by: Timestamp,
+    /// The node. None: the amounts are of all nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<String>,
-    /// The pods that end by then, and not before.
+    /// The number of pods that end between the row before and this time.
     pods: usize,
-    /// All that has come free since now: processors in thousandths, all else in whole units.
+    /// All that has come free since now: CPUs in thousandths, all else in whole units.
     free: Amounts,
 }
 
-/// What no ceiling makes free.
+/// The pods that no ceiling ends, by reason and queue.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Stays {
@@ -60,24 +65,30 @@ struct Stays {
 struct RoomFor {
     workload: String,
     pods: u64,
-    /// None: ceilings alone make no room.
+    /// The time. Null: ceilings alone make no room.
     by: Option<Timestamp>,
+    /// The number of nodes on which the workload's pods may run.
     nodes: usize,
-    /// The pods on these nodes that a floor protects from preemption, and the last end of such a floor.
+    /// The number of pods on these nodes that a floor protects from preemption.
     protected: usize,
+    /// The last end of such a floor. Null: no pod there is protected.
     protected_until: Option<Timestamp>,
+    /// Reasons why the time may be no bound.
     caveats: Vec<&'static str>,
 }
 
-/// The part of a forecast that its table has.
+/// What the table of a forecast shows.
 pub struct Shown {
-    /// None: GPUs, if there are any.
+    /// The resources. Empty: GPUs, or CPUs if there are no GPUs.
     pub resources: Vec<String>,
+    /// The largest number of rows.
     pub rows: usize,
     pub by_node: bool,
 }
 
 impl Forecast {
+    /// Returns the forecast. `wanted` is a workload for which room is searched. The error is about
+    /// that workload.
     pub fn new(cluster: &ClusterRoom, by_node: bool, wanted: Option<&Document>) -> Result<Self> {
         let ClusterRoom { now, occupants, .. } = cluster;
         Ok(Self {
@@ -89,6 +100,7 @@ impl Forecast {
         })
     }
 
+    /// Returns the forecast as tables.
     pub fn text(&self, shown: &Shown) -> String {
         let mut parts: Vec<String> = self.workload.iter().map(|room| room.text(self.now)).collect();
         let resources = if shown.resources.is_empty() { self.usual() } else { shown.resources.clone() };
@@ -129,7 +141,7 @@ impl Forecast {
         if parts.is_empty() { "No pod is on a node.\n".into() } else { parts.concat() }
     }
 
-    /// The resources that are shown if none is asked for.
+    /// Returns the resources that are shown if none is asked for: all GPUs, or CPUs.
     fn usual(&self) -> Vec<String> {
         let amounts = self.free.iter().map(|of| &of.free).chain(self.stays.iter().map(|of| &of.held));
         let gpus = amounts.flat_map(|of| of.keys()).filter(|of| of.ends_with("/gpu"));
@@ -138,7 +150,7 @@ impl Forecast {
     }
 }
 
-/// Adds up what comes free, in all or by node.
+/// Returns a row for each end of pods, with the sum of all amounts up to then, in all or by node.
 fn free_by(occupants: &[Occupant], now: Timestamp, by_node: bool) -> Vec<FreeBy> {
     let mut ends: BTreeMap<(Option<&str>, Timestamp), (usize, Amounts)> = BTreeMap::new();
     for Occupant { held, .. } in occupants {
@@ -160,6 +172,7 @@ fn free_by(occupants: &[Occupant], now: Timestamp, by_node: bool) -> Vec<FreeBy>
     rows.collect()
 }
 
+/// Returns the pods that no ceiling ends, counted by reason and queue.
 fn staying(occupants: &[Occupant]) -> Vec<Stays> {
     let mut all: BTreeMap<(&'static str, Option<&str>), (usize, Amounts)> = BTreeMap::new();
     for Occupant { held, queue, stays, .. } in occupants {
@@ -178,10 +191,11 @@ fn staying(occupants: &[Occupant]) -> Vec<Stays> {
 }
 
 impl RoomFor {
+    /// Searches room for a workload on the nodes on which all its pods may run.
     fn of(document: &Document, cluster: &ClusterRoom) -> Result<Self> {
         let ClusterRoom { now, occupants, nodes } = cluster;
         let demands = demands(document)?;
-        // each of its pods may run on each of these nodes
+        // each pod of the workload may run on each of these nodes
         let nodes = nodes.iter().filter(|node| demands.iter().all(|(demand, _)| demand.may_run_on(node)));
         let nodes: Vec<NodeRoom> = nodes.map(room).collect();
         let held: Vec<Held> = occupants.iter().map(|of| of.held.clone()).collect();
@@ -207,6 +221,7 @@ impl RoomFor {
         })
     }
 
+    /// Returns the answer in sentences.
     fn text(&self, now: Timestamp) -> String {
         let Self { workload, pods, by, nodes, protected, protected_until, caveats } = self;
         let of = format!("{workload} (pods: {pods}; nodes that it may run on: {nodes})");
@@ -228,7 +243,7 @@ impl RoomFor {
     }
 }
 
-/// An amount for people: cores, GiB, and whole units of all else.
+/// Returns an amount for people: cores, GiB, and whole units of other resources.
 fn amount(resource: &str, of: &Amounts) -> String {
     let amount = of.get(resource).copied().unwrap_or(0);
     #[allow(clippy::cast_precision_loss, reason = "to a tenth")]

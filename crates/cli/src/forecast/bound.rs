@@ -1,4 +1,7 @@
-//! The time by which room is there at the latest: arithmetic without a cluster.
+//! The time by which there is room at the latest: arithmetic without a cluster.
+//!
+//! Called by `forecast --for`. Pods are placed first-fit, which may miss a placement: the true time
+//! can be earlier, but not later.
 
 use std::{
     cmp::Reverse,
@@ -7,15 +10,15 @@ use std::{
 
 use jiff::Timestamp;
 
-/// Amounts by resource, as the scheduler counts them: processors in thousandths, all else in whole units.
+/// Amounts by resource, as the scheduler counts them: CPUs in thousandths, all else in whole units.
 pub type Amounts = BTreeMap<String, i64>;
 
-/// What a pod holds of its node.
+/// The room that a pod holds on its node.
 #[derive(Clone, Debug)]
 pub struct Held {
     pub node: String,
     pub requests: Amounts,
-    /// The time by which it has ended at the latest. None: no ceiling ends it.
+    /// The time by which the pod has ended at the latest. None: no ceiling ends it.
     pub until: Option<Timestamp>,
 }
 
@@ -23,11 +26,13 @@ pub struct Held {
 #[derive(Clone, Debug)]
 pub struct NodeRoom {
     pub name: String,
+    /// All that the node has for pods, free or not.
     pub allocatable: Amounts,
 }
 
-/// Returns the time by which these pods have room at the latest, if nothing else takes it: now, or the end of a pod. None: the
-/// ends of all pods don't make enough room. All pods that are on the nodes must be known.
+/// Returns the time by which these pods have room at the latest, if nothing else takes it: now, or
+/// the end of a pod. None: not even the ends of all pods make enough room. All pods on the nodes
+/// must be in `held`.
 pub fn room_by(nodes: &[NodeRoom], held: &[Held], demands: &[Amounts], now: Timestamp) -> Option<Timestamp> {
     let places: HashMap<&str, usize> =
         nodes.iter().enumerate().map(|(place, node)| (node.name.as_str(), place)).collect();
@@ -42,7 +47,7 @@ pub fn room_by(nodes: &[NodeRoom], held: &[Held], demands: &[Amounts], now: Time
     }
     ends.sort_by_key(|(until, ..)| *until);
     let mut sorted: Vec<&Amounts> = demands.iter().collect();
-    // the largest first
+    // the largest demand first
     sorted.sort_by_key(|demand| Reverse(demand.values().copied().max()));
     let fits_after = |number: usize| {
         let mut free = free.clone();
@@ -69,7 +74,7 @@ pub fn room_by(nodes: &[NodeRoom], held: &[Held], demands: &[Amounts], now: Time
 
 /// True if all pods fit, each on the first node that has room for it.
 fn fit(mut free: Vec<Amounts>, demands: &[&Amounts]) -> bool {
-    // equal pods needn't look again at nodes that were too full for the one before
+    // equal pods needn't look again at nodes that were too full for the pod before
     let (mut before, mut from) = (None, 0_usize);
     demands.iter().all(|demand| {
         if before != Some(*demand) {
@@ -85,12 +90,14 @@ fn fit(mut free: Vec<Amounts>, demands: &[&Amounts]) -> bool {
     })
 }
 
+/// True if there is enough of each resource that is asked for.
 fn has(free: &Amounts, demand: &Amounts) -> bool {
     demand
         .iter()
         .all(|(resource, amount)| *amount <= 0 || free.get(resource).copied().unwrap_or(0) >= *amount)
 }
 
+/// Subtracts amounts. The result may be negative.
 fn take(free: &mut Amounts, amounts: &Amounts) {
     for (resource, amount) in amounts {
         let free = free.entry(resource.clone()).or_default();
@@ -98,6 +105,7 @@ fn take(free: &mut Amounts, amounts: &Amounts) {
     }
 }
 
+/// Adds amounts.
 pub fn give(sum: &mut Amounts, amounts: &Amounts) {
     for (resource, amount) in amounts {
         let sum = sum.entry(resource.clone()).or_default();

@@ -1,4 +1,7 @@
 //! The pods that a workload in a file would have, and the nodes that they may run on.
+//!
+//! Called by `forecast --for`. A node counts only if labels, taints and node affinity surely admit
+//! the pods: in doubt it is left out, so that the bound holds.
 
 use std::collections::BTreeMap;
 
@@ -17,22 +20,24 @@ use tenure_types::{
 use super::bound::{Amounts, NodeRoom};
 use crate::input::Document;
 
-/// The most pods of a workload.
+/// The largest number of pods of a workload.
 const MOST_PODS: u64 = 100_000;
 
-/// The resource that each pod takes one of.
+/// The resource of which each pod takes one.
 pub const PODS: &str = "pods";
 
-/// Pods that are alike.
+/// The pods of one template.
 #[derive(Debug)]
 pub struct Demand {
+    /// The requests of one pod, with one of [`PODS`].
     pub requests: Amounts,
-    /// What they need besides room; none if that is all.
+    /// What the pods need besides room: ports, volumes, devices or other pods. None: nothing else.
     pub needs: Option<Needs>,
     spec: PodSpec,
 }
 
-/// Returns the pods of a workload, each kind of them with its number.
+/// Returns the pods of a workload: each template with its number of pods. An error: an unknown
+/// kind, a template that can't be read, or no pods or too many.
 pub fn demands(document: &Document) -> Result<Vec<(Demand, u64)>> {
     let Document { source, kind, value, .. } = document;
     let number = |value: &Value, path: &str| value.pointer(path).and_then(Value::as_u64);
@@ -68,6 +73,7 @@ pub fn demands(document: &Document) -> Result<Vec<(Demand, u64)>> {
 }
 
 impl Demand {
+    /// Reads a pod template.
     fn read(source: &str, template: &Value) -> Result<Self> {
         let what = || format!("{source}: the pod template can't be read");
         let spec = template.get("spec").with_context(what)?;
@@ -78,7 +84,8 @@ impl Demand {
         Ok(Self { requests, needs: room.needs, spec })
     }
 
-    /// True if such a pod may run on a node: by its labels and taints, and whether it takes pods at all.
+    /// True if such a pod may run on a node: by the node's labels and taints, and if the node takes
+    /// pods at all.
     pub fn may_run_on(&self, node: &Node) -> bool {
         let labels = node.metadata.labels.clone().unwrap_or_default();
         let (taints, is_closed) = node
@@ -92,6 +99,7 @@ impl Demand {
         !is_closed && taints.into_iter().flatten().all(is_tolerated) && self.selects(&labels)
     }
 
+    /// True if the pod's node selector and its required node affinity select these labels.
     fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         let wanted = self.spec.node_selector.iter().flatten();
         let has_all = wanted.into_iter().all(|(key, value)| labels.get(key) == Some(value));
@@ -102,7 +110,8 @@ impl Demand {
     }
 }
 
-/// True if a node with these labels surely meets a term.
+/// True if a node with these labels surely meets a term. False if the term has fields, or an
+/// operator that isn't understood.
 fn meets(term: &NodeSelectorTerm, labels: &BTreeMap<String, String>) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     if term.match_fields.as_ref().is_some_and(|fields| !fields.is_empty()) || expressions.is_empty() {
@@ -114,10 +123,11 @@ fn meets(term: &NodeSelectorTerm, labels: &BTreeMap<String, String>) -> bool {
         values: of.values.clone(),
     });
     let selector = LabelSelector { match_expressions: Some(requirements.collect()), match_labels: None };
-    // Gt and Lt can't be read: then the node is left out
+    // Gt and Lt can't be read: the node is then left out
     Selector::read(&selector).is_some_and(|selector| selector.selects(labels))
 }
 
+/// True if a toleration matches a taint, as in Kubernetes: by key, effect, and value or `Exists`.
 fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let is_empty = |text: &Option<String>| text.as_deref().unwrap_or_default().is_empty();
     let of_effect = is_empty(&toleration.effect) || toleration.effect.as_deref() == Some(&taint.effect);
@@ -128,7 +138,7 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     of_effect && of_key && (exists || (is_plain && value(&toleration.value) == value(&taint.value)))
 }
 
-/// The room of a node.
+/// Returns the allocatable room of a node. Quantities that can't be read are left out.
 pub fn room(node: &Node) -> NodeRoom {
     let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
     let amounts = allocatable.into_iter().flatten().filter_map(|(resource, quantity)| {

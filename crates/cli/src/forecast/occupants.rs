@@ -1,4 +1,7 @@
-//! The pods on the nodes of a cluster, and when each has ended at the latest.
+//! The pods on the nodes of a cluster, and the time by which each has ended at the latest.
+//!
+//! Called by `forecast`, and by `ui` with pods that it has read itself. The times are those of the
+//! keeper's own arithmetic, with a margin for owners that resist.
 
 use anyhow::{Context, Result, ensure};
 use futures::TryStreamExt;
@@ -27,23 +30,26 @@ use crate::{
     status::runs_dry,
 };
 
-/// The time within which an overdue pod is terminating, no matter what its owners, finalizers or owner references say.
+/// The time within which an overdue pod is terminating, no matter what its owners, finalizers or
+/// owner references do.
 const LATE: SignedDuration = SignedDuration::from_mins(10);
 
 /// The grace period of pods that set none.
 const GRACE: SignedDuration = SignedDuration::from_secs(30);
 
-/// The rest of a pod on a node.
+/// A pod on a node, and what bounds its stay.
 #[derive(Clone, Debug)]
 pub struct Occupant {
     pub held: Held,
+    /// The queue whose ceiling ends the pod.
     pub queue: Option<String>,
-    /// The reason why no ceiling ends it.
+    /// The reason why no ceiling ends the pod. None: a ceiling or a deletion ends it.
     pub stays: Option<&'static str>,
+    /// The end of the longest floor that protects the pod. None: it isn't protected now.
     pub floor_until: Option<Timestamp>,
 }
 
-/// The pods of a cluster, and its nodes where they are needed.
+/// The pods of a cluster, and its nodes if they are needed.
 pub struct ClusterRoom {
     pub now: Timestamp,
     pub occupants: Vec<Occupant>,
@@ -51,8 +57,9 @@ pub struct ClusterRoom {
 }
 
 impl ClusterRoom {
-    /// Reads the live pods of all namespaces, or of the one that is named or that the user may list. `longest` is the longest
-    /// time that the keeper lets a pod terminate.
+    /// Reads the live pods of all namespaces, of the namespace that is named, or of the only one
+    /// that the user may list. `longest` is the longest time that the keeper lets a pod terminate.
+    /// Nodes need the pods of all namespaces: otherwise an error.
     pub async fn of_cluster(
         connect: ConnectArgs,
         t9k: &str,
@@ -89,7 +96,7 @@ impl ClusterRoom {
         Ok(Self { now, occupants: occupants(pods, &mut snapshot, longest, now), nodes })
     }
 
-    /// Reads pods, nodes and queues from files.
+    /// Reads pods, nodes and queues from files. An error: a pod or a node can't be read.
     pub fn of_files(
         files: &[String],
         t9k: &str,
@@ -112,7 +119,7 @@ impl ClusterRoom {
     }
 }
 
-/// Returns what the pods on nodes hold, and until when.
+/// Returns what each pod holds on its node, and until when.
 pub fn occupants(
     pods: Vec<OnNode>,
     snapshot: &mut Snapshot,
@@ -123,7 +130,7 @@ pub fn occupants(
     pods.into_iter().map(|pod| pod.occupant(index, floors, longest, now)).collect()
 }
 
-/// A pod that was seen on its node.
+/// A pod that is on a node.
 pub struct OnNode {
     pod: Pod,
     requests: Amounts,
@@ -131,20 +138,23 @@ pub struct OnNode {
 }
 
 impl OnNode {
-    /// None: the pod takes no room.
+    /// Reads a pod, and adds it to the index. None: the pod takes no room.
     fn read(pod: PodWithRoom, index: &mut CeilingIndex) -> Option<Self> {
         let (pod, room) = pod.split();
         index.apply_member(&pod);
         Self::of(pod, room.requests, index)
     }
 
-    /// The same for a pod that the index has.
+    /// Reads a pod that the index has. None: the pod takes no room, because it isn't on a node or
+    /// has ended.
     pub fn of(pod: Pod, mut requests: Amounts, index: &mut CeilingIndex) -> Option<Self> {
         let is_there = pod.spec.node_name.is_some() && !pod.is_finished();
         requests.insert(PODS.into(), 1);
         is_there.then(|| Self { seen: Seen::read(&pod, index), requests, pod })
     }
 
+    /// Computes the latest end of the pod: the earlier of its ceiling and its deletion, each with a
+    /// margin.
     fn occupant(
         self,
         index: &mut CeilingIndex,

@@ -1,48 +1,53 @@
-//! One object, and where it is from.
+//! One object of a file or of a list, and where it is from.
+//!
+//! Made by `input` and by the lists of `cluster`. Only `apiVersion` and `kind` are checked here:
+//! the code that decodes an object checks the rest.
 
 use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 use tenure_policy::naming::group_of;
 
-/// Short names that kubectl takes, where a server isn't asked for them.
+/// Short names that kubectl takes, for files, where no server can be asked for them.
 const SHORT_NAMES: [(&str, &str); 4] =
     [("deploy", "deployment"), ("po", "pod"), ("rs", "replicaset"), ("sts", "statefulset")];
 
-/// An object of a file.
+/// An object, with its kind and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// `queues.yaml:12`, or `<stdin>:12`: where it begins; of an item of a List `queues.yaml:12 item 3`.
+    /// Where the object begins: `queues.yaml:12` or `<stdin>:12`; for an item of a List
+    /// `queues.yaml:12 item 3`; for an object of a cluster `KIND/NAME`.
     pub source: String,
-    /// `scheduling.run.ai/v3alpha1`, `v1`.
+    /// Group and version: `scheduling.run.ai/v3alpha1`, `v1`.
     pub api_version: String,
-    /// `Queue`.
+    /// The kind: `Queue`.
     pub kind: String,
-    /// All of it.
+    /// The whole object.
     pub value: Value,
 }
 
 impl Document {
-    /// The API group; empty for the core group.
+    /// Returns the API group. Empty for the core group.
     pub fn group(&self) -> &str {
         group_of(&self.api_version)
     }
 
-    /// The version without its group.
+    /// Returns the version without its group.
     pub fn version(&self) -> &str {
         self.api_version.split_once('/').map_or(&self.api_version, |(_, version)| version)
     }
 
-    /// `metadata.name`, if it is a text.
+    /// Returns `metadata.name`. None: the name isn't a text, or is empty.
     pub fn name(&self) -> Option<&str> {
         self.metadata("name")
     }
 
-    /// `metadata.namespace`, if it is a text.
+    /// Returns `metadata.namespace`. None: the namespace isn't a text, or is empty.
     pub fn namespace(&self) -> Option<&str> {
         self.metadata("namespace")
     }
 
-    /// True if a person means its kind: kind, plural or a short name, then perhaps a group, or a version and a group.
+    /// True if a word means the object's kind: kind, plural or a short name, then perhaps a group,
+    /// or a version and a group. Case doesn't matter.
     pub fn is_called(&self, word: &str) -> bool {
         let (word, of) = word.split_once('.').unwrap_or((word, ""));
         let (word, kind) = (word.to_lowercase(), self.kind.to_lowercase());
@@ -52,12 +57,14 @@ impl Document {
             && (of.is_empty() || of == self.group() || of == versioned())
     }
 
+    /// Returns a text of the metadata.
     fn metadata(&self, key: &str) -> Option<&str> {
         self.value.get("metadata")?.get(key)?.as_str().filter(|text| !text.is_empty())
     }
 }
 
-/// Adds an object, or the items of a List, and of the Lists in it.
+/// Adds an object; or, in place of a List, its items and those of the Lists in it. An error:
+/// something isn't an object, or lacks `apiVersion` or `kind`.
 pub fn flatten(source: String, mut value: Value, documents: &mut Vec<Document>) -> Result<()> {
     ensure!(value.is_object(), "{source}: an object was expected, with apiVersion, kind and metadata");
     let text = |key: &str| match value.get(key) {
@@ -66,7 +73,7 @@ pub fn flatten(source: String, mut value: Value, documents: &mut Vec<Document>) 
         Some(other) => bail!("{source}: {key} must be a text, not {other}"),
     };
     let (api_version, kind) = (text("apiVersion")?, text("kind")?);
-    // without items its kind only sounds like that of a List
+    // without items, only the name of the kind resembles that of a List
     let of = kind.strip_suffix("List").filter(|of| of.is_empty() || value.get("items").is_some());
     let Some(of) = of else {
         documents.push(Document { source, api_version, kind, value });

@@ -1,4 +1,7 @@
-//! The values of a text: YAML documents, and JSON values one after the other. No key is there twice.
+//! The values of a text: YAML documents, and JSON values one after the other.
+//!
+//! Called by `input` for each file. No key may occur twice in an object, and neither nesting nor
+//! aliases may make a small text use much memory. An error has a line and a reason.
 
 use std::fmt;
 
@@ -9,19 +12,19 @@ use serde::{
 use serde_json::{Map, Value};
 use serde_saphyr::{Error, MessageFormatter, Options, UserMessageFormatter, budget::BudgetBreach};
 
-/// The deepest nesting, as in JSON.
+/// The deepest nesting of a YAML document, as in JSON.
 const DEEPEST: usize = 128;
 
-/// The most bytes of text that aliases may add to a document.
+/// The largest number of bytes of text that aliases may add to a document.
 const COPIED: usize = 64 << 20;
 
-/// The most values that aliases may stand for, all together.
+/// The largest number of values that aliases may stand for in a document, all together.
 const REPEATED: usize = 100_000;
 
-/// The line, counted from 1, of a text that can't be read, and the reason.
+/// The line of a text that can't be read, counted from 1, and the reason.
 pub type ReadError = (usize, String);
 
-/// All values with the lines in which they begin. Nulls are left out.
+/// Returns all values, each with the line in which it begins. Nulls are left out.
 pub fn values(text: &str) -> Result<Vec<(usize, Value)>, ReadError> {
     let mut values = Vec::new();
     for (first, document) in documents(text) {
@@ -33,7 +36,8 @@ pub fn values(text: &str) -> Result<Vec<(usize, Value)>, ReadError> {
     Ok(values)
 }
 
-/// Reads JSON or YAML. A text that begins like JSON may still be YAML; if it is neither, the error is that of JSON.
+/// Reads JSON or YAML. A text that begins like JSON may still be YAML. If the text is neither, the
+/// error is that of JSON.
 fn of_document(text: &str) -> Result<Vec<(usize, Value)>, ReadError> {
     let of_yaml = || yaml(text).map(|value| vec![(1, value)]);
     if text.trim_start().starts_with('{') {
@@ -42,9 +46,11 @@ fn of_document(text: &str) -> Result<Vec<(usize, Value)>, ReadError> {
     of_yaml()
 }
 
-/// Documents between markers, each from its first line that is neither empty nor a comment, with the number of that line.
+/// Returns the documents between markers, each from its first line that is neither empty nor a
+/// comment, with the number of that line.
 ///
-/// A marker at the beginning of a line separates documents wherever it is: neither YAML nor JSON has a place for one
+/// A marker at the beginning of a line separates documents wherever it stands: neither YAML nor
+/// JSON has a place for one inside a document.
 /// inside a document.
 fn documents(text: &str) -> Vec<(usize, &str)> {
     let (mut documents, mut begin, mut at) = (Vec::new(), None, 0usize);
@@ -55,7 +61,7 @@ fn documents(text: &str) -> Vec<(usize, &str)> {
         if marker > 0 {
             documents.extend(begin.take().and_then(|begin| document(begin, at)));
         }
-        // what follows a marker on its line is a part of the document
+        // text after a marker, on the same line, is a part of the document
         if begin.is_none() && says_something(line.get(marker..).unwrap_or_default()) {
             begin = Some((number, at.saturating_add(marker)));
         }
@@ -65,20 +71,23 @@ fn documents(text: &str) -> Vec<(usize, &str)> {
     documents
 }
 
+/// The length of a marker.
 const MARKER: usize = 3;
 
+/// True if a line begins with `---` or `...`, alone or followed by a space.
 fn is_marker(line: &str) -> bool {
     let after = line.strip_prefix("---").or_else(|| line.strip_prefix("..."));
     after.is_some_and(|after| after.is_empty() || after.starts_with([' ', '\t', '\r', '\n']))
 }
 
+/// True if a line isn't empty, a comment or a directive.
 fn says_something(line: &str) -> bool {
     let is_directive = line.starts_with('%');
     let line = line.trim_start();
     !(line.is_empty() || line.starts_with('#') || is_directive)
 }
 
-/// Reads JSON values; each may have several lines.
+/// Reads JSON values one after the other. Each may have several lines.
 fn json(text: &str) -> Result<Vec<(usize, Value)>, ReadError> {
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Unambiguous>();
     let (mut values, mut line, mut seen) = (Vec::new(), 1usize, 0);
@@ -100,6 +109,7 @@ fn json(text: &str) -> Result<Vec<(usize, Value)>, ReadError> {
     }
 }
 
+/// Reads one YAML document. An empty text is null.
 fn yaml(text: &str) -> Result<Value, ReadError> {
     let read = serde_saphyr::from_str_with_options(text, options(text.len()));
     read.map(|Unambiguous(value)| value).map_err(|error| {
@@ -108,7 +118,8 @@ fn yaml(text: &str) -> Result<Value, ReadError> {
     })
 }
 
-/// A document may be as long as it likes. A few lines may not stand for any number of values.
+/// Returns the limits for a document of this length in bytes. The document may be long, but a few
+/// lines of aliases may not stand for any number of values.
 fn options(length: usize) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -146,10 +157,10 @@ fn explain(error: &Error) -> String {
     }
 }
 
-/// Beyond it, not every whole number has a floating-point number of its own.
+/// Beyond this magnitude, some whole numbers have no floating-point number of their own.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A value that says nothing twice.
+/// A value in which no object has a key twice.
 pub struct Unambiguous(pub Value);
 
 impl<'de> Deserialize<'de> for Unambiguous {
@@ -158,6 +169,7 @@ impl<'de> Deserialize<'de> for Unambiguous {
     }
 }
 
+/// Reads any value that JSON has.
 struct AnyValue;
 
 /// Visits values that are the same in JSON.
@@ -182,7 +194,7 @@ impl<'de> Visitor<'de> for AnyValue {
 
     scalars!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_str: &str, visit_string: String);
 
-    /// A whole number stays one, however it is written: `1e3` is 1000.
+    /// A whole number stays whole, however it is written: `1e3` is 1000.
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
         #[allow(clippy::cast_possible_truncation, reason = "it is whole, and not too large")]
         let whole = (value.fract() == 0.0 && value.abs() < EXACT).then_some(value as i64);

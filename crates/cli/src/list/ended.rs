@@ -1,5 +1,8 @@
-//! Pauses and deletions of the last hour, read from the keeper's events: after the deletion of a pod without an owner nothing
-//! else is left.
+//! Pauses and deletions of the last hour, read from the keeper's events: after the deletion of a
+//! pod without an owner, nothing else is left.
+//!
+//! Called by `list --ended`, and by commands that don't find an object. `reportingComponent` says
+//! whose an event is: a tenant that may write events can forge it.
 
 use anyhow::{Error, Result, anyhow};
 use futures::TryStreamExt;
@@ -14,9 +17,10 @@ use crate::{
     print::{Column, Format, Listed, Printer, cell, human, moment},
 };
 
+/// The field selector of the keeper's events.
 pub const BY_KEEPER: &str = "reportingComponent=tenure.dev/keeper";
 
-/// API servers keep events for an hour by default.
+/// The age up to which events count. API servers keep events for an hour by default.
 const OF_LATE: SignedDuration = SignedDuration::from_hours(1);
 
 /// The end of a run, for people and programs.
@@ -24,11 +28,11 @@ const OF_LATE: SignedDuration = SignedDuration::from_hours(1);
 #[serde(rename_all = "camelCase")]
 pub struct Ended {
     pub namespace: String,
-    /// `deployment/test`: as kubectl takes it.
+    /// Kind and name as kubectl takes them: `deployment/test`.
     pub workload: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// The ceiling that was reached, as in `2h30m`.
+    /// The ceiling that was reached, as in `2h30m`. None: it was another end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<String>,
     pub at: Timestamp,
@@ -39,7 +43,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Reads an event; none if it isn't about the end of a run, or is of a dry run.
+    /// Reads an event. None: the event isn't about the end of a run, or is of a dry run.
     fn read(event: Event) -> Option<Self> {
         let Event { metadata, involved_object: of, event_time, reason, message, action } = event;
         let (reason, message) = (reason?, message.unwrap_or_default());
@@ -73,7 +77,8 @@ impl Ended {
     }
 }
 
-/// Returns the runs that have ended in the last hour in a namespace or in all, the latest last.
+/// Returns the runs that have ended in the last hour in a namespace, or in all namespaces, the
+/// latest last.
 pub async fn ended(cluster: &ClusterReader, namespace: Option<&str>) -> kube::Result<Vec<Ended>> {
     let events: Vec<Event> = objects(cluster.api(namespace), Some(BY_KEEPER)).try_concat().await?;
     let now = cluster.clock.now();
@@ -83,7 +88,8 @@ pub async fn ended(cluster: &ClusterReader, namespace: Option<&str>) -> kube::Re
     Ok(ended)
 }
 
-/// Returns an error about an object; if it no longer exists, with Tenure's last action on it.
+/// Returns an error about an object. If the object no longer exists, the error adds Tenure's last
+/// action on it.
 pub async fn missing(cluster: &ClusterReader, namespace: &str, workload: &str, error: kube::Error) -> Error {
     let is_gone = matches!(&error, kube::Error::Api(status) if status.code == 404);
     let error = explain(error);
@@ -98,7 +104,8 @@ pub async fn missing(cluster: &ClusterReader, namespace: &str, workload: &str, e
     }
 }
 
-/// Returns the answer as a table, or as objects. Columns are as wide as their headers even where these are left out.
+/// Returns the answer as a table, or as objects. Columns are as wide as their headers, even if the
+/// headers are left out.
 pub fn shown(
     ended: &[Ended],
     format: Option<Format>,

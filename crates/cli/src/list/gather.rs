@@ -1,4 +1,8 @@
 //! Reads the objects of a list from the API server.
+//!
+//! Called by `list`, `queue`, `forecast`, `ui`, `simulate`, the completion, and changes in bulk; by
+//! a watch again and again. Kinds that the user may not list are left out, with a warning. An owner
+//! that can't be read counts as forbidden, never as absent.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -22,27 +26,32 @@ use crate::{
 /// The number of owners that are read one by one before the climbs go on with the answers.
 const ROUND: usize = 64;
 
-/// The longest time for which a watch misses a kind that is installed later.
+/// The longest time for which a watch misses a kind that was installed later.
 const BETWEEN_DISCOVERIES: Duration = Duration::from_mins(1);
 
+/// Reads views of a cluster, and remembers between them the kinds and the warnings.
 pub struct Gatherer {
     pub cluster: ClusterReader,
     discovered: Instant,
-    /// None: all.
+    /// The namespace of workloads. None: all namespaces.
     namespace: Option<String>,
     t9k_system_namespace: String,
     config: Config,
-    /// Selects by the labels of the workloads themselves.
+    /// Selects workloads by their own labels.
     pub selector: Option<Selector>,
+    /// The warnings that were printed.
     told: HashSet<String>,
-    /// The warnings since this was last emptied.
+    /// The warnings since a caller emptied this set.
     pub warnings: BTreeSet<String>,
-    /// The error of the last reading of queues, if it wasn't for want of a right: then none of them is known.
+    /// The error of the last read of queues, unless it was a missing right. No queue is known then.
+    /// None: queues were read.
     pub queues_failed: Option<String>,
+    /// True to print no warnings.
     pub is_silent: bool,
 }
 
 impl Gatherer {
+    /// Returns a gatherer that selects all workloads and prints its warnings.
     pub fn new(
         cluster: ClusterReader,
         namespace: Option<String>,
@@ -64,11 +73,12 @@ impl Gatherer {
         }
     }
 
+    /// Returns the present time of the API server's clock.
     pub fn now(&self) -> Timestamp {
         self.cluster.clock.now()
     }
 
-    /// Prints a warning on standard error, but only once.
+    /// Prints a warning on standard error, unless it was printed before.
     pub fn warn(&mut self, what: String) {
         self.warnings.insert(what.clone());
         if !self.is_silent && !self.told.contains(&what) {
@@ -77,6 +87,7 @@ impl Gatherer {
         }
     }
 
+    /// Reads everything that a list shows.
     pub async fn view(&mut self) -> Result<View> {
         let mut view = self.without_pods().await?;
         view.list_pods(&self.cluster, self.namespace.as_deref()).await.map_err(explain)?;
@@ -84,14 +95,15 @@ impl Gatherer {
         Ok(view)
     }
 
-    /// Lists all that pods depend on: queues, groups, extensions and owners. Pods are to be added before it is complete.
+    /// Lists all objects that pods depend on: queues, groups, extensions and owners. The caller
+    /// adds pods, and then calls [`complete`](Self::complete).
     pub async fn without_pods(&mut self) -> Result<View> {
         if self.discovered.elapsed() > BETWEEN_DISCOVERIES {
             self.cluster.kinds = ResourceKinds::discover(&self.cluster.client).await.map_err(explain)?;
             self.discovered = Instant::now();
         }
         let mut view = self.empty();
-        // before the pods: their queues, groups and owners
+        // before the pods: the queues, groups and owners that they name
         let (kinds, namespace) = (&self.cluster.kinds, self.namespace.as_deref());
         let extensions = kinds.find(extension::GROUP, "Extension").map(|kind| (kind, namespace));
         let lists = kinds.queues_and_groups(&self.t9k_system_namespace, namespace).chain(extensions);
@@ -102,13 +114,14 @@ impl Gatherer {
         Ok(view)
     }
 
-    /// Asks for what is missing once all pods were added, and prints warnings.
+    /// Reads the owners that are missing once all pods were added, and prints warnings.
     pub async fn complete(&mut self, view: &mut View) {
         self.ask(view).await;
         for warning in view.snapshot.warnings() {
             self.warn(warning);
         }
-        // some clusters have the queues of one family alone: the other matters if a pod names it
+        // some clusters have the queues of one family alone: the other family matters if a pod
+        // names its queue
         let mut absent = Family::ALL.to_vec();
         absent.retain(|family| self.cluster.kinds.queues(*family).is_none());
         if let [family] = absent[..] {
@@ -120,19 +133,21 @@ impl Gatherer {
         }
     }
 
+    /// Returns a view without objects.
     fn empty(&self) -> View {
         let mut snapshot = Snapshot::new(&self.config, Some(&self.t9k_system_namespace), self.now());
         snapshot.selected.selector.clone_from(&self.selector);
         View::new(snapshot)
     }
 
-    /// The kinds that may own pods, and where they are wanted.
+    /// Returns the kinds that may be above pods, each with the namespace in which it is listed.
     fn owners(&self) -> impl Iterator<Item = (&ResourceKind, Option<&str>)> {
         let (kinds, namespace) = (&self.cluster.kinds, self.namespace.as_deref());
         let owners = self.config.table.ancestors();
         owners.filter_map(move |(group, kind, _)| Some((kinds.find(group, kind)?, namespace)))
     }
 
+    /// Warns about kinds that aren't listed. `so` says what follows from a missing right.
     fn tell_of(&mut self, not_listed: &[NotListed], so: &str) {
         let (forbidden, failed): (Vec<_>, Vec<_>) = not_listed.iter().partition(|of| of.is_forbidden);
         for NotListed { error, .. } in failed {
@@ -144,8 +159,8 @@ impl Gatherer {
         }
     }
 
-    /// The workloads that have a record of a pause, without a look at pods, and true if a kind couldn't be listed though
-    /// that is allowed. An error if no kind could be listed.
+    /// Returns the workloads that have a record of a pause, without reading pods, and true if a
+    /// kind couldn't be listed though the user may. An error if no kind could be listed.
     pub async fn paused(&mut self) -> Result<(Vec<Row>, bool)> {
         let mut view = self.empty();
         let wanted = self.owners().count();
@@ -158,7 +173,8 @@ impl Gatherer {
         Ok((view.rows(self.now()), not_listed.iter().any(|of| !of.is_forbidden)))
     }
 
-    /// Asks for the owners that no list had, until all climbs have come to their ends.
+    /// Reads the owners that no list had, one by one, until all climbs have ended. An owner that
+    /// can't be read counts as forbidden.
     async fn ask(&mut self, view: &mut View) {
         let mut forbidden = HashSet::new();
         loop {
@@ -185,7 +201,8 @@ impl Gatherer {
                     None => view.snapshot.owners.learn(&owner, OwnerLookup::Forbidden),
                     Some(Err(error)) => {
                         let of_kind = (owner.api_version.clone(), owner.kind.clone());
-                        // a refusal names its object, and is the same for each
+                        // a refusal names its object, and has the same reason for each object of
+                        // the kind
                         if !is_forbidden(&error) || forbidden.insert(of_kind) {
                             let error = with_causes(&explain(error));
                             self.warn(format!("can't get owners of kind {}: {error}", owner.kind));

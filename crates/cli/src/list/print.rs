@@ -1,4 +1,7 @@
-//! The columns of workloads.
+//! The columns of workloads in tables.
+//!
+//! Used by `list` and, in part, by `queue`. A row that changes in none of the shown columns isn't
+//! printed again by a watch.
 
 use jiff::Timestamp;
 use tenure_policy::naming::group_of;
@@ -41,7 +44,7 @@ impl Listed for Row {
 }
 
 impl Printer<Row> {
-    /// True if two rows look different, ages apart.
+    /// True if the printed forms of two rows differ, apart from ages.
     pub fn differ(&self, before: &Row, after: &Row) -> bool {
         let is_gone = |row: &Row| row.state == WorkloadState::Gone;
         match self.format {
@@ -52,7 +55,7 @@ impl Printer<Row> {
     }
 }
 
-/// The time at which it comes back by itself, or the command that brings it back.
+/// Returns the time at which the workload comes back by itself, or the command that brings it back.
 fn comes_back(row: &Row) -> String {
     match row.state {
         WorkloadState::Paused => "kubectl tenure resume".into(),
@@ -61,6 +64,7 @@ fn comes_back(row: &Row) -> String {
     }
 }
 
+/// Returns the reason of a pause with its time, or the reason of an exemption.
 fn why(row: &Row) -> String {
     match (&row.reason, row.paused_at) {
         (Some(reason), Some(at)) if row.state != WorkloadState::Gone => {
@@ -71,11 +75,12 @@ fn why(row: &Row) -> String {
     }
 }
 
-/// A cell whose text comes from queues.
+/// Returns a cell whose text comes from queues. `<unknown>` if the user may not read them.
 fn known(row: &Row, text: Option<String>) -> String {
     text.unwrap_or_else(|| if row.queue_is_hidden { "<unknown>".into() } else { cell(None::<String>) })
 }
 
+/// Returns a cell with the time that is left until `at`.
 pub fn left(at: Option<Timestamp>, now: Option<Timestamp>) -> String {
     cell(at.zip(now).map(|(at, now)| until(at, now)))
 }

@@ -1,4 +1,7 @@
-//! The row of a workload.
+//! The row of a workload, for people and programs.
+//!
+//! A row is made by `view` from pods and records. Its JSON names are read by users' programs and by
+//! the page of `ui`: renaming a field breaks them.
 
 use std::collections::HashSet;
 
@@ -20,38 +23,40 @@ use tenure_types::{
 
 use crate::{run::Run, snapshot::Snapshot};
 
+/// The state of a workload. The names are those of the column STATE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum WorkloadState {
-    /// No pod of it was scheduled.
+    /// None of its pods was scheduled.
     Pending,
     Running,
-    /// Its ceiling is exceeded, and it wasn't paused yet.
+    /// The end of its run has passed, and it hasn't been paused yet.
     Expired,
-    /// Tenure has paused it, until it is resumed.
+    /// Tenure has paused the workload until a user resumes it.
     #[default]
     Paused,
-    /// It is paused, and comes back by itself.
+    /// The workload is paused, and comes back by itself.
     Requeueing,
-    /// It was deactivated: it is paused until it is activated.
+    /// The workload was deactivated: it is paused until a user activates it.
     Inactive,
-    /// No ceiling applies, even if its queue has one.
+    /// No ceiling applies, even if the queue has one.
     Exempt,
+    /// The owner to be paused is being deleted.
     Terminating,
-    /// It isn't there any more, or in no queue any more.
+    /// The workload no longer exists, or is no longer in a queue.
     Gone,
 }
 
-/// A workload, for people and programs. Times are exact.
+/// A workload, for people and programs. Times aren't rounded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     pub namespace: String,
-    /// `deployment/test`, `pytorchjob.kubeflow.org/test`: as kubectl takes it.
+    /// Kind and name as kubectl takes them: `deployment/test`, `pytorchjob.kubeflow.org/test`.
     pub workload: String,
     pub api_version: String,
     pub kind: String,
     pub name: String,
-    /// The name of its Workload of Kueue's, if that was paused.
+    /// The name of its Workload of Kueue, if that was paused in place of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kueue_workload: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,14 +65,15 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<&'static str>,
     pub state: WorkloadState,
-    /// Why it is paused or exempt.
+    /// The reason of the pause or of the exemption.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requeue_at: Option<Timestamp>,
-    /// The number of pauses because its pods didn't get ready, since it was last activated.
+    /// The number of pauses because pods didn't get ready, since the workload was last activated.
+    /// None: no such pause, or the workload isn't paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requeue_count: Option<u32>,
     /// The time from which the ceiling counts.
@@ -75,13 +81,15 @@ pub struct Row {
     pub started_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor_until: Option<Timestamp>,
-    /// Without one, and if its queue isn't hidden, no ceiling applies yet.
+    /// The end of the run. None: no ceiling applies yet, or the end isn't known because the queue
+    /// is hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// True if its queue may not be read: then its floor and its ceiling aren't known, nor its end if its object shows none.
+    /// True if the user may not read the queue. Floor and ceiling aren't known then; the end is
+    /// known only if the workload's object shows it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub queue_is_hidden: bool,
-    /// The queue, or the annotation, that the ceiling comes from.
+    /// The queue that sets the ceiling, or the annotation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling_from: Option<String>,
     pub pods: usize,
@@ -89,58 +97,66 @@ pub struct Row {
     pub ready_pods: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needed_pods: Option<usize>,
-    /// The GPUs that its pods request, where this was read.
+    /// The number of GPUs that its pods request. None: none, or the pods' requests weren't read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpus: Option<i64>,
-    /// Its place among others that come back, in queues of this family.
+    /// The place of a paused workload among those that come back to queues of this family. None: it
+    /// doesn't come back.
     #[serde(skip)]
     pub waiting: Option<(Family, Waiting)>,
-    /// A pod may be in a queue of each family.
+    /// The queue of the other family. A pod may be in a queue of each.
     #[serde(skip)]
     pub other_queue: Option<String>,
 }
 
-/// The key of a workload: its namespace, and its kind and name.
+/// The key of a workload: the namespace, and kind and name as in `Row::workload`.
 pub type WorkloadKey = (String, String);
 
 impl Row {
+    /// Returns the key by which a watch compares rows.
     pub fn key(&self) -> WorkloadKey {
         (self.namespace.clone(), self.workload.clone())
     }
 
+    /// True if the workload is in one of these queues.
     pub fn is_in(&self, queues: &[String]) -> bool {
         [&self.queue, &self.other_queue].into_iter().flatten().any(|queue| queues.contains(queue))
     }
 }
 
-/// An owner that can be paused or a pod by itself, with all that is known of it.
+/// An owner that can be paused, or a pod without one, with all that is known about it.
 #[derive(Debug, Default)]
 pub struct WorkloadSummary {
     namespace: String,
     reference: OwnerReference,
-    /// The run of its pods that are in a queue.
+    /// The run of its pods that are in a queue. None: it has no such pod.
     run: Option<Run>,
+    /// The number of ready pods.
     ready: usize,
+    /// The number of pods that its groups and single pods need.
     needed: usize,
-    /// The groups and single pods whose needs are counted in `needed`.
+    /// The groups and single pods that `needed` counts already.
     units: HashSet<Uid>,
-    /// Its metadata, if it has the record of a pause.
+    /// The metadata with the record of a pause. None: there is no record.
     pub pause: Option<ObjectMeta>,
-    /// The name of its Workload of Kueue's, if that has the record.
+    /// The name of its Workload of Kueue, if that has the record.
     pub of_kueue: Option<String>,
+    /// True if the owner is being deleted.
     pub terminating: bool,
-    /// The GPUs that its pods request, where this is known.
+    /// The number of GPUs that its pods request. None: the requests weren't read.
     pub gpus: Option<i64>,
-    /// The end of its run that its object shows.
+    /// The end of the run that its object shows.
     pub shown_end: Option<Timestamp>,
 }
 
 impl WorkloadSummary {
+    /// Returns a workload without pods.
     pub fn new(namespace: &str, reference: OwnerReference) -> Self {
         Self { namespace: namespace.to_owned(), reference, ..Self::default() }
     }
 
-    /// Adds a pod: its run, whether it is ready, and its group (or the pod itself) with the number of pods needed.
+    /// Adds a pod: its run, true if it is ready, and its group (or the pod itself) with the number
+    /// of pods that the group needs.
     pub fn add(&mut self, run: Run, ready: bool, (unit, needed): (Uid, usize)) {
         self.ready = self.ready.saturating_add(usize::from(ready));
         if self.units.insert(unit) {
@@ -152,7 +168,7 @@ impl WorkloadSummary {
         });
     }
 
-    /// Returns the row; none if the workload neither runs nor is paused.
+    /// Returns the row. None: the workload neither runs nor is paused.
     pub fn row(self, known: &Snapshot, now: Timestamp) -> Option<Row> {
         let Self { namespace, reference, run, ready, needed, units: _, pause, .. } = self;
         let (trees, floors) = (known.index.trees(), &known.floors);
@@ -169,7 +185,7 @@ impl WorkloadSummary {
         };
         if let Some(metadata) = pause {
             let record = pause::record_on(&metadata);
-            // younger pods show that the pause was reversed
+            // younger pods show that the pause was undone
             let is_over = |run: &Run| record.as_ref().is_none_or(|record| run.created_last > record.at);
             if !run.as_ref().is_some_and(is_over) {
                 return Some(Row { kueue_workload: self.of_kueue, ..paused(row, &metadata, record) });
@@ -177,7 +193,8 @@ impl WorkloadSummary {
         }
         let row = Row { ready_pods: Some(ready), needed_pods: Some(needed), ..row };
         let run = run?.showing(known.shown_end(self.shown_end, now));
-        // the end of its last protection: against other queues, the floor depends on their place in the tree
+        // the end of the last protection: against other queues, the floor depends on the place of
+        // both in the tree
         let floor =
             run.standing.queue(Family::Runai).map(|queue| floors.longest(tree, tree.find(queue)).to_signed());
         let floor_until =
@@ -187,7 +204,8 @@ impl WorkloadSummary {
     }
 }
 
-/// Returns the row of an object with a record, or with one that can't be read.
+/// Returns the row of an object that has the record of a pause. `record` None: the record can't be
+/// read.
 fn paused(row: Row, metadata: &ObjectMeta, record: Option<PausedRecord>) -> Row {
     let RequeueState { count, priority, .. } = pause::requeue_state_on(metadata);
     let requeue_count = (count > 0).then_some(count);
@@ -221,6 +239,7 @@ fn paused(row: Row, metadata: &ObjectMeta, record: Option<PausedRecord>) -> Row 
     }
 }
 
+/// Returns the row of a workload that has pods in a queue.
 fn running(row: Row, run: &Run, terminating: bool, trees: PerFamily<&QueueTree>, now: Timestamp) -> Row {
     let family = run.family();
     let other = Family::ALL.into_iter().find(|other| *other != family);
@@ -239,6 +258,7 @@ fn running(row: Row, run: &Run, terminating: bool, trees: PerFamily<&QueueTree>,
     }
 }
 
+/// Returns the state of a workload that has pods in a queue.
 fn state(run: &Run, terminating: bool, now: Timestamp) -> WorkloadState {
     if terminating {
         WorkloadState::Terminating
@@ -253,7 +273,8 @@ fn state(run: &Run, terminating: bool, now: Timestamp) -> WorkloadState {
     }
 }
 
-/// Kinds of other groups than Kubernetes' own have namesakes.
+/// Returns kind and name as kubectl takes them. The group is named for kinds outside core, apps and
+/// batch, which may have namesakes.
 pub fn name_of(api_version: &str, kind: &str, name: &str) -> String {
     let kind = kind.to_lowercase();
     match group_of(api_version) {

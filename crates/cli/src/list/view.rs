@@ -1,4 +1,7 @@
-//! The workloads of a namespace or of a cluster.
+//! The workloads of a namespace or of a cluster, joined from pods and from records of pauses.
+//!
+//! Made by `gather` for a cluster, and by `ui`, `simulate` and `status` from objects that they read
+//! themselves. The owner of a pod is found by the keeper's own climb.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,30 +27,33 @@ use crate::{
     snapshot::{ClimbStep, Snapshot},
 };
 
-/// The objects that were read. Pods come last, and then it is [complete](View::complete).
+/// The objects that were read. Pods are added last, and then the view is
+/// [completed](View::complete).
 pub struct View {
     pub snapshot: Snapshot,
     pods: Vec<Member>,
 }
 
-/// The part of a pod that a list needs: there may be a hundred thousand pods.
+/// The part of a pod that a list needs. There may be a hundred thousand pods, so the rest isn't
+/// kept.
 #[derive(Debug)]
 struct Member {
     namespace: String,
     reference: OwnerReference,
     controller: Option<OwnerReference>,
     exemption: Option<Exemption>,
-    /// Why it would be exempt if its controller existed.
+    /// The exemption that its controller would give if it existed.
     claimed: Option<Exemption>,
     ready: bool,
-    /// The GPUs that it requests, where this is known.
+    /// The number of GPUs that the pod requests. None: unknown, or none.
     gpus: Option<i64>,
-    /// Its group, or itself, and the number of pods that this needs.
+    /// Its group, or the pod itself, and the number of pods that the group needs.
     unit: (Uid, usize),
     seen: Seen,
 }
 
 impl View {
+    /// Returns a view of a cluster. All kinds of owners count as listed until a list fails.
     pub fn new(mut snapshot: Snapshot) -> Self {
         for (group, kind, _) in snapshot.table.ancestors() {
             snapshot.owners.listed(group, kind);
@@ -55,18 +61,20 @@ impl View {
         Self::of_files(snapshot)
     }
 
-    /// The same for files, which needn't hold all owners.
+    /// Returns a view of files, which needn't hold all owners.
     pub fn of_files(snapshot: Snapshot) -> Self {
         Self { snapshot, pods: Vec::new() }
     }
 
+    /// Adds pods without their requests.
     pub fn pods(&mut self, pods: &[Pod]) {
         for pod in pods {
             self.pod(pod, None);
         }
     }
 
-    /// Adds a pod, and the GPUs that it requests, where this is known.
+    /// Adds a pod and the number of GPUs that it requests. Pods that have ended or are terminating
+    /// are left out of the rows.
     pub fn pod(&mut self, pod: &Pod, gpus: Option<i64>) {
         let Self { snapshot: Snapshot { index, selected, .. }, pods: members } = self;
         index.apply_member(pod);
@@ -94,7 +102,7 @@ impl View {
         });
     }
 
-    /// Adds the live pods of a namespace, or of all.
+    /// Adds the live pods of a namespace, or of all namespaces, and completes the view.
     pub async fn list_pods(&mut self, cluster: &ClusterReader, namespace: Option<&str>) -> kube::Result<()> {
         let mut pages = objects(cluster.api(namespace), Some(LIVE));
         while let Some(page) = pages.try_next().await? {
@@ -110,7 +118,8 @@ impl View {
         pods.retain(|pod| pod.seen.standing(index).is_some());
     }
 
-    /// The owners that are to be asked for, with their namespaces, before all climbs can end.
+    /// Returns the owners that must be read before all climbs can end, each once, with their
+    /// namespaces.
     pub fn asks(&self) -> Vec<(String, OwnerReference)> {
         let Self { snapshot, pods } = self;
         let mut known = HashSet::new();
@@ -129,7 +138,7 @@ impl View {
         asks.into_values().collect()
     }
 
-    /// The queues that pods are in or name, with the namespaces of these pods.
+    /// Returns the queues that pods are in or name, with the namespaces of these pods.
     pub fn queues_of_pods(&mut self) -> impl Iterator<Item = (Family, String, &str)> {
         let Self { snapshot: Snapshot { index, .. }, pods } = self;
         let standings =
@@ -140,7 +149,7 @@ impl View {
         })
     }
 
-    /// All workloads, in alphabetical order.
+    /// Returns all workloads, in the order of namespace and name.
     pub fn rows(self, now: Timestamp) -> Vec<Row> {
         let Self { mut snapshot, pods } = self;
         let mut workloads = Workloads::new();
@@ -152,7 +161,7 @@ impl View {
                 match snapshot.climb_known(&pod.namespace, None, pod.controller.as_ref()) {
                     ClimbStep::Done(Action::Pause(owner) | Action::Forbidden(owner)) => (owner, false),
                     ClimbStep::Done(Action::AwaitDeletion(owner)) => (owner, true),
-                    // what isn't known of a controller yet is taken to be there
+                    // a controller that wasn't read yet is taken to exist
                     ClimbStep::Done(Action::Exempt) | ClimbStep::Ask(_) => {
                         exemption = exemption.or(pod.claimed);
                         (pod.reference, false)
@@ -175,7 +184,7 @@ impl View {
                 continue;
             }
             if kueue::is_workload(&owner.reference) {
-                // people know the job, which may have a record of its own
+                // users know the job, which may have a record of its own
                 let known = kueue::known_as(metadata).unwrap_or(&owner.reference);
                 let workload = entry(&mut workloads, &owner.namespace, known);
                 workload.of_kueue = Some(owner.reference.name.clone());
@@ -192,8 +201,10 @@ impl View {
     }
 }
 
+/// The workloads by namespace and uid of the owner.
 type Workloads = HashMap<(String, Uid), WorkloadSummary>;
 
+/// Returns the workload of an owner, which is added if it is new.
 fn entry<'w>(all: &'w mut Workloads, namespace: &str, reference: &OwnerReference) -> &'w mut WorkloadSummary {
     let key = (namespace.to_owned(), Uid::of(&reference.uid));
     all.entry(key).or_insert_with(|| WorkloadSummary::new(namespace, reference.clone()))

@@ -1,4 +1,6 @@
-//! Durations as kubectl prints them: two digits of precision or so.
+//! Durations as kubectl prints them, with about two digits of precision, and times to the second.
+//!
+//! Used in tables and sentences. JSON has exact times instead.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -7,7 +9,8 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
-/// `5s`, `3m12s`, `4h`, `2d3h`. What is less than nothing, by clocks that differ, is nothing.
+/// Returns a duration: `5s`, `3m12s`, `4h`, `2d3h`. A negative duration, from clocks that differ,
+/// is `0s`.
 pub fn human(duration: SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
     match seconds {
@@ -23,15 +26,17 @@ pub fn human(duration: SignedDuration) -> String {
     }
 }
 
+/// Returns a time in UTC, cut to the second: `2026-01-02T03:04:05Z`.
 pub fn moment(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The time from now on, with a minus if it is over.
+/// Returns the time from `now` until `at`, with a minus if it is over.
 pub fn until(at: Timestamp, now: Timestamp) -> String {
     if at < now { format!("-{}", human(now.duration_since(at))) } else { human(at.duration_since(now)) }
 }
 
+/// Returns a number of seconds in two units. The smaller unit is left out if it is zero.
 fn two(seconds: i64, (large, large_unit): (i64, &str), (small, small_unit): (i64, &str)) -> String {
     let (whole, rest) = (seconds / large, seconds % large / small);
     if rest == 0 { format!("{whole}{large_unit}") } else { format!("{whole}{large_unit}{rest}{small_unit}") }

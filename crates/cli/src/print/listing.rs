@@ -1,4 +1,7 @@
 //! Lists: as tables, as names, or as objects.
+//!
+//! `list`, `list --ended` and `extensions` print their rows with a [`Printer`]. The rows of a watch
+//! come in several calls, so column widths stay those of the first rows.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -26,26 +29,33 @@ pub enum Format {
     Name,
 }
 
-/// A row of a list, for people and programs.
+/// A row of a list, for people and programs. JSON and YAML have all its fields.
 pub trait Listed: Serialize + Sized + 'static {
+    /// The column that is shown if rows of several namespaces are listed. It comes first.
     const NAMESPACE: Column<Self>;
+    /// The columns of every table.
     const NARROW: &'static [Column<Self>];
-    /// More columns of the wide table.
+    /// The additional columns of the wide table.
     const WIDE: &'static [Column<Self>];
 
-    /// Returns the name as kubectl takes it.
+    /// Returns kind and name as kubectl takes them.
     fn name(&self) -> String;
 }
 
+/// Prints rows in one form.
 #[derive(Debug)]
 pub struct Printer<R: 'static> {
+    /// The form. None: the table.
     pub format: Option<Format>,
     columns: Vec<Column<R>>,
+    /// True to print a line of headers before the first rows.
     headers: bool,
+    /// The column widths. None: no row was printed yet.
     table: Option<Table>,
 }
 
 impl<R: Listed> Printer<R> {
+    /// Returns a printer. `namespaces`: the table has a column of namespaces.
     pub fn new(format: Option<Format>, namespaces: bool, headers: bool) -> Self {
         let wide = if format == Some(Format::Wide) { R::WIDE } else { &[] };
         let namespace = namespaces.then_some(R::NAMESPACE).into_iter();
@@ -53,6 +63,7 @@ impl<R: Listed> Printer<R> {
         Self { format, columns, headers, table: None }
     }
 
+    /// Returns a whole list: one JSON or YAML array, one name a line, or a table.
     pub fn all(&mut self, rows: &[R], now: Timestamp) -> Result<String> {
         Ok(match self.format {
             Some(Format::Json) => json(rows)?,
@@ -62,7 +73,8 @@ impl<R: Listed> Printer<R> {
         })
     }
 
-    /// Rows that changes will follow, or that have changed.
+    /// Returns some rows of a list that goes on: a JSON object a line, or a YAML document each. The
+    /// other forms are as of [`all`](Self::all).
     pub fn some(&mut self, rows: &[R], now: Timestamp) -> Result<String> {
         let rows_json = |row| Ok(escape_json(&serde_json::to_string(row)?) + "\n");
         match self.format {
@@ -72,7 +84,8 @@ impl<R: Listed> Printer<R> {
         }
     }
 
-    /// The first rows bring the headers along, and say how wide the columns are.
+    /// Returns lines of the table. The first rows bring the headers along, and set the widths of
+    /// the columns.
     fn rows(&mut self, rows: &[R], now: Timestamp) -> String {
         let mut lines: Vec<Vec<String>> = rows.iter().map(|row| self.cells(row, Some(now))).collect();
         if lines.is_empty() {
@@ -85,6 +98,7 @@ impl<R: Listed> Printer<R> {
         lines.iter().map(|line| table.line(line)).collect()
     }
 
+    /// Returns the cells of a row. `now` None: without ages.
     pub fn cells(&self, row: &R, now: Option<Timestamp>) -> Vec<String> {
         self.columns.iter().map(|(_, show)| show(row, now)).collect()
     }

@@ -1,23 +1,28 @@
-//! Tables in kubectl's style.
+//! Tables in kubectl's style: upper-case headers, columns three spaces apart.
+//!
+//! Used by all commands. Each cell is made [`printable`] here, so callers may pass texts of
+//! tenants.
 
 use jiff::Timestamp;
 use tenure_types::hidden::is_hidden;
 
 use super::age;
 
+/// The number of spaces between columns.
 const BETWEEN: usize = 3;
 
-/// A column of a table: its header, and its cell for a row. Ages are shown only if a time is given.
+/// A column of a table: its header, and its cell for a row. A cell with an age is `<none>` if no
+/// time is given.
 pub type Column<R> = (&'static str, fn(&R, Option<Timestamp>) -> String);
 
-/// Columns under upper-case headers, as wide as their widest cell.
+/// Columns under upper-case headers, each as wide as its widest cell.
 #[derive(Debug)]
 pub struct Table {
     widths: Vec<usize>,
 }
 
 impl Table {
-    /// Returns columns as wide as these rows need. The first row has the headers.
+    /// Returns columns that are as wide as these rows need. The first row has the headers.
     pub fn fitting(rows: &[Vec<String>]) -> Self {
         let mut widths = Vec::new();
         for row in rows {
@@ -29,7 +34,8 @@ impl Table {
         Self { widths }
     }
 
-    /// One row, as a line. Nothing is padded after the last cell.
+    /// Returns one row as a line. Nothing is padded after the last cell. A cell that is too wide
+    /// moves the next ones.
     pub fn line(&self, row: &[String]) -> String {
         let mut line = String::new();
         for (place, cell) in row.iter().enumerate() {
@@ -42,6 +48,7 @@ impl Table {
     }
 }
 
+/// Returns a table with these headers.
 pub fn table(headers: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let headers = headers.iter().map(|header| (*header).to_owned()).collect();
     let rows: Vec<_> = std::iter::once(headers).chain(rows).collect();
@@ -49,25 +56,28 @@ pub fn table(headers: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> S
     rows.iter().map(|row| table.line(row)).collect()
 }
 
+/// The headers and the rows of one table among others.
 pub type Part = (Vec<&'static str>, Vec<Vec<String>>);
 
-/// Joins tables one below the other, and leaves out empty ones.
+/// Returns tables, with an empty line between them. Tables without rows are left out.
 pub fn tables(parts: impl IntoIterator<Item = Part>) -> String {
     let parts = parts.into_iter().filter(|(_, rows)| !rows.is_empty());
     parts.map(|(headers, rows)| table(&headers, rows)).collect::<Vec<_>>().join("\n")
 }
 
-/// A text as it is safe to show: some that we show can be written by others, who might send commands to the terminal, or
-/// turn the direction of what follows.
+/// Returns a text that is safe to show: each hidden character is replaced by U+FFFD. Tenants write
+/// some of the texts that we show: they might send commands to the terminal, or turn the direction
+/// of the text that follows.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// A cell, which may have nothing to show.
+/// Returns a cell. None: `<none>`.
 pub fn cell(text: Option<impl Into<String>>) -> String {
     text.map_or_else(|| "<none>".into(), Into::into)
 }
 
+/// Returns a cell with a time to the second. None: `<none>`.
 pub fn moment_cell(at: Option<Timestamp>) -> String {
     cell(at.map(age::moment))
 }

@@ -1,4 +1,7 @@
 //! The past of a cluster: what its API server still has of Jobs, JobSets and pods.
+//!
+//! Called by `simulate --from-cluster`. Objects that were deleted are missing, and the report says
+//! so. Nothing is taken from events.
 
 use std::collections::HashSet;
 
@@ -25,18 +28,20 @@ use crate::{
     list::{gather::Gatherer, row::WorkloadState, view::View},
 };
 
-/// The cluster as it is now.
+/// The cluster at the time of the read.
 pub struct ClusterPast {
-    /// Its queues.
+    /// The queues of the cluster.
     pub queues: SimulatedPolicy,
     view: View,
     now: Timestamp,
 }
 
+/// What a cluster never has, as a sentence of the report.
 pub const DELETED: &str =
     "runs whose pods and Jobs were deleted: --trace takes the records of an accounting system";
 
-/// Reads the past of a cluster: of all namespaces or, where the user may not list their pods, of one.
+/// Reads the past of a cluster: of all namespaces, of the namespace that is named, or, where the
+/// user may not list the pods of all, of that of the context. Returns also what is missing.
 pub async fn read(
     connect: ConnectArgs,
     t9k: &str,
@@ -71,7 +76,8 @@ pub async fn read(
     Ok((ClusterPast { queues, view, now }, past, source, missing))
 }
 
-/// Lists Jobs. Without the right to do so, pods count for their own Jobs, and JobSets aren't known.
+/// Lists Jobs. Without the right to do so, pods count for their own Jobs, JobSets aren't known, and
+/// `missing` says so.
 async fn jobs(
     cluster: &ClusterReader,
     namespace: Option<&str>,
@@ -90,7 +96,8 @@ async fn jobs(
     }
 }
 
-/// Returns the share of the GPU-hours of ended runs that the past has, by the keeper's record of use. None: there is no record.
+/// Returns the share of the GPU-hours of ended runs that the past has, by the keeper's record of
+/// usage. None: there is no record that can be read.
 async fn share_seen(cluster: &ClusterReader, past: &Past) -> Option<f64> {
     let maps = cluster.api::<ConfigMap>(Some("tenure-system"));
     let map = maps.get_opt(USAGE_CONFIG_MAP).await.ok()??;
@@ -106,7 +113,8 @@ async fn share_seen(cluster: &ClusterReader, past: &Past) -> Option<f64> {
 }
 
 impl ClusterPast {
-    /// The number of workloads that the keeper would pause or delete right now, by its own arithmetic.
+    /// Returns the number of workloads that the keeper would pause or delete right now under this
+    /// policy, by its own arithmetic.
     pub fn events_now(self, policy: &SimulatedPolicy) -> usize {
         let Self { queues: _, mut view, now } = self;
         let index = &mut view.snapshot.index;

@@ -1,4 +1,6 @@
-//! Made-up runs, to see the command work. They stand for no cluster.
+//! Made-up runs, to see the command work. They stand for no real cluster.
+//!
+//! Called by `simulate --generate`. The same seed makes the same jobs.
 
 use clap::ValueEnum;
 use jiff::SignedDuration;
@@ -12,28 +14,31 @@ pub enum Mix {
     Research,
 }
 
-/// Jobs that are alike.
+/// Jobs with the same distribution.
 struct JobClass {
-    /// How many of a hundred jobs.
+    /// The number of these among a hundred jobs. The shares of a mix add up to 100.
     share: u64,
     queue: &'static str,
     users: u64,
-    /// The shortest and the longest run. Between them, all orders of magnitude are equally common.
+    /// The shortest and the longest run. Between them, the logarithm of the length is uniform: all
+    /// orders of magnitude are equally common.
     shortest: SignedDuration,
     longest: SignedDuration,
     gpus: &'static [f32],
     priority: i32,
-    /// How many of a hundred are preempted, at a random time of their run.
+    /// The number of these jobs among a hundred that are preempted, at a random time of their run.
     preempted: u64,
 }
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
+/// Returns a number of hours as a duration.
 const fn hours(hours: i64) -> SignedDuration {
     SignedDuration::from_hours(hours)
 }
 
+/// Many short tries, longer trainings, batch jobs, and a few that run for days.
 #[rustfmt::skip]
 const RESEARCH: &[JobClass] = &[
     JobClass { share: 55, queue: "research", users: 14, shortest: MINUTE, longest: hours(3), gpus: &[1.0, 1.0, 2.0], priority: 0, preempted: 6 },
@@ -42,27 +47,29 @@ const RESEARCH: &[JobClass] = &[
     JobClass { share: 3, queue: "research", users: 5, shortest: hours(24), longest: hours(400), gpus: &[1.0, 2.0, 8.0], priority: 0, preempted: 0 },
 ];
 
-/// The time that made-up jobs span.
+/// The number of days that made-up jobs span.
 const DAYS: i64 = 30;
-/// 2026-01-01T00:00:00Z
+/// The first submission: 2026-01-01T00:00:00Z.
 const BEGIN: Seconds = 1_767_225_600;
-/// The longest wait of most jobs.
+/// The longest wait of a job before its start, in seconds. Waits are uniform below it.
 const WAIT: u64 = 5_400;
 
 impl Mix {
+    /// Returns the classes of the mix.
     const fn classes(self) -> &'static [JobClass] {
         match self {
             Self::Research => RESEARCH,
         }
     }
 
+    /// Returns the name of the mix, as in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Research => "research",
         }
     }
 
-    /// Makes up jobs: always the same ones for the same seed.
+    /// Makes up jobs. The same seed makes the same jobs.
     pub fn past(self, jobs: u32, seed: u64) -> Past {
         let (mut random, mut past) = (Random(seed), Past::default());
         let end_of_all = BEGIN.saturating_add(DAYS * 86_400);
@@ -101,6 +108,7 @@ impl Mix {
         past
     }
 
+    /// Draws a class by the shares.
     fn class(self, random: &mut Random) -> Option<&'static JobClass> {
         let mut left = random.below(100).unsigned_abs();
         self.classes().iter().find(|class| {
@@ -112,7 +120,7 @@ impl Mix {
 }
 
 impl JobClass {
-    /// The time that a job would run, in seconds.
+    /// Draws the time that a job would run, in seconds. At least 1.
     fn length(&self, random: &mut Random) -> Seconds {
         let (shortest, longest) = (self.shortest.as_secs_f64(), self.longest.as_secs_f64());
         let seconds = shortest * (longest / shortest).powf(random.fraction());
@@ -120,10 +128,11 @@ impl JobClass {
     }
 }
 
-/// Numbers that look random, by `SplitMix64`.
+/// Pseudorandom numbers, by `SplitMix64`. Not for secrets.
 struct Random(u64);
 
 impl Random {
+    /// Returns the next 64 bits.
     const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -132,17 +141,17 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 on, below a limit.
+    /// Returns a number from 0 to below a limit. 0 if the limit is 0.
     fn below(&mut self, limit: u64) -> i64 {
         self.next().checked_rem(limit).map_or(0, |number| i64::try_from(number).unwrap_or(0))
     }
 
-    /// A place in a list of this length.
+    /// Returns a place in a list of this length. 0 if the list is empty.
     fn place(&mut self, length: usize) -> usize {
         usize::try_from(self.next() >> 32).unwrap_or(0).checked_rem(length).unwrap_or(0)
     }
 
-    /// A number from 0 to 1.
+    /// Returns a number from 0 to below 1.
     #[allow(clippy::cast_precision_loss, reason = "53 bits are exact")]
     fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64

@@ -1,4 +1,7 @@
 //! The hours of each queue before and after, as a picture.
+//!
+//! Called by `simulate --output svg`. The picture has no script and loads nothing, and follows the
+//! reader's light or dark colours. Names of queues come from tenants, and are escaped.
 
 use std::fmt::Write;
 
@@ -9,13 +12,17 @@ use super::{
 };
 use crate::print::printable;
 
-/// The number of queues that are shown: those with the most hours.
+/// The number of queues that are shown, those with the most hours. The others are added up in one
+/// row.
 const SHOWN: usize = 20;
 
-/// The number of characters in a line of text, and in the name of a queue.
+/// The largest number of characters in a line of text.
 const LINE: usize = 110;
+/// The largest number of characters of a queue's name.
 const NAME: usize = 28;
 
+/// The left end of bars, the width of the longest bar, and the height of a row, in units of the
+/// picture.
 const LEFT: f64 = 220.0;
 const WIDEST: f64 = 500.0;
 const ROW: usize = 40;
@@ -27,7 +34,8 @@ const STYLE: &str = "
     }
   ";
 
-/// Returns an SVG with two bars for each queue: what its runs used by the baseline, and what they would have used.
+/// Returns an SVG with two bars for each queue: the hours that its runs used by the baseline, and
+/// those that they would have used.
 pub fn picture(sentence: &str, before: &Past, after: &Past, unit: Unit) -> String {
     let [used, left] = [before, after].map(|past| by_queue(past, unit));
     let mut bars: Vec<(&str, f64, f64)> = before
@@ -70,6 +78,7 @@ pub fn picture(sentence: &str, before: &Past, after: &Past, unit: Unit) -> Strin
     svg + "</svg>\n"
 }
 
+/// Returns the unit-hours of each queue, at the place of its number.
 fn by_queue(past: &Past, unit: Unit) -> Vec<f64> {
     let mut used = vec![0.0; past.queues.len()];
     for run in &past.runs {
@@ -80,11 +89,12 @@ fn by_queue(past: &Past, unit: Unit) -> Vec<f64> {
     used
 }
 
+/// Adds a text to the picture.
 fn text(svg: &mut String, x: f64, y: usize, text: &str) {
     _ = writeln!(svg, "  <text x=\"{x:.1}\" y=\"{y}\">{}</text>", escaped(text));
 }
 
-/// Breaks a text into lines.
+/// Breaks a text into lines at spaces.
 fn lines(text: &str) -> Vec<String> {
     text.split(' ').fold(Vec::new(), |mut lines, word| {
         match lines.last_mut() {
@@ -98,6 +108,7 @@ fn lines(text: &str) -> Vec<String> {
     })
 }
 
+/// Escapes a text for the content of an element.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

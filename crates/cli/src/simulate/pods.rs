@@ -1,4 +1,7 @@
 //! The pods of the past, and the workloads that they belong to.
+//!
+//! Called by `simulate` for the pods of a cluster and of Prometheus. Pods that the keeper never
+//! touches are left out and counted. A namespace stands for the user of its pods.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -33,29 +36,36 @@ use crate::{
 /// A pod that is or was on a node.
 struct RunPod {
     namespace: String,
-    /// The workload that it belongs to, and the name of that.
+    /// The uid of the workload that the pod belongs to, and kind and name.
     workload: (String, String),
     submit: Timestamp,
+    /// The end of the run. None: it still goes on.
     end: Option<Timestamp>,
     run: PodRun,
     gpus: f32,
     cpus: f32,
     priority: i32,
+    /// The pod's clocks and queues in the index.
     seen: Option<Seen>,
 }
 
-/// Reads pods, and joins those of one workload.
+/// Reads pods, and joins the pods of one workload.
 #[derive(Default)]
 pub struct PastReader {
-    /// The controllers of Jobs, by the uids of the Jobs.
+    /// The controllers of Jobs, by the uids of the Jobs. None: no controller, or a `CronJob`.
     owners: HashMap<String, Option<OwnerReference>>,
     pods: Vec<RunPod>,
+    /// The uids of Jobs that have at least one pod.
     jobs_with_pods: HashSet<String>,
+    /// The number of runs of pods that are never touched, and the number of pods that wait for a
+    /// node.
     exempt: u64,
     pending: u64,
 }
 
 impl PastReader {
+    /// Returns a reader that knows the owners of these Jobs: pods of a JobSet's Jobs are then one
+    /// workload.
     pub fn new(jobs: &[Document]) -> Self {
         let owner = |job: &Document| {
             let metadata = job.value.get("metadata")?;
@@ -70,6 +80,7 @@ impl PastReader {
         Self { owners: jobs.iter().filter_map(owner).collect(), ..Self::default() }
     }
 
+    /// Adds a pod of a cluster, to the past and to the view.
     pub fn add(&mut self, pod: PodWithRoom, view: &mut View) {
         let (pod, requests, stopped) = pod.split_run();
         view.pods(std::slice::from_ref(&pod));
@@ -83,13 +94,14 @@ impl PastReader {
         self.push(&pod, run, end, amounts(&requests, 1), view);
     }
 
-    /// Counts a pod that no node has.
+    /// Counts a pod that is on no node, unless it has ended or is never touched.
     pub fn add_pending(&mut self, pod: &Pod) {
         let is_pending = !pod.is_finished() && !is_exempt(pod);
         self.pending = self.pending.saturating_add(u64::from(is_pending));
     }
 
-    /// Adds a run of a pod with these GPUs and cores, unless pods like it are never touched.
+    /// Adds a run of a pod with these numbers of GPUs and cores, unless such pods are never
+    /// touched.
     pub fn push(
         &mut self,
         pod: &Pod,
@@ -119,7 +131,7 @@ impl PastReader {
         });
     }
 
-    /// Adds Jobs whose pods are gone, with the times in their status.
+    /// Adds Jobs whose pods are gone, by the times in their status.
     pub fn add_jobs_without_pods(&mut self, jobs: &[Document], view: &mut View) {
         for job in jobs {
             let uid = job.value.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
@@ -133,7 +145,7 @@ impl PastReader {
         }
     }
 
-    /// Returns the past, and what is to be said of its source.
+    /// Returns the past, and the report about its source. Runs that go on end now.
     pub fn finish(
         mut self,
         kind: &'static str,
@@ -163,18 +175,20 @@ impl PastReader {
     }
 }
 
+/// True if the keeper never touches such a pod.
 fn is_exempt(pod: &Pod) -> bool {
     standing_exemption(pod, &Scope::default()).is_some() || claimed(pod).is_some()
 }
 
-/// Returns the GPUs and the cores of so many pods.
+/// Returns the numbers of GPUs and of cores of `times` pods.
 #[allow(clippy::cast_precision_loss, reason = "seven digits are enough")]
 fn amounts(requests: &RunRequests, times: i64) -> [f32; 2] {
     let amount = |resource: &str| requests.first().get(resource).copied().unwrap_or(0).saturating_mul(times);
     [amount(DEFAULT_RESOURCE) as f32, amount("cpu") as f32 / 1000.0]
 }
 
-/// Returns a pod by the template of a Job that has ended, when it ended, and how many such pods it had at once.
+/// Returns a pod by the template of a Job that has ended, the end of the Job, and the number of its
+/// pods at once. None: the Job hasn't started or ended, or can't be read.
 fn pod_of(job: &Document, uid: &str) -> Option<(PodWithRoom, Timestamp, i64)> {
     let at = |path: &str| job.value.pointer(path);
     let time = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
@@ -205,6 +219,8 @@ fn pod_of(job: &Document, uid: &str) -> Option<(PodWithRoom, Timestamp, i64)> {
 }
 
 impl RunPod {
+    /// Adds the run to the past. The queue is that whose ceiling ends it; for pods in no queue
+    /// their namespace stands for it.
     fn into_past(self, past: &mut Past, view: &mut View, now: Timestamp, is_joined: bool) {
         let Self { namespace, workload: (_, id), submit, end, run, gpus, cpus, priority, seen } = self;
         let standing = seen.and_then(|seen| seen.standing(&mut view.snapshot.index));

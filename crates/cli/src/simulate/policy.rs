@@ -1,4 +1,7 @@
-//! The queues by which the past is judged, and what applies to the workloads of each.
+//! The queues by which the past is judged, and the limits of each queue's workloads.
+//!
+//! Called by `simulate` for the baseline and for the policy to try. Limits are resolved by
+//! `tenure_policy`, once for each queue of the past.
 
 use jiff::SignedDuration;
 use tenure_policy::{
@@ -15,15 +18,17 @@ use tenure_types::ExtendedDuration;
 use super::past::{Past, PastQueue};
 use crate::snapshot::Snapshot;
 
-/// Queues, with the configuration of floors.
+/// The queues of both families, with the configuration of floors.
 #[derive(Debug, Default)]
 pub struct SimulatedPolicy {
     pub trees: PerFamily<QueueTree>,
     pub floors: Floors,
+    /// The default queue of each family. None: no default.
     defaults: PerFamily<Option<String>>,
 }
 
-/// Values that all queues get in place of their own.
+/// Values that all queues of the past get in place of their own. None: queues keep their own
+/// values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     pub ceiling: Option<ExtendedDuration>,
@@ -32,22 +37,26 @@ pub struct Overrides {
 }
 
 impl Overrides {
+    /// True if no value is given.
     pub fn is_none(self) -> bool {
         self == Self::default()
     }
 }
 
-/// What applies to the workloads of a queue of the past.
+/// The limits of the workloads of a queue of the past.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaf<'t> {
+    /// The limits in each family. None: the family has no such queue.
     pub limits: PerFamily<Option<Limits>>,
-    /// Its place in the tree that has floors.
+    /// The place of the queue in the run.ai tree.
     pub place: Place<'t>,
-    /// The shortest and the longest floor that a run has against preemptors in the queues of the past.
+    /// The shortest and the longest floor of a run against preemptors in the queues of the past.
+    /// None: the workloads are in no queue.
     pub floors: Option<[Floor<'t>; 2]>,
 }
 
 impl SimulatedPolicy {
+    /// Returns the queues of a snapshot.
     pub fn of(snapshot: &Snapshot, config: &Config) -> Self {
         Self::copied(
             |family| snapshot.index.queues(family).tree(),
@@ -56,12 +65,13 @@ impl SimulatedPolicy {
         )
     }
 
-    /// No queues at all, with the configured floors.
+    /// Returns a policy without queues, with the configured floors.
     pub fn default_of(config: &Config) -> Self {
         let (floors, defaults) = (config.floors.clone(), config.default_queues.clone());
         Self { trees: PerFamily::default(), floors, defaults }
     }
 
+    /// Returns a copy of these trees.
     fn copied<'t>(
         tree: impl Fn(Family) -> &'t QueueTree,
         floors: Floors,
@@ -76,7 +86,9 @@ impl SimulatedPolicy {
         Self { trees, floors, defaults }
     }
 
-    /// Returns the same policy with other values of all queues that runs of the past are in.
+    /// Returns the same policy with these values for all queues that runs of the past are in. A
+    /// queue that doesn't exist is added, unless the default queue stands for it. Floors are for
+    /// the run.ai family alone.
     pub fn with(&self, overrides: Overrides, past: &Past) -> Self {
         let mut policy =
             Self::copied(|family| &self.trees[family], self.floors.clone(), self.defaults.clone());
@@ -104,7 +116,7 @@ impl SimulatedPolicy {
         policy
     }
 
-    /// The families that have a queue of the past.
+    /// Returns the families that have a queue of the past.
     fn families(&self, queue: &PastQueue) -> Vec<Family> {
         let mut families = Family::ALL.to_vec();
         families.retain(|family| {
@@ -113,7 +125,7 @@ impl SimulatedPolicy {
         families
     }
 
-    /// Resolves what applies in each queue of the past, by its number.
+    /// Returns the limits in each queue of the past, at the place of its number.
     pub fn leaves<'t>(&'t self, past: &'t Past) -> Vec<Leaf<'t>> {
         let mut leaves: Vec<Leaf<'t>> = past.queues.iter().map(|queue| self.leaf(queue)).collect();
         let places: Vec<Place<'t>> = leaves.iter().map(|leaf| leaf.place).collect();
@@ -138,7 +150,7 @@ impl SimulatedPolicy {
         let limits = PerFamily::new(|family| {
             let tree = &self.trees[family];
             let leaf = tree.bind(&queue.name).filter(|_| families.contains(&family))?;
-            // as for the keeper, a stored cycle has no ceiling
+            // as for the keeper, a cycle of stored queues has no ceiling
             Some(Limits::of(tree, &self.floors, leaf).unwrap_or_default())
         });
         let is_in_one = queue.family != Some(Family::Tensorstack) && is_queue(&queue.name);
@@ -146,33 +158,36 @@ impl SimulatedPolicy {
         Leaf { limits, place: Place::find(&self.trees[Family::Runai], name), floors: None }
     }
 
-    /// The number of queues of the past that aren't among these.
+    /// Returns the number of queues of the past that the policy doesn't have.
     pub fn unknown(&self, past: &Past) -> usize {
         past.queues.iter().filter(|queue| self.families(queue).is_empty()).count()
     }
 }
 
-/// Stands before the namespace of pods that are in no queue. No queue has such a name.
+/// Stands before the namespace of pods that are in no queue. No queue can have such a name.
 pub const OF_NAMESPACE: &str = "namespace/";
 
+/// True if a name is that of a queue.
 fn is_queue(name: &str) -> bool {
     !name.is_empty() && !name.starts_with(OF_NAMESPACE)
 }
 
 impl Leaf<'_> {
-    /// The ceilings of a run that notes this one itself. It counts in queues that exist.
+    /// Returns the ceilings of a run, which may note one itself. Its own ceiling counts only in
+    /// queues that exist.
     pub fn ceilings(&self, own: Option<SignedDuration>) -> PerFamily<Option<SignedDuration>> {
         PerFamily::new(|family| {
             self.limits[family]?.ceiling.into_iter().map(ExtendedDuration::to_signed).chain(own).min()
         })
     }
 
-    /// True if what its ceiling ends comes back by itself.
+    /// True if workloads that the ceiling ends come back by themselves.
     pub fn is_requeued(&self, family: Family) -> bool {
         self.limits[family].is_some_and(|limits| limits.nearest.slice_delay().is_some())
     }
 
-    /// The time that a run gets beyond its ceiling without approval, if its user asks for it.
+    /// Returns the time beyond its ceiling that a run gets without approval if its user asks for
+    /// it.
     pub fn auto_approved(&self, family: Family) -> SignedDuration {
         let allowance = self.limits[family].map(|limits| limits.extensions);
         allowance

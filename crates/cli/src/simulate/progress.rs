@@ -1,24 +1,29 @@
-//! A bar on a terminal, for what takes a while.
+//! A progress bar on a terminal, for reads that take a while.
+//!
+//! Used for traces and for Prometheus. Nothing is shown if standard error isn't a terminal.
 
 use std::{
     io::{self, IsTerminal, Read, Write},
     time::{Duration, Instant},
 };
 
-/// The time between two lines, and before the first.
+/// The time between two updates, and before the first.
 const PACE: Duration = Duration::from_millis(200);
+/// The number of characters of the bar.
 const WIDTH: usize = 30;
 
-/// A bar that tells how much of a known size is done.
+/// A bar that shows the part of a known amount that is done.
 pub struct Bar {
     size: u64,
     done: u64,
     shown: Instant,
     is_terminal: bool,
+    /// True if the bar is on the terminal, and must be wiped.
     is_there: bool,
 }
 
 impl Bar {
+    /// Returns a bar that isn't shown yet.
     pub fn new(size: u64) -> Self {
         Self {
             size,
@@ -29,6 +34,7 @@ impl Bar {
         }
     }
 
+    /// Adds to the amount that is done, and updates the bar from time to time.
     pub fn advance(&mut self, more: u64) {
         self.done = self.done.saturating_add(more);
         if self.is_terminal && self.shown.elapsed() > PACE {
@@ -36,10 +42,11 @@ impl Bar {
         }
     }
 
+    /// Draws the bar over the last one.
     fn show(&mut self) {
         let filled = |of: u64| of.saturating_mul(self.done).checked_div(self.size).unwrap_or(0);
         let (percent, full) = (filled(100).min(100), usize::try_from(filled(30)).unwrap_or(WIDTH).min(WIDTH));
-        // an error can't be told
+        // there is no place to report an error
         let _ = write!(io::stderr(), "\r[{:<WIDTH$}] {percent:3} %", "#".repeat(full));
         (self.shown, self.is_there) = (Instant::now(), true);
     }
@@ -53,13 +60,14 @@ impl Drop for Bar {
     }
 }
 
-/// A file of known size that tells how much of it was read.
+/// A file of known size, in bytes, with a bar of the part that was read.
 pub struct Progress<R> {
     inner: R,
     bar: Bar,
 }
 
 impl<R> Progress<R> {
+    /// Returns a reader of `inner`.
     pub fn new(inner: R, size: u64) -> Self {
         Self { inner, bar: Bar::new(size) }
     }

@@ -1,4 +1,7 @@
-//! The past by Prometheus: what kube-state-metrics has said of pods, day by day.
+//! The past by Prometheus: the metrics of kube-state-metrics about pods, day by day.
+//!
+//! Called by `simulate --prometheus`. A query that is too large for the server is asked again for
+//! half the time. Gaps in the scrapes are found, and reported.
 
 mod pods;
 mod server;
@@ -56,15 +59,16 @@ pub struct PrometheusArgs {
     prometheus_selector: Option<String>,
 }
 
-/// The time that is asked for at once.
+/// The range of one query, in seconds.
 const WIDEST: Seconds = 24 * 60 * 60;
 
-/// Prometheus drops a series from its answers so long after the last sample.
+/// The time after the last sample at which Prometheus drops a series from its answers, in seconds.
 const LOOKBACK: Seconds = 5 * 60;
 
-/// The most points that Prometheus gives of a series, with room to spare.
+/// The most points of a series that Prometheus returns, with room to spare.
 const MOST_POINTS: Seconds = 10_000;
 
+/// What kube-state-metrics never has, as a sentence of the report.
 const NO_PREEMPTIONS: &str =
     "which runs were preempted, and the priorities of pods: kube-state-metrics doesn't say it";
 
@@ -72,7 +76,8 @@ const NO_PREEMPTIONS: &str =
 const LESS: &str = "ask for less with --last, or raise --query.max-samples and --query.timeout of Prometheus";
 
 impl PrometheusArgs {
-    /// Reads the past of all namespaces, or of one. Returns it with its source, and what is missing.
+    /// Reads the past of all namespaces, or of one. Returns the past, the report about its source,
+    /// and sentences about what is missing.
     pub async fn read(
         &self,
         url: &Uri,
@@ -145,18 +150,20 @@ impl PrometheusArgs {
     }
 }
 
-/// The times of which something is known.
+/// The times about which something is known, in seconds since 1970.
 struct Covered {
+    /// The first time.
     first: Seconds,
-    /// The time after the last gap.
+    /// The first time after the last gap.
     complete: Seconds,
+    /// The time of the last sample.
     until: Seconds,
 }
 
-/// Asks since when kube-state-metrics was scraped.
+/// Asks since when kube-state-metrics was scraped. None: there is no sample.
 async fn covered(server: &Server, now: Seconds, last: Seconds) -> Result<Option<Covered>> {
     let step = last.div_euclid(MOST_POINTS).max(LOOKBACK);
-    // the last point is now
+    // the last point is the present
     let since = now.saturating_sub(last.div_euclid(step).max(1).saturating_mul(step));
     let pods = server.window(step).select("kube_pod_created", "");
     let series = server.over(&format!("count({pods})"), Range { since, until: now }, step).await?;
@@ -167,14 +174,14 @@ async fn covered(server: &Server, now: Seconds, last: Seconds) -> Result<Option<
         (next.saturating_sub(*one) > step).then_some(*next)
     });
     Ok(times.first().zip(times.last()).map(|(first, until)| Covered {
-        // the first sample may be as much older
+        // the first sample may be older by up to a step
         first: first.saturating_sub(step).max(since),
         complete: after_gap.unwrap_or(*first),
         until: *until,
     }))
 }
 
-/// Asks for the GPU-hours of all pods that ran in a range.
+/// Asks for the GPU-hours of all pods that ran in a range. 0 for a range shorter than `LOOKBACK`.
 async fn used_in(server: &Server, Range { since, until }: Range) -> Result<f64> {
     let window = server.window(until.saturating_sub(since));
     if window.seconds < LOOKBACK {

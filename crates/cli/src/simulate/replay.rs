@@ -1,4 +1,8 @@
-//! A replay: the runs as they were, judged by other queues. Nothing is scheduled otherwise, so that it is exact.
+//! A replay: the runs as they were, judged by other queues.
+//!
+//! Called by `simulate`, and by `report` for its numbers. No run is scheduled otherwise, so the
+//! result is exact: a run that a ceiling cuts makes no room for others here. Ends and floors are
+//! computed by `tenure_policy`.
 
 use std::collections::HashSet;
 
@@ -14,15 +18,15 @@ use super::{
     policy::{Leaf, SimulatedPolicy},
 };
 
-/// What a report counts.
+/// The bounds of what a report counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Counting {
     pub unit: Unit,
-    /// What runs have used before doesn't count.
+    /// Usage before this time doesn't count. In seconds since 1970.
     pub since: Seconds,
-    /// A run that would have ended within this time after its cut was nearly finished.
+    /// A run that would have ended within this time after its cut counts as nearly finished.
     pub nearly: SignedDuration,
-    /// What runs lose that are preempted sooner than this counts as lost early.
+    /// A run that is preempted sooner than this after its start has lost its usage early.
     pub lost_within: SignedDuration,
 }
 
@@ -30,77 +34,85 @@ pub struct Counting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SetEnd {
     at: Seconds,
-    /// The workload comes back by itself.
+    /// True if the workload comes back by itself.
     is_requeued: bool,
-    /// The time beyond it that is granted without approval.
+    /// The time beyond this end that is granted without approval, in seconds.
     auto_approved: Seconds,
 }
 
-/// The numbers of a queue, or of all. Amounts are in hours of the unit.
+/// The numbers of a queue, or of all queues. Amounts are in unit-hours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Numbers {
     pub jobs: u64,
-    /// What the workloads have used by the baseline.
+    /// The usage of the workloads by the baseline.
     pub used: f64,
+    /// The number of workloads that the policy ends for good, earlier than the baseline.
     pub cut: u64,
-    /// The cut that would have ended soon.
+    /// The number of cut workloads that would have ended soon.
     pub nearly_finished: u64,
-    /// The cut that would have got enough time without approval, had their users asked.
+    /// The number of cut workloads that would have got enough time without approval, had their
+    /// users asked.
     pub extendable: u64,
-    /// What the cut would have used after it.
+    /// The usage of cut workloads after their cut.
     pub freed: f64,
-    /// The workloads that go on, and are cut.
+    /// The number of cut workloads that still run.
     pub running_cut: u64,
-    /// The times at which a run is interrupted by the end of its time slice.
+    /// The number of times that the end of a time slice interrupts a run.
     pub slices: u64,
-    /// The workloads that the baseline cuts, and the policy cuts later or not at all.
+    /// The number of workloads that the baseline ends, and the policy ends later or not at all.
     pub spared: u64,
+    /// The number of runs that were preempted.
     pub preempted: u64,
-    /// Preemptions that a floor forbids to every preemptor.
+    /// The number of preemptions that a floor forbids to every preemptor.
     pub preemptions_avoided: u64,
-    /// Preemptions that a floor forbids if the preemptor was in another queue, or if it was in the same.
+    /// The number of preemptions that a floor forbids to preemptors of some queues alone.
     pub preemptions_perhaps_avoided: u64,
-    /// The unit-hours that preemptions early in a run have lost.
+    /// The usage that preemptions early in a run have lost.
     pub lost_early: f64,
+    /// The same usage without the preemptions that floors avoid.
     pub lost_early_with_floors: f64,
-    /// The hours for which preemptors wait for the ends of floors.
+    /// The hours for which preemptors wait for the ends of floors, not weighted by units.
     pub preemptors_waited_hours: f64,
 }
 
-/// The numbers of a queue, or of all, and what they are computed from.
+/// The numbers of a queue, or of all queues, with the values that they are computed from.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub numbers: Numbers,
+    /// The numbers of the users who lose a workload.
     pub users: HashSet<u32>,
+    /// The wait of each workload before its start, in seconds.
     pub waits: Vec<u32>,
-    /// The longest time that a nearly finished workload lacks.
+    /// The longest time that a nearly finished workload still needs, in seconds.
     pub lacking: Seconds,
 }
 
 /// A workload that is cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loser {
-    /// The number of its first run.
+    /// The place of its first run in [`Past::runs`].
     pub run: usize,
+    /// The time of the cut.
     pub cut: Seconds,
+    /// The unit-hours that the workload loses.
     pub lost: f64,
 }
 
 /// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Replayed {
-    /// By the number of the queue.
+    /// The numbers of each queue, at the place of its number.
     pub queues: Vec<Tally>,
     pub total: Tally,
-    /// The users who lose time, the greatest loss first.
+    /// The workloads that lose most, the greatest loss first.
     pub losers: Vec<Loser>,
 }
 
-/// The number of workloads that are named.
+/// The largest number of losers that are kept.
 const NAMED: usize = 10;
 
-/// Judges the past by a policy, and compares with a baseline.
+/// Judges the past by a policy, in comparison with a baseline.
 pub fn replay(
     past: &Past,
     baseline: &SimulatedPolicy,
@@ -131,8 +143,9 @@ pub fn replay(
     replayed
 }
 
-/// Returns the past as the policy would have had it: cut runs end at their ceiling, and runs whose preemption a floor forbids
-/// at the end of that floor. Time slices change nothing here: their workloads come back.
+/// Returns the past as the policy would have had it. Cut runs end at their ceiling. Runs whose
+/// preemption a floor forbids go on until the end of that floor. Time slices change nothing here:
+/// their workloads come back.
 pub fn applied(past: &Past, policy: &SimulatedPolicy) -> Past {
     let judges = Judges::new(past, policy);
     let mut result = past.clone();
@@ -145,7 +158,7 @@ pub fn applied(past: &Past, policy: &SimulatedPolicy) -> Past {
         let held: Vec<PastRun> = held.collect();
         let end = judges.end(&held).filter(|end| !end.is_requeued).map(|end| end.at);
         let mut is_joined = false;
-        // what would have started later doesn't start
+        // a run that would have started after the cut doesn't start
         for mut run in held.into_iter().filter(|run| end.is_none_or(|end| run.start < end)) {
             if let Some(end) = end.filter(|end| *end < run.end) {
                 (run.end, run.fate) = (end, Fate::Cut);
@@ -171,14 +184,15 @@ impl<'t> Judges<'t> {
         self.leaves.get(usize::try_from(run.queue).ok()?)
     }
 
-    /// The time at which a workload is ended: at the first deadline that one of its runs exceeds.
+    /// Returns the end that the policy sets to a workload: the first deadline that one of its runs
+    /// exceeds. None: no deadline is exceeded.
     fn end(&self, runs: &[PastRun]) -> Option<SetEnd> {
         let ends = runs.iter().filter_map(|run| {
             let leaf = self.leaf(run)?;
             let own = run.own.map(|own| SignedDuration::from_secs(own.get().into()));
             let clocks = Clocks { created: moment(run.submit), started: Some(moment(run.start)) };
             let (end, family) = deadline(clocks, leaf.ceilings(own))?;
-            // an end that is equal isn't exceeded
+            // a run that ends at its deadline doesn't exceed it
             let is_exceeded = moment(run.end) > end;
             is_exceeded.then(|| SetEnd {
                 at: end.as_second(),
@@ -189,7 +203,9 @@ impl<'t> Judges<'t> {
         ends.min_by_key(|end| end.at)
     }
 
-    /// The ends of the floors that forbid the preemption that ended a run: to every preemptor, and to some.
+    /// Returns the ends of the floors that forbid the preemption that ended a run: to every
+    /// preemptor, and to preemptors of some queues. None: no floor forbids it, or the run wasn't
+    /// preempted.
     fn forbids(&self, run: &PastRun) -> [Option<Seconds>; 2] {
         let leaf = self.leaf(run).filter(|_| run.fate == Fate::Preempted);
         let until = |floor| protected_until(Some(moment(run.start)), &floor, moment(run.end));
@@ -199,7 +215,8 @@ impl<'t> Judges<'t> {
 }
 
 impl Tally {
-    /// Adds a workload, with the ends that baseline and policy set. Returns the time at which it is cut, and what it loses.
+    /// Adds a workload, with the ends that baseline and policy set. Returns the time of its cut and
+    /// its loss in unit-hours. None: it isn't cut.
     fn add(
         &mut self,
         runs: &[PastRun],
@@ -250,7 +267,7 @@ impl Tally {
         numbers.lost_early += lost;
         let [always_before, sometimes_before] = before.forbids(run);
         let [always, sometimes] = after.forbids(run);
-        // what the baseline forbids, too, is no difference
+        // a preemption that the baseline forbids, too, makes no difference
         if let Some(until) = always.filter(|_| always_before.is_none()) {
             numbers.preemptions_avoided += 1;
             numbers.preemptors_waited_hours += hours(until.saturating_sub(run.end));
@@ -261,6 +278,7 @@ impl Tally {
         }
     }
 
+    /// Returns the sum of two tallies.
     fn with(mut self, other: &Self) -> Self {
         let Self { numbers, users, waits, lacking } = other;
         self.numbers = self.numbers.plus(*numbers);
@@ -271,7 +289,7 @@ impl Tally {
     }
 }
 
-/// The value that this share of all values doesn't exceed, in percent.
+/// Returns the value that `percent` of all values don't exceed. None: there are no values.
 pub fn percentile(values: &[u32], percent: usize) -> Option<u32> {
     let mut values = values.to_vec();
     let place = values.len().saturating_mul(percent).div_ceil(100).saturating_sub(1);
@@ -280,6 +298,7 @@ pub fn percentile(values: &[u32], percent: usize) -> Option<u32> {
 }
 
 impl Numbers {
+    /// Returns the sum of all numbers.
     fn plus(self, other: Self) -> Self {
         Self {
             jobs: self.jobs + other.jobs,
@@ -301,6 +320,7 @@ impl Numbers {
     }
 }
 
+/// Returns seconds as hours.
 #[allow(clippy::cast_precision_loss, reason = "no run lasts that long")]
 pub fn hours(seconds: Seconds) -> f64 {
     seconds as f64 / 3600.0

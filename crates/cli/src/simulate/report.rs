@@ -1,4 +1,8 @@
-//! The report of a simulation: one sentence to pass on, numbers by queue, the users who lose most, and a remedy.
+//! The report of a simulation: one sentence to pass on, numbers by queue, the users who lose most,
+//! and a remedy.
+//!
+//! Made by `simulate` from a replay. The JSON is read by users' programs, and by `ui --simulation`.
+//! Names from the past are made printable when the text is made.
 
 use jiff::SignedDuration;
 use serde::Serialize;
@@ -17,36 +21,41 @@ use crate::print::{cell, human, printable, table, yaml};
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
+    /// The result in one sentence, with the source.
     pub sentence: String,
-    /// `replay`, or `schedule` if runs are also placed again.
+    /// `replay`, or `schedule` if the runs were also placed again.
     pub depth: &'static str,
-    /// The policy that was tried, in a word or two.
+    /// The policy that was tried, in a few words.
     pub policy: String,
     pub baseline: String,
     pub source: SourceReport,
     pub unit: Unit,
-    /// A run that would have ended within this time was nearly finished.
+    /// The bound of nearly finished runs, such as `4h`.
     pub nearly_within: String,
+    /// The bound of early losses, such as `10m`.
     pub lost_within: String,
     pub total: QueueReport,
+    /// The queues that have workloads, those that free most first.
     pub queues: Vec<QueueReport>,
     pub losers: Vec<LoserReport>,
     pub suggestions: Vec<Suggestion>,
-    /// The number of `MaxDurationExceeded` events that a dry run of the keeper would write for what runs now.
+    /// The number of `MaxDurationExceeded` events that a dry run of the keeper would emit for
+    /// workloads that run now. None: no cluster was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events_now: Option<usize>,
-    /// The same runs placed again, by the baseline and by the policy: an estimate.
+    /// The estimates of a schedule, by the baseline and by the policy. None: not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedules: Option<[ScheduleReport; 2]>,
-    /// What the report doesn't know.
+    /// Sentences about what the report doesn't know.
     pub missing: Vec<String>,
 }
 
-/// The numbers of a queue. Waits are in seconds.
+/// The numbers of a queue. Waits before the start are in seconds.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueReport {
     pub queue: String,
+    /// The number of users who lose a workload.
     pub users_cut: usize,
     #[serde(flatten)]
     pub numbers: Numbers,
@@ -63,18 +72,21 @@ pub struct LoserReport {
     pub queue: String,
     pub ran_seconds: i64,
     pub cut_after_seconds: i64,
+    /// The unit-hours that it loses.
     pub lost: f64,
 }
 
-/// A queue whose extensions would have saved the nearly finished.
+/// A queue whose extensions would have saved the workloads that were nearly finished.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Suggestion {
+    /// The number of these workloads.
     pub saves: u64,
+    /// The manifest of the queue.
     pub queue: Value,
 }
 
-/// A line of a sweep.
+/// A row of a sweep. `freed` is in unit-hours.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SweepRow {
@@ -85,16 +97,18 @@ pub struct SweepRow {
     pub nearly_finished: u64,
 }
 
-/// What was tried, in words.
+/// The names of what was tried and of the baseline.
 #[derive(Clone, Debug)]
 pub struct Tried {
     pub policy: String,
     pub baseline: String,
-    /// The ceiling of all queues, if flags set one.
+    /// The ceiling that flags give to all queues. None: no such flag.
     pub ceiling: Option<SignedDuration>,
 }
 
 impl Report {
+    /// Returns the report of a replay, without schedules. The caller adds these, and what is
+    /// missing.
     pub fn new(
         past: &Past,
         replayed: &Replayed,
@@ -130,6 +144,7 @@ impl Report {
         }
     }
 
+    /// Returns the report for people.
     pub fn text(&self) -> String {
         let hours = self.unit.hours();
         let mut parts = vec![format!("{}\n\n{DEPTH}", printable(&self.sentence))];
@@ -191,9 +206,11 @@ impl Report {
     }
 }
 
+/// The line about the depth of the report.
 const DEPTH: &str =
     "Depth: replay. The runs are as they were; no run is scheduled otherwise. Who is cut is exact.\n";
 
+/// Returns the result as one sentence.
 fn sentence(total: &QueueReport, counting: Counting, tried: &Tried, source: &SourceReport) -> String {
     let Numbers { jobs, cut, nearly_finished, freed, slices, preempted, preemptions_avoided, .. } =
         &total.numbers;
@@ -230,17 +247,20 @@ fn sentence(total: &QueueReport, counting: Counting, tried: &Tried, source: &Sou
     format!("{}{} over {}: {}.", source.caution(), tried.policy, source.period(), parts.join("; "))
 }
 
+/// Returns a word with an "s" unless the number is 1.
 fn plural(number: u64, word: &str) -> String {
     if number == 1 { word.to_owned() } else { format!("{word}s") }
 }
 
 impl QueueReport {
+    /// Returns the numbers of a queue with percentiles of waits.
     fn new(name: &str, tally: &Tally) -> Self {
         let [wait_p50, wait_p95] = [50, 95].map(|percent| percentile(&tally.waits, percent).map(i64::from));
         let (users_cut, numbers) = (tally.users.len(), tally.numbers);
         Self { queue: name.to_owned(), users_cut, numbers, wait_p50, wait_p95 }
     }
 
+    /// Returns the cells of the first table.
     fn cut_cells(&self) -> Vec<String> {
         let Self { queue, users_cut, numbers: of, wait_p50, wait_p95 } = self;
         let counts = [of.jobs, of.cut, number(*users_cut), of.nearly_finished, of.extendable].map(grouped);
@@ -249,6 +269,7 @@ impl QueueReport {
         [queue.clone()].into_iter().chain(counts).chain(rest).collect()
     }
 
+    /// Returns the cells of the table of preemptions.
     fn preemption_cells(&self) -> Vec<String> {
         let of = &self.numbers;
         let counts = [of.preempted, of.preemptions_avoided, of.preemptions_perhaps_avoided].map(grouped);
@@ -259,6 +280,7 @@ impl QueueReport {
 }
 
 impl LoserReport {
+    /// Returns a loser with the names of its workload, user and queue. None: no such run.
     fn new(past: &Past, loser: &Loser) -> Option<Self> {
         let first = past.runs.get(loser.run)?;
         let runs = past.runs.get(loser.run..)?;
@@ -282,11 +304,13 @@ impl LoserReport {
 }
 
 impl SweepRow {
+    /// Returns the row for a ceiling.
     pub fn new(max_duration: String, total: &Tally) -> Self {
         let Numbers { cut: jobs, freed, nearly_finished, .. } = total.numbers;
         Self { max_duration, jobs, users: total.users.len(), freed, nearly_finished }
     }
 
+    /// Returns the cells of the sweep's table.
     pub fn cells(&self) -> Vec<String> {
         let Self { max_duration, jobs, users, freed, nearly_finished } = self;
         let [jobs, users, nearly] = [*jobs, number(*users), *nearly_finished].map(grouped);
@@ -294,10 +318,11 @@ impl SweepRow {
     }
 }
 
-/// The steps in which `autoApprove` is suggested.
+/// The step to which a suggested `autoApprove` is rounded up, in seconds.
 const STEP: i64 = 15 * 60;
 
-/// Returns the queue whose extensions would have been long enough for all that were nearly finished.
+/// Returns a queue whose extensions would have been long enough for all workloads that were nearly
+/// finished. None: there are none, or the workloads are in no queue.
 fn suggestion(queue: &str, tally: &Tally, ceiling: Option<SignedDuration>) -> Option<Suggestion> {
     if tally.numbers.nearly_finished == 0 || queue.contains('/') {
         return None;
@@ -313,16 +338,17 @@ fn suggestion(queue: &str, tally: &Tally, ceiling: Option<SignedDuration>) -> Op
     Some(Suggestion { saves: tally.numbers.nearly_finished, queue })
 }
 
-/// A length of time, as kubectl shows ages.
+/// Returns a length of time, as kubectl shows ages.
 pub fn length(seconds: i64) -> String {
     human(SignedDuration::from_secs(seconds))
 }
 
+/// Returns a count as a number of a report.
 pub fn number(of: usize) -> u64 {
     u64::try_from(of).unwrap_or(u64::MAX)
 }
 
-/// A number with its thousands apart.
+/// Returns a number with commas between thousands.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -335,7 +361,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// An amount, with three digits or more.
+/// Returns an amount with three digits or more.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is rounded and not negative")]
 pub fn amount(hours: f64) -> String {
     match hours {
@@ -346,7 +372,7 @@ pub fn amount(hours: f64) -> String {
     }
 }
 
-/// A time, for people.
+/// Returns a time in UTC, to the minute.
 pub fn day(at: i64) -> String {
     moment(at).strftime("%Y-%m-%d %H:%M UTC").to_string()
 }

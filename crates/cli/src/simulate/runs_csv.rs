@@ -1,13 +1,17 @@
 //! The runs as a policy would have had them, as CSV: a trace again.
+//!
+//! Called by `simulate --output csv`. The headers are the names that `--trace` reads without
+//! `--columns`. The ceiling that a workload notes itself isn't written, nor which runs are of one
+//! workload.
 
 use std::{borrow::Cow, fmt::Write};
 
 use super::past::{Past, PastRun, moment};
 
-/// The headers, with the names that a trace is read by.
+/// The headers: the names of the fields by which a trace is read.
 pub const HEADERS: &str = "id,submit,start,end,gpus,cpus,queue,user,priority,state";
 
-/// Returns the line of a run.
+/// Returns the line of a run, with its end. Times are in UTC.
 pub fn line(past: &Past, run: &PastRun) -> String {
     let PastRun {
         id,
@@ -31,6 +35,7 @@ pub fn line(past: &Past, run: &PastRun) -> String {
     line
 }
 
+/// Quotes a text if it has a separator, a quote or the end of a line. Ends of lines become spaces.
 fn quoted(text: &str) -> Cow<'_, str> {
     if text.contains([',', '"', '\n', '\r', ';']) {
         Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"").replace(['\n', '\r'], " ")))

@@ -1,5 +1,9 @@
-//! A schedule: the runs of the past placed again, in one pool with priorities, gangs, preemption and returns. An estimate: real
-//! schedulers know nodes, quotas and fairness, and people do something else when they wait for longer.
+//! A schedule: the runs of the past placed again, in one pool with priorities, gangs, preemption
+//! and returns.
+//!
+//! Called by `simulate --schedule`. The result is an estimate: real schedulers know nodes, quotas
+//! and fairness, and users do something else when they wait for longer. Time passes from event to
+//! event: arrivals, ends, and the ends of floors.
 
 use std::{
     cmp::Reverse,
@@ -22,10 +26,12 @@ use super::{
 };
 use crate::print::cell;
 
-/// The most workloads that are looked at for each end or arrival, and the most running ones for a preemption.
+/// The largest number of waiting workloads that are looked at after each event, and of running ones
+/// that are looked at for a preemption.
 const LOOKED_AT: usize = 64;
 
-/// The numbers of a schedule. Waits are in seconds, and `lost` is what preempted runs had used.
+/// The numbers of a schedule. Waits are in seconds. `lost` is the usage of preempted runs, in
+/// unit-hours.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduleReport {
@@ -37,10 +43,10 @@ pub struct ScheduleReport {
     pub lost: f64,
 }
 
-/// A workload, in thousandths of a unit.
+/// A workload. Its amount is in thousandths of a unit, and its times are in seconds.
 struct Job {
     submit: Seconds,
-    /// The time that it still has to run.
+    /// The time for which it still has to run.
     left: Seconds,
     units: u64,
     priority: i32,
@@ -49,27 +55,31 @@ struct Job {
     has_started: bool,
     /// The time since which it waits.
     waits_since: Seconds,
-    /// The number of its tries. An end of an earlier one doesn't count.
+    /// The number of its ends so far. The scheduled end of an earlier try doesn't count.
     tries: u32,
 }
 
+/// The pool: the workloads that wait and run, and the events to come.
 struct Pool<'t> {
     policy: &'t SimulatedPolicy,
     leaves: Vec<Leaf<'t>>,
     jobs: Vec<Job>,
+    /// The thousandths of units that no workload has.
     free: u64,
-    /// By priority, and then by the time since which they wait.
+    /// The waiting workloads: the highest priority first, then the longest wait.
     waiting: BTreeSet<(Reverse<i32>, Seconds, usize)>,
-    /// The lowest priority and the youngest first.
+    /// The running workloads: the lowest priority first, then the latest start.
     running: BTreeSet<(i32, Reverse<Seconds>, usize)>,
+    /// The ends of runs: the time, the number of the workload, and its try.
     ends: BinaryHeap<Reverse<(Seconds, usize, u32)>>,
-    /// Arrivals and returns. None: only a look, because a floor ends.
+    /// Arrivals and returns. None: an attempt to place workloads, because a floor ends.
     arrivals: BinaryHeap<Reverse<(Seconds, Option<usize>)>>,
     waits: Vec<u32>,
     report: ScheduleReport,
 }
 
-/// Schedules all workloads of the past by a policy.
+/// Schedules all workloads of the past by a policy. `capacity` is in units. None: the most that ran
+/// at once. A pool is never smaller than the largest workload.
 pub fn schedule(past: &Past, policy: &SimulatedPolicy, unit: Unit, capacity: Option<f64>) -> ScheduleReport {
     let jobs: Vec<Job> = past.workloads().filter_map(|runs| Job::of(runs, unit)).collect();
     let largest = jobs.iter().map(|job| job.units).max().unwrap_or(0);
@@ -88,7 +98,7 @@ pub fn schedule(past: &Past, policy: &SimulatedPolicy, unit: Unit, capacity: Opt
         report: ScheduleReport::default(),
     };
     while let Some(now) = pool.next() {
-        // what waits is there before what arrives in the same second
+        // waiting workloads are placed before those that arrive in the same second
         if pool.end_all(now) {
             pool.place(now);
         }
@@ -100,7 +110,7 @@ pub fn schedule(past: &Past, policy: &SimulatedPolicy, unit: Unit, capacity: Opt
     ScheduleReport { wait_p50: p50, wait_p95: p95, lost, ..pool.report }
 }
 
-/// The most that ran at once.
+/// Returns the most thousandths of units that ran at once.
 pub fn peak(past: &Past, unit: Unit) -> u64 {
     let units = |run: &PastRun| i64::try_from(thousandths(unit.amount(run))).unwrap_or(i64::MAX);
     let mut changes: Vec<(Seconds, i64)> =
@@ -123,12 +133,14 @@ fn thousandths(amount: f64) -> u64 {
     (amount * 1000.0).round() as u64
 }
 
+/// Returns unit-hours, in the unit of `units`.
 #[allow(clippy::cast_precision_loss, reason = "an estimate")]
 fn unit_hours(units: u64, ran: Seconds) -> f64 {
     units as f64 * hours(ran)
 }
 
 impl Job {
+    /// Returns a workload by its runs, which are placed all together. None: there are no runs.
     fn of(runs: &[PastRun], unit: Unit) -> Option<Self> {
         let head = runs.first()?;
         Some(Self {
@@ -146,6 +158,7 @@ impl Job {
 }
 
 impl<'t> Pool<'t> {
+    /// Returns the time of the next event. None: nothing more happens.
     fn next(&self) -> Option<Seconds> {
         let end = self.ends.peek().map(|Reverse((at, ..))| *at);
         let arrival = self.arrivals.peek().map(|Reverse((at, _))| *at);
@@ -156,7 +169,7 @@ impl<'t> Pool<'t> {
         self.leaves.get(usize::try_from(job.queue).ok()?)
     }
 
-    /// Ends all runs that end by now, and returns whether there are any.
+    /// Ends all runs that end by now. True if there was one.
     fn end_all(&mut self, now: Seconds) -> bool {
         let mut has_ended = false;
         while let Some(Reverse((at, number, tries))) = self.ends.peek().copied()
@@ -171,7 +184,7 @@ impl<'t> Pool<'t> {
         has_ended
     }
 
-    /// Adds all that arrives by now.
+    /// Adds all workloads that arrive by now.
     fn admit_all(&mut self, now: Seconds) {
         while let Some(Reverse((at, number))) = self.arrivals.peek().copied()
             && at <= now
@@ -185,7 +198,7 @@ impl<'t> Pool<'t> {
         }
     }
 
-    /// Frees the room of a job. Returns the time that it ran.
+    /// Frees the room of a workload. Returns the time for which it ran.
     fn stop(&mut self, number: usize, now: Seconds) -> Seconds {
         let Some(job) = self.jobs.get_mut(number) else { return 0 };
         job.tries = job.tries.saturating_add(1);
@@ -194,6 +207,8 @@ impl<'t> Pool<'t> {
         now.saturating_sub(job.start)
     }
 
+    /// Ends a run. A workload that still has to run was cut, or comes back after the delay of its
+    /// queue's time slices.
     fn end(&mut self, number: usize, now: Seconds) {
         let ran = self.stop(number, now);
         let Some(job) = self.jobs.get_mut(number) else { return };
@@ -211,7 +226,8 @@ impl<'t> Pool<'t> {
         }
     }
 
-    /// Starts what there is room for, in the order of priorities. What doesn't fit may preempt, until one has found no room.
+    /// Starts workloads in the order of priorities, as far as there is room. A workload that
+    /// doesn't fit may preempt others, until one has found no room.
     fn place(&mut self, now: Seconds) {
         let first: Vec<_> = self.waiting.iter().take(LOOKED_AT).copied().collect();
         let mut may_preempt = true;
@@ -229,6 +245,7 @@ impl<'t> Pool<'t> {
         }
     }
 
+    /// Starts a workload, and schedules its end: by itself or by its ceiling.
     fn start(&mut self, number: usize, now: Seconds) {
         let Some(job) = self.jobs.get(number) else { return };
         let clocks = Clocks { created: moment(job.submit), started: Some(moment(now)) };
@@ -245,7 +262,8 @@ impl<'t> Pool<'t> {
         self.ends.push(Reverse((ceiling.map_or(end, |ceiling| end.min(ceiling)), number, job.tries)));
     }
 
-    /// Ends runs of lower priorities that no floor protects, if they make enough room. They come back at once, and begin again.
+    /// Ends runs of lower priorities that no floor protects, if they make enough room. They come
+    /// back at once, and start over.
     fn preempt(&mut self, number: usize, now: Seconds) {
         let Some(job) = self.jobs.get(number) else { return };
         let place = self.leaf(job).map(|leaf| leaf.place).unwrap_or_default();
@@ -271,7 +289,7 @@ impl<'t> Pool<'t> {
             victims.push(*number);
         }
         if room < job.units {
-            // kube-scheduler is asked again when a floor ends
+            // kube-scheduler asks again when a floor ends
             self.arrivals.extend(floor.map(|until| Reverse((until.as_second().max(now + 1), None))));
             return;
         }
@@ -284,7 +302,7 @@ impl<'t> Pool<'t> {
     }
 }
 
-/// The one pod of a workload that runs.
+/// Returns the one pod of a workload that runs.
 fn victim<'a>(workload: &'a Workload<'a>) -> Victim<'a> {
     Victim {
         workload,
@@ -299,6 +317,7 @@ fn victim<'a>(workload: &'a Workload<'a>) -> Victim<'a> {
 }
 
 impl ScheduleReport {
+    /// Returns the cells of a row whose first cell is `of`.
     pub fn cells(&self, of: &str) -> Vec<String> {
         let wait = |seconds: Option<i64>| cell(seconds.map(length));
         let counts = [self.cut, self.preempted, self.slices].map(grouped);

@@ -1,4 +1,7 @@
-//! Where the past comes from, and how much of it is known.
+//! The source of the past, and the share of the past that it has.
+//!
+//! Made by each reader of a past, and printed in reports and sweeps. A source that was made up is
+//! named as such in every sentence.
 
 use jiff::SignedDuration;
 use serde::Serialize;
@@ -14,15 +17,17 @@ use super::{
 pub struct SourceReport {
     pub kind: &'static str,
     pub name: String,
-    /// False for jobs that were made up.
+    /// False for made-up jobs.
     pub is_real: bool,
+    /// The first and the last time of any run. Null: there are no runs.
     pub since: Option<jiff::Timestamp>,
     pub until: Option<jiff::Timestamp>,
-    /// The time since which nothing is left out; none if that isn't known.
+    /// The time since which nothing is left out. Null: unknown.
     pub complete_since: Option<jiff::Timestamp>,
-    /// The share of all unit-hours that the source has. None: the total is unknown.
+    /// The share of all unit-hours that the source has, from 0 to 1. Null: the total is unknown.
     pub share_seen: Option<f64>,
     pub never_started: u64,
+    /// Lines or objects that were left out, by reason.
     pub skipped: Vec<Skipped>,
     /// True if the past ends now.
     #[serde(skip)]
@@ -32,7 +37,7 @@ pub struct SourceReport {
     pub by_namespace: bool,
 }
 
-/// Lines or objects that don't count.
+/// A number of lines or objects that don't count.
 #[derive(Debug, Serialize)]
 pub struct Skipped {
     pub number: u64,
@@ -40,6 +45,7 @@ pub struct Skipped {
 }
 
 impl SourceReport {
+    /// Returns the report about a real source, with unknown completeness.
     pub fn new(kind: &'static str, name: String, past: &Past) -> Self {
         let (since, until) = past.span.unzip();
         Self {
@@ -57,7 +63,7 @@ impl SourceReport {
         }
     }
 
-    /// Stands before all that is said of jobs that were made up.
+    /// Returns the beginning of sentences about made-up jobs. Empty for real ones.
     pub fn caution(&self) -> String {
         if self.is_real {
             String::new()
@@ -66,12 +72,14 @@ impl SourceReport {
         }
     }
 
+    /// Returns a number of users, or of namespaces where these stand for users.
     pub fn users(&self, number: usize) -> String {
         let word = if self.by_namespace { "namespace" } else { "user" };
         let number = u64::try_from(number).unwrap_or(u64::MAX);
         format!("{} {word}{}", grouped(number), if number == 1 { "" } else { "s" })
     }
 
+    /// Returns the length of the past, in words.
     pub fn period(&self) -> String {
         let Some((since, until)) = self.since.zip(self.until) else { return "no time".into() };
         let span = until.duration_since(since);
@@ -79,7 +87,7 @@ impl SourceReport {
         if self.is_present { format!("the last {length}") } else { length }
     }
 
-    /// What the source is, and what it lacks.
+    /// Returns lines about the source, and about what it lacks.
     pub fn lines(&self, unit: Unit) -> Vec<String> {
         let seconds = |at: Option<jiff::Timestamp>| at.map(jiff::Timestamp::as_second);
         let day_of = |at: Option<Seconds>| at.map_or_else(|| "unknown".to_owned(), day);
@@ -103,11 +111,12 @@ impl SourceReport {
     }
 }
 
-/// Returns the share of what was used that was seen. None: nothing is known to be used.
+/// Returns the share of the usage that was seen, at most 1. None: no usage is known.
 pub fn share(seen: f64, used: f64) -> Option<f64> {
     (used > 0.0).then(|| (seen / used).min(1.0))
 }
 
+/// Returns a length of time in days, hours or minutes.
 fn in_words(span: SignedDuration) -> String {
     let hours = span.as_hours();
     let (number, word) = match hours {

@@ -1,4 +1,8 @@
 //! Traces: files with the runs of other clusters, read line by line.
+//!
+//! Called by `simulate --trace`. The format is recognized by the first line. A line that can't be
+//! read is skipped and counted with its reason, so that one bad line doesn't cost the file; memory
+//! doesn't depend on the length of lines.
 
 mod broken;
 mod fields;
@@ -24,23 +28,27 @@ use table::TableReader;
 /// How a trace is to be read.
 #[derive(Clone, Debug)]
 pub struct TraceOptions {
-    /// The columns that `--columns` maps.
+    /// The columns that `--columns` names.
     pub columns: Columns,
     /// The zone of times that name none.
     pub zone: TimeZone,
-    /// The present: no run can have started later.
+    /// The present. Runs may start or end at most a day later.
     pub now: Timestamp,
 }
 
 /// The format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceFormat {
+    /// The output of Slurm's `sacct --parsable2`.
     Sacct,
+    /// Standard Workload Format.
     Swf,
+    /// CSV with a header.
     Csv,
 }
 
 impl TraceFormat {
+    /// Returns the name of the format in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sacct => "sacct --parsable2",
@@ -56,7 +64,7 @@ pub struct Trace {
     pub past: Past,
     pub format: TraceFormat,
     pub broken: Broken,
-    /// The number of lines of steps, which are parts of jobs.
+    /// The number of lines about steps, which are parts of jobs.
     pub steps: u64,
 }
 
@@ -70,14 +78,16 @@ enum Entry {
     Comment,
 }
 
-/// Why a line can't be read, and the part of it that is wrong.
+/// The reason why a line can't be read, and the part of the line that is wrong.
 type Refusal = (&'static str, String);
 
+/// The reader of a format.
 enum Reader {
     Table(Box<TableReader>),
     Swf(SwfReader),
 }
 
+/// The formats, for errors about files of none of them.
 const KNOWN: &str = "expected the output of sacct --parsable2 with its header, Standard Workload Format, or CSV with a header line and --columns submit=…,start=…,end=…,gpus=…,queue=…,user=…,priority=…,state=…";
 
 impl Reader {
@@ -88,6 +98,7 @@ impl Reader {
         }
     }
 
+    /// Reads a line, and adds its run to the past.
     fn take(
         &mut self,
         text: &str,
@@ -102,8 +113,8 @@ impl Reader {
     }
 }
 
-/// Reads a trace, which errors call by this name. Lines that can't be read are skipped and counted; a file with more such lines
-/// than others is refused.
+/// Reads a trace. Errors call it by `name`. Lines that can't be read are skipped and counted. A
+/// file with more such lines than others is refused.
 pub fn read(name: &str, source: &mut dyn BufRead, options: &TraceOptions) -> Result<Trace> {
     let (mut lines, mut reader) = (Lines::new(source), None);
     let (mut past, mut broken, mut steps) = (Past::default(), Broken::default(), 0_u64);

@@ -1,4 +1,8 @@
 //! Adds the objects of a cluster to a snapshot.
+//!
+//! Called by [`Snapshot::read`] for explanations, and by `list::gather` and `status` for whole
+//! lists. Kinds are listed side by side, some as whole objects and some as metadata alone, which is
+//! smaller.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -19,21 +23,24 @@ use crate::{
     print::{warn, with_causes},
 };
 
+/// A kind that couldn't be listed.
 pub struct NotListed {
     pub kind: ResourceKind,
     pub error: Error,
-    /// For want of a right.
+    /// True if a right was missing.
     pub is_forbidden: bool,
 }
 
+/// A page of a list.
 enum Page {
     Whole(Vec<Document>),
     Metadata(Vec<ObjectMeta>),
 }
 
 impl Snapshot {
-    /// Lists kinds in their namespaces, whole objects of some and the metadata of others, and adds the objects.
-    /// Returns the kinds that can't be listed, with the errors, in the order of the request.
+    /// Lists kinds in their namespaces, as whole objects or as metadata, and adds the objects. A
+    /// namespace None: all namespaces. Returns the kinds that couldn't be listed, with the errors,
+    /// in the order of the arguments.
     pub async fn list<'k>(
         &mut self,
         cluster: &ClusterReader,
@@ -66,7 +73,7 @@ impl Snapshot {
         failed.into_values().collect()
     }
 
-    /// Adds nodes, or objects that may own pods, of a kind that is listed as a whole.
+    /// Adds the metadata of nodes, or of objects that may be above pods.
     pub fn take_metadata(&mut self, kind: &ResourceKind, found: Vec<ObjectMeta>) {
         for metadata in found {
             self.selected.take(metadata.uid.as_deref(), metadata.labels.as_ref());
@@ -84,6 +91,9 @@ impl Snapshot {
         }
     }
 
+    /// Reads the pods of an explanation and all that their answer depends on. Queues and priority
+    /// classes that can't be listed are an error, unless the caller can do without. Other kinds
+    /// lead to a warning.
     pub(super) async fn explain(&mut self, cluster: &ClusterReader, wanted: &Wanted<'_>) -> Result<()> {
         let mut pods = with_groups(cluster, wanted.pods).await?;
         if let Some(namespace) = wanted.namespace {
@@ -102,7 +112,7 @@ impl Snapshot {
         let of_pods = wanted.pods.iter().map(|(namespace, _)| namespace.as_str());
         let namespaces: BTreeSet<&str> = of_pods.chain(wanted.namespace).collect();
         let groups = namespaces.iter().flat_map(|of| groups.iter().map(|kind| (*kind, Some(*of))));
-        // it matters on which nodes pods are
+        // the floors of node pools depend on the nodes of pods
         let needs_nodes = !self.floors.node_pools.is_empty() && wanted.floors.node_pool.is_none();
         let nodes = kinds.find("", "Node").filter(|_| needs_nodes).map(|kind| (kind, None));
         let mut owners = Vec::new();
@@ -133,7 +143,8 @@ impl Snapshot {
     }
 }
 
-/// The pods that were asked for, and the others of their groups.
+/// Reads these pods, and the other pods of their groups. Other pods of their namespaces are listed,
+/// but not kept.
 async fn with_groups(cluster: &ClusterReader, wanted: &[NamespacedName]) -> Result<Vec<Pod>> {
     let (mut pods, mut groups) = (Vec::new(), HashSet::new());
     let named = |pod: &Pod, namespace: &str| {

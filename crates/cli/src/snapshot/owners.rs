@@ -1,4 +1,8 @@
-//! The owners of pods, which of them is the workload, and which workloads a label selector selects.
+//! The owners of pods, the one of them that is the workload, and the workloads that a label
+//! selector selects.
+//!
+//! Called by the climbs of [`Snapshot`](super::Snapshot). An owner is known from a list, or was
+//! asked for by itself; the latter counts for more, because it shows whether the owner has ended.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -19,24 +23,26 @@ use tenure_types::{
 use super::decode;
 use crate::{cluster::ResourceKind, input::Document, print::warn};
 
-/// An object of a kind that was listed.
+/// An object of a kind that was listed as a whole.
 #[derive(Clone, Debug)]
 pub struct ListedOwner {
     pub namespace: String,
     pub reference: OwnerReference,
+    /// The answer for a climb, which can't say whether the owner has ended.
     answer: OwnerLookup,
-    /// Its metadata, if it has the record of a pause.
+    /// The metadata with the record of a pause. None: there is no record.
     paused: Option<Box<ObjectMeta>>,
 }
 
 impl ListedOwner {
-    /// None if it has no name.
+    /// Returns the owner of this metadata. None: the object has no name or uid.
     pub fn read(kind: &ResourceKind, metadata: &ObjectMeta) -> Option<Self> {
         let reference =
             OwnerReference { uid: metadata.uid.clone()?, ..kind.reference(metadata.name.as_deref()?) };
         Some(Self::of(reference, metadata))
     }
 
+    /// Returns the owner with this reference.
     pub fn of(reference: OwnerReference, metadata: &ObjectMeta) -> Self {
         let is_paused = metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PAUSED_ANNOTATION));
         Self {
@@ -48,39 +54,45 @@ impl ListedOwner {
     }
 }
 
+/// The owners that are known, and the kinds of which all objects are known.
 #[derive(Debug, Default)]
 pub struct KnownOwners {
-    /// Group and kind of owners that were listed as a whole.
+    /// Group and kind of owners that were listed as a whole. An object of these that isn't in the
+    /// list doesn't exist.
     listed: HashSet<(String, String)>,
     by_uid: HashMap<Uid, ListedOwner>,
-    /// The answers about owners that were asked for one by one.
+    /// The answers about owners that were asked for one by one. They count for more than the list.
     asked: HashMap<Uid, OwnerLookup>,
-    /// Their annotations `tenure.dev/max-duration`.
+    /// The annotations `tenure.dev/max-duration` of owners.
     max_durations: HashMap<Uid, String>,
 }
 
+/// The state of a climb.
 #[derive(Debug, PartialEq)]
 pub enum ClimbStep {
-    /// This owner is to be asked for first.
+    /// The owner that must be read before the climb can go on.
     Ask(OwnerReference),
+    /// The action that the keeper would take.
     Done(Action),
 }
 
 impl KnownOwners {
-    /// All objects of a kind are known, once they were added.
+    /// Notes that all objects of a kind are known, once they are added.
     pub fn listed(&mut self, group: &str, kind: &str) {
         self.listed.insert((group.to_owned(), kind.to_owned()));
     }
 
-    /// A kind may not be listed after all.
+    /// Notes that a kind couldn't be listed after all.
     pub fn not_listed(&mut self, group: &str, kind: &str) {
         self.listed.remove(&(group.to_owned(), kind.to_owned()));
     }
 
+    /// Adds objects of a list.
     pub fn extend(&mut self, owners: impl IntoIterator<Item = ListedOwner>) {
         self.by_uid.extend(owners.into_iter().map(|owner| (Uid::of(&owner.reference.uid), owner)));
     }
 
+    /// Records the answer about an owner that was asked for by itself.
     pub fn learn(&mut self, owner: &OwnerReference, answer: OwnerLookup) {
         self.asked.insert(Uid::of(&owner.uid), answer);
     }
@@ -92,12 +104,13 @@ impl KnownOwners {
         self.max_durations.extend(noted.map(|(uid, text)| (Uid::of(uid), text.clone())));
     }
 
-    /// The annotation `tenure.dev/max-duration` of an owner, as far as it was read.
+    /// Returns the annotation `tenure.dev/max-duration` of an owner, if it was read.
     pub fn max_duration(&self, owner: &OwnerReference) -> Option<&str> {
         self.max_durations.get(&Uid::of(&owner.uid)).map(String::as_str)
     }
 
-    /// Returns the answer about an owner of an object in a namespace; none if it is to be asked for.
+    /// Returns the answer about an owner of an object in a namespace. None: the owner must be asked
+    /// for.
     pub fn answer(&self, namespace: &str, owner: &OwnerReference) -> Option<OwnerLookup> {
         let uid = Uid::of(&owner.uid);
         let key = (group_of(&owner.api_version).to_owned(), owner.kind.clone());
@@ -111,11 +124,12 @@ impl KnownOwners {
                 && (&reference.name, &reference.kind) == (&owner.name, &owner.kind)
         };
         let Some(found) = self.by_uid.get(&uid).filter(is_meant) else { return Some(OwnerLookup::Absent) };
-        // a list has metadata alone
+        // a list has metadata alone, which don't show an owner's end
         (!may_outlive_its_end(owner)).then(|| found.answer.clone())
     }
 
-    /// An object that this one controls and that was paused, as `job/nightly-1`; the last by name.
+    /// Returns a paused object that this one controls, as `job/nightly-1`. Of several, the last by
+    /// name. None: no such object is known.
     pub fn paused_below(&self, above: &ObjectMeta) -> Option<String> {
         let is_below =
             |of: &ObjectMeta| projection::controller(of).map(|of| Some(&of.uid)) == Some(above.uid.as_ref());
@@ -125,20 +139,22 @@ impl KnownOwners {
         named.max()
     }
 
+    /// Returns the owners that have the record of a pause, with their metadata.
     pub fn paused(&self) -> impl Iterator<Item = (&ListedOwner, &ObjectMeta)> {
         self.by_uid.values().filter_map(|owner| Some((owner, owner.paused.as_deref()?)))
     }
 }
 
-/// True if what an owner of this kind owns may go on after the owner's end, which its status shows. The controller of Jobs itself deletes
-/// the pods of one that has ended.
+/// True if objects below an owner of this kind may go on after the owner's end, which its status
+/// shows. The controller of Jobs deletes the pods of an ended Job itself.
 fn may_outlive_its_end(owner: &OwnerReference) -> bool {
     let group = group_of(&owner.api_version);
     let row = PausableKinds::of(group, &owner.kind);
     group != "batch" && row.is_some_and(|row| row.ended != EndedWhen::Never)
 }
 
-/// Returns the answer about an owner, by its metadata and whether it has ended.
+/// Returns the answer about an owner that exists, by its metadata. `has_ended`: its status shows an
+/// end.
 pub fn found(metadata: &ObjectMeta, has_ended: bool) -> OwnerLookup {
     OwnerLookup::Found(FoundOwner {
         uid: metadata.uid.clone().unwrap_or_default(),
@@ -147,7 +163,7 @@ pub fn found(metadata: &ObjectMeta, has_ended: bool) -> OwnerLookup {
             None if has_ended => OwnerState::Ended,
             None => OwnerState::Live,
         },
-        // a manifest, which has no version yet, may leave its namespace out
+        // a manifest, which has no resource version yet, may leave its namespace out
         cluster_scoped: metadata.namespace.is_none() && metadata.resource_version.is_some(),
         selects: true,
         labels: BTreeMap::new(),
@@ -155,8 +171,9 @@ pub fn found(metadata: &ObjectMeta, has_ended: bool) -> OwnerLookup {
     })
 }
 
-/// Returns whether an owner among the objects of files has ended, and its metadata. An owner that isn't among them is taken to
-/// exist: files needn't hold all objects of a cluster. Manifests have no uid.
+/// Returns true if an owner among the objects of files has ended, and its metadata. An owner that
+/// isn't among them is taken to exist, with a warning: files needn't hold all objects of a cluster.
+/// Manifests have no uid: the reference's counts.
 pub fn in_files(documents: &[Document], namespace: &str, owner: &OwnerReference) -> (bool, ObjectMeta) {
     let (group, name) = (group_of(&owner.api_version), Some(owner.name.as_str()));
     let of = |namespace: Option<&str>| {
@@ -164,7 +181,7 @@ pub fn in_files(documents: &[Document], namespace: &str, owner: &OwnerReference)
             (document.group(), &document.kind) == (group, &owner.kind)
                 && (document.name(), document.namespace()) == (name, namespace)
         };
-        // the last one counts
+        // of objects with the same name, the last one counts
         let mut found = documents.iter().rev().filter(is_meant);
         found.find_map(|document| {
             let metadata = decode::<Owner>(document).ok()?.metadata;
@@ -183,7 +200,7 @@ pub fn in_files(documents: &[Document], namespace: &str, owner: &OwnerReference)
     (has_ended, metadata)
 }
 
-/// Objects with labels as wanted. Without a selector, all objects are.
+/// The objects that a label selector selects. Without a selector, all objects are selected.
 #[derive(Debug, Default)]
 pub struct Selected {
     pub selector: Option<Selector>,
@@ -191,6 +208,7 @@ pub struct Selected {
 }
 
 impl Selected {
+    /// Adds an object if the selector selects its labels. Does nothing without a selector.
     pub fn take(&mut self, uid: Option<&str>, labels: Option<&BTreeMap<String, String>>) {
         let Self { selector: Some(selector), uids } = self else { return };
         let none = BTreeMap::new();
@@ -199,6 +217,7 @@ impl Selected {
         }
     }
 
+    /// True if the object with this uid is selected.
     pub fn contains(&self, uid: &Uid) -> bool {
         self.selector.is_none() || self.uids.contains(uid)
     }

@@ -1,4 +1,8 @@
 //! The queues of the run.ai family.
+//!
+//! Called while a snapshot is filled, and by the commands that take queues alone: `matrix`,
+//! `requeue-schedule`, `validate`. Fields are read as the keeper reads stored queues: an invalid
+//! field has a fallback, which a warning names.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +20,11 @@ use crate::{
     print::warn,
 };
 
-/// The group of queues that are in a tree.
+/// The API group of queues that are in a tree.
 const GROUP: &str = Family::Runai.row().group;
 
-/// All objects in files; without any, the queues of the run.ai family that a cluster has.
+/// Returns all objects in files. Without files, the queues of the run.ai family that the cluster
+/// has.
 pub async fn documents(filename: &[String], connect: ConnectArgs) -> Result<Vec<Document>> {
     if !filename.is_empty() {
         return input::read(filename);
@@ -32,7 +37,8 @@ pub async fn documents(filename: &[String], connect: ConnectArgs) -> Result<Vec<
     cluster.documents(kind, None).try_concat().await.map_err(|error| cannot_list(kind, error))
 }
 
-/// Returns the queues of the tree by name, and warnings about queues that don't count.
+/// Returns the queues of the tree by name, and warnings about queues that don't count. Of queues
+/// with the same name, the last one counts.
 pub fn counting(documents: &[Document]) -> (BTreeMap<&str, &Document>, Vec<String>) {
     let (mut counting, mut warnings) = (BTreeMap::new(), Vec::new());
     for document in documents.iter().filter(|document| is_queue(document)) {
@@ -50,7 +56,7 @@ pub fn counting(documents: &[Document]) -> (BTreeMap<&str, &Document>, Vec<Strin
     (counting, warnings)
 }
 
-/// True for a queue of the tree in a known version.
+/// True for a queue of the tree, in a known version.
 pub fn is_queue(document: &Document) -> bool {
     document.kind == "Queue"
         && document.group() == GROUP
@@ -58,6 +64,7 @@ pub fn is_queue(document: &Document) -> bool {
 }
 
 impl Snapshot {
+    /// Adds a queue to the index. Fields that are invalid lead to warnings.
     pub(super) fn take_queue(&mut self, name: &str, document: &Document) {
         let mut spec = document.value.get("spec").filter(|spec| !spec.is_null());
         if let Some(bad) = spec.take_if(|spec| !spec.is_object()) {
@@ -82,20 +89,21 @@ impl Snapshot {
     }
 }
 
-/// Returns the annotations that are texts: others can't be stored.
+/// Returns the annotations whose values are texts. Others can't be stored.
 pub fn annotations(document: &Document) -> BTreeMap<String, String> {
     let annotations = document.value.get("metadata").and_then(|metadata| metadata.get("annotations"));
     let annotations = annotations.and_then(Value::as_object).into_iter().flatten();
     annotations.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// The projection of an object that has only this spec. A queue isn't left out because of faults in its metadata.
+/// Returns the projection of an object with this spec alone, so that faults in the metadata don't
+/// matter.
 fn project<'d, P: Deserialize<'d> + Default>(spec: Option<&'d Value>) -> P {
     let object = spec.map(|spec| ("spec", spec)).into_iter();
     P::deserialize(MapDeserializer::<_, serde_json::Error>::new(object)).unwrap_or_default()
 }
 
-/// Returns the value that an invalid stored field counts as.
+/// Says what an invalid field of a stored queue counts as.
 fn counts_as(queue: &RunaiQueue, field: &str) -> String {
     let is = |name: &str| [QueueVersion::V3alpha1, QueueVersion::V2].iter().any(|of| of.path(name) == field);
     let value = match field {

@@ -1,4 +1,6 @@
 //! Reads objects that a snapshot doesn't have yet, from the files or from the cluster.
+//!
+//! Called by the explanations, after the snapshot was read.
 
 use anyhow::{Context, Result};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -18,14 +20,15 @@ use crate::{
     list::{ended::missing, row::name_of},
 };
 
-/// An object that a person has named.
+/// An object that the user has named.
 pub struct Named {
     pub reference: OwnerReference,
     pub object: Value,
 }
 
 impl Snapshot {
-    /// Kueue's Workloads that are looked for. Files may have others of the namespace.
+    /// Returns Kueue's Workloads that a lookup asks for. For files, all Workloads of the namespace:
+    /// the caller chooses.
     pub async fn workloads(&self, namespace: &str, lookup: Lookup<'_>) -> Result<Vec<Value>> {
         if let Some(cluster) = &self.cluster {
             return cluster.workloads(namespace, lookup).await;
@@ -37,6 +40,8 @@ impl Snapshot {
         Ok(self.documents.iter().filter(is_one).map(|document| document.value.clone()).collect())
     }
 
+    /// Reads the object with this kind and name. An error: there is no such object; if it existed
+    /// within the last hour, with Tenure's last action on it.
     pub async fn named(&self, namespace: &str, (word, name): &Target) -> Result<Named> {
         if let Some(cluster) = &self.cluster {
             let kind = cluster.kinds.resolve(word, &self.table)?;
@@ -64,7 +69,8 @@ impl Snapshot {
         Ok(Named { reference, object: found.value.clone() })
     }
 
-    /// Returns Kueue's Workload of the owner that the keeper would pause, or of the pod that it would delete.
+    /// Returns Kueue's Workload of the owner that the keeper would pause, or of the pod that it
+    /// would delete. None: Kueue doesn't run it.
     pub async fn workload(&self, pod: &Pod, action: &Action) -> Result<Option<OwnerReference>> {
         let (lookup, uid) = match action {
             Action::Pause(owner) => (kueue::of_owner(owner, &self.table), Some(owner.uid.as_str())),

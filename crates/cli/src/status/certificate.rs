@@ -1,23 +1,30 @@
 //! Reads the end of validity of certificates.
+//!
+//! Called by the checks of the webhook, for the certificate that it serves and for the CAs that the
+//! API server trusts.
 
 use jiff::Timestamp;
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use x509_parser::parse_x509_certificate;
 
-/// The first end among the certificates of a PEM file; none if there is none that can be read.
+/// Returns the first end among the certificates of a PEM file. None: there is none, or one can't be
+/// read.
 pub fn first_end(pem: &[u8]) -> Option<Timestamp> {
     ends(pem)?.into_iter().min()
 }
 
-/// The last end among them: of two authorities that follow one another, the first is trusted until it ends.
+/// Returns the last end among the certificates of a PEM file: of two authorities that follow one
+/// another, the first is trusted until it ends. None: there is none, or one can't be read.
 pub fn last_end(pem: &[u8]) -> Option<Timestamp> {
     ends(pem)?.into_iter().max()
 }
 
+/// Returns the ends of all certificates. None: one of them can't be read.
 fn ends(pem: &[u8]) -> Option<Vec<Timestamp>> {
     CertificateDer::pem_slice_iter(pem).map(|der| not_after(&der.ok()?)).collect()
 }
 
+/// Returns the end of validity of a certificate in DER.
 fn not_after(der: &[u8]) -> Option<Timestamp> {
     let (_, certificate) = parse_x509_certificate(der).ok()?;
     Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()

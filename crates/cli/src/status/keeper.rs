@@ -1,4 +1,7 @@
-//! Checks that a keeper leads, and sees the cluster.
+//! Checks that a keeper leads, and that it has read the cluster.
+//!
+//! Called by `status`. The leader is found by its Lease, and asked through the API server's proxy.
+//! [`runs_dry`] is also called by other commands.
 
 use http::Request;
 use jiff::{SignedDuration, Timestamp};
@@ -16,11 +19,12 @@ use crate::{
     print::{human, with_causes},
 };
 
-/// The port of metrics and probes, where the Deployment doesn't name one.
+/// The port of metrics and probes, if the Deployment names none.
 const ADMIN_PORT: i32 = 8080;
 
 impl Inspector<'_> {
-    /// Each keeper that is installed: its pods, its leader, and its watches.
+    /// Checks each keeper that is installed: its pods, its leader, and its watches. An error: no
+    /// keeper is installed, or the Deployments can't be listed.
     pub(super) async fn keepers(&self) -> Result<Vec<Check>, Fault> {
         let keepers: Vec<Deployment> = self.ours("keeper").await?;
         if keepers.is_empty() {
@@ -41,7 +45,8 @@ impl Inspector<'_> {
         Ok(checks)
     }
 
-    /// Checks that a keeper leads; returns which pod that is.
+    /// Checks that a keeper leads. Returns also the name of the pod that leads. None: no pod does,
+    /// or none is needed.
     async fn leader(&self, keeper: &Deployment) -> Result<(Finding, Option<String>), Fault> {
         let (namespace, name) = (keeper.namespace().unwrap_or_default(), keeper.name_any());
         if is_dry_run(keeper) {
@@ -60,10 +65,11 @@ impl Inspector<'_> {
         Ok((finding, spec.holder_identity.filter(|holder| !holder.is_empty())))
     }
 
-    /// Checks that the leading keeper has read queues, `PodGroups`, owners and pods, by `/ready` of its admin port.
+    /// Checks that the leading keeper has read queues, `PodGroup`s, owners and pods, by `/ready` of
+    /// its admin port.
     async fn watches(&self, keeper: &Deployment, holder: &str) -> Finding {
         let (namespace, port) = (keeper.namespace().unwrap_or_default(), admin_port(keeper));
-        // another text would make another request of the path below, with the user's rights
+        // another text would lead to another path of the API server, with the user's rights
         if !is_subdomain(holder) {
             let message = format!("the Lease's holder {holder:?} is no name of a pod");
             return Err(Fault::unknown(message, "curl the /ready of the keeper that leads"));
@@ -89,7 +95,7 @@ impl Inspector<'_> {
     }
 }
 
-/// Checks that a pod of a keeper is ready.
+/// Checks that at least one pod of a keeper is ready.
 fn pods(keeper: &Deployment) -> Finding {
     let place = keeper.namespace().unwrap_or_default();
     let name = format!("{place}/{}", keeper.name_any());
@@ -109,7 +115,8 @@ fn pods(keeper: &Deployment) -> Finding {
     }
 }
 
-/// Checks that the holder of a Lease has renewed it in time.
+/// Checks that the holder of a Lease has renewed it in time. A Lease without a duration lasts 15
+/// seconds.
 fn leads(spec: &LeaseSpec, lease: &str, logs: &str, now: Timestamp) -> Finding {
     let holder = spec.holder_identity.as_deref().unwrap_or_default();
     let renewed = spec.renew_time.as_ref().map(|at| now.duration_since(at.0));
@@ -129,23 +136,27 @@ fn leads(spec: &LeaseSpec, lease: &str, logs: &str, now: Timestamp) -> Finding {
     Ok(format!("{holder} leads, and has renewed Lease {lease}{ago}"))
 }
 
-/// True if the keepers of the cluster run dry: they pause nothing. False if the user may not read them.
+/// True if all keepers of the cluster run dry: they pause nothing. False if there is none, or the
+/// user may not read them.
 pub async fn runs_dry(cluster: &ClusterReader) -> bool {
     let inspector = Inspector { cluster, tenure_namespace: None, t9k_system_namespace: String::new() };
     let keepers = inspector.ours::<Deployment>("keeper").await.unwrap_or_default();
     !keepers.is_empty() && keepers.iter().all(is_dry_run)
 }
 
+/// True if a container of the Deployment has the flag `--dry-run`.
 fn is_dry_run(keeper: &Deployment) -> bool {
     let is_flag = |arg: &String| ["--dry-run", "--dry-run=true"].contains(&&**arg);
     containers(keeper).any(|container| container.args.iter().flatten().any(is_flag))
 }
 
+/// Returns the port of metrics and probes.
 fn admin_port(keeper: &Deployment) -> i32 {
     let mut ports = containers(keeper).flat_map(|container| container.ports.iter().flatten());
     ports.find(|port| port.name.as_deref() == Some("admin")).map_or(ADMIN_PORT, |port| port.container_port)
 }
 
+/// Returns the containers of the Deployment's pod template.
 fn containers(keeper: &Deployment) -> impl Iterator<Item = &Container> {
     keeper.spec.template.spec.iter().flat_map(|pod| &pod.containers)
 }

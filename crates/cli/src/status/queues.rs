@@ -1,4 +1,8 @@
-//! Checks for queues that pods name and that don't exist, for workloads past their ceiling, and for refusals.
+//! Checks for queues that pods name and that don't exist, for workloads past their ceiling, and for
+//! refused returns.
+//!
+//! Called by `status`. Ends are computed by the keeper's own arithmetic. Owners of pods aren't
+//! read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +18,16 @@ use crate::{
     snapshot::{NotListed, Snapshot},
 };
 
-/// The time past a ceiling that is no problem: a pause takes a moment, and many of them wait for each other.
+/// The time past a ceiling that isn't a problem yet: a pause takes a moment, and many pauses wait
+/// for each other.
 const OVERDUE: SignedDuration = SignedDuration::from_mins(1);
 
+/// The largest number of names in a message.
 const SHOWN: usize = 5;
 
 impl Inspector<'_> {
-    /// Checks the queues that pods name, and that no pod runs past its ceiling.
+    /// Checks the queues that pods name, and that no pod runs past its ceiling. An error: queues,
+    /// groups or pods can't be listed.
     pub(super) async fn queues_and_pods(&self) -> Result<Vec<Check>, Fault> {
         let Self { cluster, t9k_system_namespace: place, .. } = self;
         let now = cluster.clock.now();
@@ -49,7 +56,8 @@ impl Inspector<'_> {
         Ok(vec![Check::new("queues", named(&missing)), Check::new("ceilings", ceilings)])
     }
 
-    /// Checks that no return of a workload was refused in the last hour.
+    /// Checks that no return of a workload was refused as far back as the API server keeps events,
+    /// an hour by default.
     pub(super) async fn refusals(&self) -> Finding {
         let events = objects(self.cluster.api(None), Some(BY_KEEPER)).try_concat().await;
         let events: Vec<Event> =
@@ -70,7 +78,8 @@ impl Inspector<'_> {
     }
 }
 
-/// Checks that pods name no queues that don't exist.
+/// Checks that pods name no queue that doesn't exist. `missing`: the namespaces of such pods, by
+/// queue.
 fn named(missing: &BTreeMap<String, BTreeSet<String>>) -> Finding {
     if missing.is_empty() {
         return Ok("every queue that a pod names exists".into());
@@ -83,7 +92,7 @@ fn named(missing: &BTreeMap<String, BTreeSet<String>>) -> Finding {
     Err(Fault::problem(message, "create the queues, or correct the labels of the pods"))
 }
 
-/// Checks that no pods run on though their ceiling is exceeded.
+/// Checks that no pods run past their ceiling. In a dry run of the keeper that isn't a problem.
 fn past_ceiling(pods: &[String], runs_dry: bool) -> Finding {
     if pods.is_empty() {
         return Ok("no pod runs for more than a minute past its ceiling".into());
@@ -95,6 +104,7 @@ fn past_ceiling(pods: &[String], runs_dry: bool) -> Finding {
     Err(Fault::problem(format!("pods run past their ceiling: {}", few(pods)), remedy))
 }
 
+/// Returns the first names, and the number of the others.
 fn few<'n>(names: impl IntoIterator<Item = &'n String, IntoIter: ExactSizeIterator>) -> String {
     let names = names.into_iter();
     let more = names.len().saturating_sub(SHOWN);

@@ -1,4 +1,7 @@
 //! Checks that the API server reaches the webhook, and trusts its certificate.
+//!
+//! Called by `status`. The configurations, Services and Secrets are read; [`Inspector::admission`]
+//! tries the whole way with a dry run.
 
 use std::collections::BTreeSet;
 
@@ -21,14 +24,16 @@ use crate::{
     print::{human, moment},
 };
 
-/// A CA that ends so soon should have been replaced.
+/// A certificate that ends within this time should have been renewed already.
 const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 
+/// The remedy for certificates.
 const RENEW: &str =
     "renew the certificate, and have its CA in every caBundle: see webhook.certificate of the chart";
 
 impl Inspector<'_> {
-    /// The webhook configurations of the chart: their Services, and the CA by which the API server trusts them.
+    /// Checks the webhook configurations of the chart: the endpoints of their Services, and the CA
+    /// by which the API server trusts them.
     pub(super) async fn webhooks(&self) -> Result<Vec<Check>, Fault> {
         let configured = self.configured().await?;
         if configured.is_empty() {
@@ -64,7 +69,7 @@ impl Inspector<'_> {
         Ok(secrets.iter().filter_map(certificate).collect())
     }
 
-    /// Names of configurations, with how each of their webhooks is asked.
+    /// Returns the names of configurations, with the address of each of their webhooks.
     async fn configured(&self) -> Result<Vec<(String, WebhookClientConfig)>, Fault> {
         let mut configured = Vec::new();
         let client = &self.cluster.client;
@@ -96,8 +101,8 @@ impl Inspector<'_> {
         Ok(format!("Service {namespace}/{name} has {ready} ready endpoints"))
     }
 
-    /// Checks that the API server asks the webhook, by a dry run of a Queue that draws a warning from it. None: without
-    /// queues there is nothing to ask about.
+    /// Checks that the API server asks the webhook, by a dry run of a Queue about which the webhook
+    /// returns a warning. None: the cluster has no queues of the run.ai family.
     pub(super) async fn admission(&self) -> Option<Finding> {
         let api_version = &self.cluster.kinds.queues(Family::Runai)?.resource.api_version;
         let queue = json!({
@@ -119,10 +124,11 @@ impl Inspector<'_> {
     }
 }
 
-/// The right to send the dry run.
+/// The right that the dry run takes.
 const RIGHT: &str = "create queues.scheduling.run.ai";
 
-/// Reads from the answer to a dry run that the webhook was asked.
+/// Reads from the answer to a dry run whether the webhook was asked. `warned`: the answer had a
+/// warning.
 fn asked(code: u16, warned: bool, message: &str) -> Finding {
     let down = "kubectl logs -l app.kubernetes.io/part-of=tenure,app.kubernetes.io/component=webhook -A; see as well whether a NetworkPolicy keeps the API server from it";
     Err(match code {
@@ -144,7 +150,7 @@ fn asked(code: u16, warned: bool, message: &str) -> Finding {
     })
 }
 
-/// Checks that the CA of each configuration is there and good.
+/// Checks that each configuration has a CA, and that no CA ends soon.
 fn trust(configured: &[(String, WebhookClientConfig)], now: Timestamp) -> Finding {
     let mut ends = Vec::new();
     for (name, config) in configured {
@@ -161,7 +167,7 @@ fn trust(configured: &[(String, WebhookClientConfig)], now: Timestamp) -> Findin
     lasts(&format!("the CA in {name}"), end, now)
 }
 
-/// Checks that a certificate doesn't end soon. None: it can't be read.
+/// Checks that a certificate doesn't end soon. `end` None: it can't be read.
 fn lasts(which: &str, end: Option<Timestamp>, now: Timestamp) -> Finding {
     let end = end.ok_or_else(|| Fault::problem(format!("{which} can't be read"), RENEW))?;
     let (at, left) = (moment(end), end.duration_since(now));

@@ -1,4 +1,7 @@
 //! The page, embedded, and as one file with all that it shows.
+//!
+//! Called by the server for each of the page's files, and by `ui --export`. The files are part of
+//! the program: nothing is loaded from another host.
 
 use anyhow::Result;
 
@@ -6,8 +9,10 @@ use super::look::PageLook;
 
 pub const PAGE: &str = include_str!("page/index.html");
 pub const SIGN_IN: &str = include_str!("page/sign-in.html");
-/// The answer to a code. It keeps the key where no other port's pages or servers see it, and opens the page.
+/// The answer to a code. It stores the key where pages and servers of other ports don't see it, and
+/// opens the page.
 pub const SIGNED_IN: &str = "<!doctype html><meta charset=utf-8><title>Tenure</title><body data-key=KEY><script src=signed-in.js></script>";
+/// The script of that answer.
 pub const SIGNED_IN_SCRIPT: &str =
     "localStorage.setItem(\"tenure-key\", document.body.dataset.key); location.replace(\"/\");\n";
 pub const SCRIPT: &str = include_str!("page/page.js");
@@ -15,20 +20,20 @@ pub const STYLE: &str = include_str!("page/page.css");
 /// Preact with htm.
 pub const VENDOR: &str = include_str!("page/vendor/htm-preact.js");
 
-/// What the page may load: its own files alone.
+/// The Content-Security-Policy of the page: it may load its own files alone.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                           form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// The links of the page to its other files.
+/// The links of the page to its other files, with the texts of these.
 const LINKS: [(&str, &str); 3] = [
     ("<link rel=\"stylesheet\" href=\"page.css\">", STYLE),
     ("<script src=\"vendor.js\" defer></script>", VENDOR),
     ("<script src=\"page.js\" defer></script>", SCRIPT),
 ];
 
-/// The page as one file, which loads nothing.
+/// Returns the page as one file, which loads nothing, with the data of a read in it.
 pub fn exported(look: &PageLook) -> Result<String> {
-    // in a script, only this could end it
+    // only `<` could end the script in which the data stands
     let data = serde_json::to_string(look)?.replace('<', "\\u003c");
     let [style, vendor, script] = LINKS.map(|(_, text)| text);
     let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";

@@ -1,4 +1,7 @@
-//! Commands of the page: each runs the plugin itself, as a person would type it.
+//! Commands of the page: each runs the plugin itself, as a user would type it.
+//!
+//! Called by the server, after it has checked the request. Arguments are passed without a shell,
+//! and `--` stands before the object's name.
 
 use std::{
     env,
@@ -16,32 +19,34 @@ use crate::{
     print::printable,
 };
 
-/// The longest time that a command which reads may take.
+/// The longest time that a command may take which only reads.
 const LONGEST: Duration = Duration::from_mins(2);
 
-/// The command that takes the flags for what is read.
+/// The command that takes the flags for files and configuration.
 pub const EXPLAIN: &str = "explain";
 
+/// The plugin, with the flags that each of its commands gets.
 #[derive(Clone, Debug)]
 pub struct Child {
     /// The flags of the cluster and the user.
     pub connect: Vec<String>,
     /// The user's bearer token.
     pub token: Option<String>,
-    /// The flags for what is read.
+    /// The flags for files, time and configuration.
     pub reading: Vec<String>,
-    /// The namespace that the user has named.
+    /// The namespace of `-n`. None: the user has named none.
     pub namespace: Option<String>,
 }
 
-/// What a command has printed.
+/// The output of a command.
 #[derive(Debug, Serialize)]
 pub struct Printed {
+    /// The lines of standard output and then of standard error, made printable.
     pub succeeded: bool,
     pub text: String,
 }
 
-/// The object of a command. Tenants name them.
+/// The object of a command. Its name comes from tenants, and was checked.
 #[derive(Clone, Debug)]
 pub struct ChildObject {
     namespace: String,
@@ -49,7 +54,8 @@ pub struct ChildObject {
 }
 
 impl ChildObject {
-    /// Returns the object of a row; an error if its name can be no object's.
+    /// Returns the object of a row. An error: its kind or name can't be that of an object, and
+    /// might be read as a flag or a path.
     pub fn new(namespace: &str, workload: &str) -> Result<Self> {
         let (kind, name) = workload.split_once('/').unwrap_or_default();
         let is_kind = kind.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -61,12 +67,13 @@ impl ChildObject {
 }
 
 impl Child {
-    /// Runs a command of the plugin that reads, and returns all that it prints.
+    /// Runs a command of the plugin that only reads, and returns all that it prints.
     pub async fn read(&self, verb: &str, object: &ChildObject) -> Result<Printed> {
         Ok(Printed::new(&ended(self.command(verb, object, None)?).await?))
     }
 
-    /// Simulates the past of the cluster with these limits, and returns the report.
+    /// Simulates the past of the cluster with these limits, as flags, and returns the report. An
+    /// error: the command has failed, with its output.
     pub async fn simulate(&self, limits: &[String]) -> Result<Value> {
         let mut command = self.plugin()?;
         command.args(["simulate", "--from-cluster", "--output", "json"]).args(limits);
@@ -76,16 +83,18 @@ impl Child {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// Runs a command of the plugin that changes something. It goes on when the page that asked for it is closed.
+    /// Runs a command of the plugin that changes something. The command continues if the page that
+    /// asked for it is closed.
     pub async fn change(&self, verb: &str, object: &ChildObject, more: Option<&str>) -> Result<Printed> {
         let mut command = self.command(verb, object, more)?;
-        // Ctrl-C is for this process
+        // Ctrl-C is for this process alone
         #[cfg(unix)]
         command.process_group(0);
         let output = tokio::spawn(async move { command.output().await }).await??;
         Ok(Printed::new(&output))
     }
 
+    /// Returns a command about an object. `more` is a further argument, such as a duration.
     fn command(&self, verb: &str, object: &ChildObject, more: Option<&str>) -> Result<Command> {
         let ChildObject { namespace, workload } = object;
         let reading = self.reading.iter().filter(|_| verb == EXPLAIN);
@@ -95,6 +104,7 @@ impl Child {
         Ok(command)
     }
 
+    /// Returns a command that runs this program, without standard input.
     fn plugin(&self) -> Result<Command> {
         let mut command = Command::new(env::current_exe()?);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -103,13 +113,15 @@ impl Child {
     }
 }
 
-/// Waits for the end of a command that reads. It ends with the request for it.
+/// Waits for the end of a command that only reads. The command is killed if the request for it
+/// ends, or after two minutes.
 async fn ended(mut command: Command) -> Result<Output> {
     command.kill_on_drop(true);
     Ok(timeout(LONGEST, command.output()).await.context("the command takes too long")??)
 }
 
 impl Printed {
+    /// Returns what a command has printed.
     fn new(output: &Output) -> Self {
         let text = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
         let lines: Vec<String> = text.iter().flat_map(|text| text.lines()).map(printable).collect();

@@ -1,4 +1,8 @@
-//! What the open pages are told: all that is known, and then what changes. All of them share one look.
+//! The messages to open pages: first all that is known, then the changes. All pages share one read
+//! of the cluster.
+//!
+//! `ui` calls [`Live::show`] after each read; the server calls [`Live::open`] for each page. A page
+//! that misses messages gets everything again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,12 +19,13 @@ use tokio::{
 
 use super::look::PageLook;
 
-/// The messages that a page may be late by. One that is later gets all again.
+/// The number of messages by which a page may be late. A page that is later gets everything again.
 const LATE: usize = 16;
 
 /// A message to a page: an object in one line.
 pub type PageMessage = Arc<str>;
 
+/// The last read, and the pages that follow it.
 #[derive(Debug)]
 pub struct Live {
     seen: Mutex<LastLook>,
@@ -28,19 +33,20 @@ pub struct Live {
     opened: Notify,
 }
 
-/// The last look.
+/// The last read.
 #[derive(Debug)]
 struct LastLook {
     look: PageLook,
     at: Instant,
-    /// The longest time until the next one, unless it takes longer than this one.
+    /// The longest time until the next read, unless that takes longer than this one.
     every: Duration,
-    /// Why there was no other since.
+    /// The reason why the reads since then have failed. None: none has failed.
     error: Option<String>,
 }
 
 impl LastLook {
-    /// What differs from an earlier look, with the age of this one.
+    /// Returns a message about what differs from an earlier read, with the age of this one.
+    /// `is_all`: the page forgets all that it knows.
     fn message(&self, before: &PageLook, is_all: bool) -> PageMessage {
         let Self { look, at, every, error } = self;
         let (rows, parts) = (changes(&before.rows, &look.rows), changes(&before.parts, &look.parts));
@@ -54,12 +60,13 @@ impl LastLook {
 }
 
 impl Live {
+    /// Returns the state after the first read.
     pub fn new(look: PageLook) -> Self {
         let seen = LastLook { look, at: Instant::now(), every: Duration::ZERO, error: None };
         Self { seen: Mutex::new(seen), messages: broadcast::channel(LATE).0, opened: Notify::new() }
     }
 
-    /// Returns all that is known, and the messages about what changes from there.
+    /// Returns a message with all that is known, and the messages about changes from there on.
     pub fn open(&self) -> (PageMessage, broadcast::Receiver<PageMessage>) {
         let seen = self.seen.lock();
         let opened = (seen.message(&PageLook::default(), true), self.messages.subscribe());
@@ -75,11 +82,12 @@ impl Live {
         }
     }
 
-    /// Tells the pages what has changed. They are told, too, if nothing has.
+    /// Tells the pages what has changed. A message is sent even if nothing has: it shows that the
+    /// read is recent.
     pub fn show(&self, look: PageLook, every: Duration) {
         let mut seen = self.seen.lock();
         let before = std::mem::replace(&mut *seen, LastLook { look, at: Instant::now(), every, error: None });
-        // no page may be open
+        // an error means that no page is open
         let _ = self.messages.send(seen.message(&before.look, false));
     }
 
@@ -90,13 +98,13 @@ impl Live {
         let _ = self.messages.send(seen.message(&seen.look, false));
     }
 
-    /// Returns the row of a workload, as the last look has it.
+    /// Returns the row of a workload, as the last read has it. None: the workload is gone.
     pub fn row(&self, id: &str) -> Option<Value> {
         self.seen.lock().look.rows.get(id).cloned()
     }
 }
 
-/// What differs. What is gone is null.
+/// Returns the entries that differ. An entry that is gone is null.
 fn changes<'v, K: Ord>(
     before: &'v BTreeMap<K, Value>,
     after: &'v BTreeMap<K, Value>,

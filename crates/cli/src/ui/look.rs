@@ -1,4 +1,7 @@
-//! One look at a cluster or at files: all that the page shows.
+//! One read of a cluster or of files: all that the page shows.
+//!
+//! Called by `ui` again and again. The parts are those of other commands: rows of `list`, the bound
+//! of `forecast`, the table of `matrix`.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -31,33 +34,36 @@ use crate::{
     snapshot::{ListedOwner, Snapshot, decode, in_files, key},
 };
 
-/// The most rows of a forecast that the page shows.
+/// The largest number of rows of a forecast that the page shows.
 const FREE_ROWS: usize = 24;
 
-/// The most queues whose pairs are shown as a table.
+/// The largest number of queues of which the page shows the floors between them.
 const MATRIX_QUEUES: usize = 40;
 
-/// All that the page shows, at one time. Texts have no characters that are hidden or change the direction of others.
+/// All that the page shows, at one time. Texts have no characters that are hidden or turn the
+/// direction of other texts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PageLook {
     pub now: Timestamp,
     /// The workloads, by namespace, kind and name: `team/job/train`.
     pub rows: BTreeMap<String, Value>,
+    /// The other parts of the page, by name: facts, warnings, GPUs that come free, strays, queues,
+    /// matrix, simulation.
     pub parts: BTreeMap<&'static str, Value>,
 }
 
-/// What doesn't change from look to look.
+/// The settings of the page, which don't change from read to read.
 #[derive(Clone, Debug)]
 pub struct LookOptions {
     pub config: Config,
     pub t9k_system_namespace: String,
     /// The longest time that the keeper lets a pod terminate.
     pub longest_termination: SignedDuration,
-    /// The only namespace that is looked at. None: all.
+    /// The only namespace that is read. None: all namespaces.
     pub namespace: Option<String>,
-    /// A simulation to show beside it, as `simulate -o json` writes it.
+    /// A simulation to show as well, as `simulate -o json` writes it. None: no such flag.
     pub simulation: Option<Value>,
-    /// The flags of the commands that the page shows.
+    /// The flags of the commands that the page shows to be copied.
     pub flags: Vec<String>,
 }
 
@@ -71,26 +77,28 @@ struct Stray {
     gpus: i64,
 }
 
-/// A workload, as the page has it.
+/// A workload, as the page gets it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ShownRow<'r> {
     #[serde(flatten)]
     row: &'r Row,
+    /// True if no queue of this name exists, as far as the user may see.
     queue_is_unknown: bool,
 }
 
-/// A queue of the run.ai family, as the page has it.
+/// A queue of the run.ai family, as the page gets it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ShownQueue<'t> {
     #[serde(flatten)]
     row: QueueRow<'t>,
     family: &'static str,
-    /// Against preemptors of queues in other trees.
+    /// The floor against preemptors of queues in other trees.
     reclaim_min_runtime: Sourced,
 }
 
+/// The pods that were read: those on nodes, and those with GPUs.
 #[derive(Default)]
 struct PodsRead {
     on_nodes: Vec<OnNode>,
@@ -98,6 +106,7 @@ struct PodsRead {
 }
 
 impl PodsRead {
+    /// Adds a pod with its requests, to the view and to the lists.
     fn add(&mut self, view: &mut View, pod: Pod, requests: Amounts) {
         let gpus = requests.iter().filter(|(of, _)| is_gpu(of));
         let gpus = gpus.fold(0, |sum: i64, (_, amount)| sum.saturating_add(*amount));
@@ -113,10 +122,11 @@ impl PodsRead {
 }
 
 impl PageLook {
+    /// Reads a cluster. An error: queues or pods can't be read, other than for want of a right.
     pub async fn at_cluster(gatherer: &mut Gatherer, options: &LookOptions, runs_dry: bool) -> Result<Self> {
         gatherer.warnings.clear();
         let mut view = gatherer.without_pods().await?;
-        // else all queues would look as if they didn't exist
+        // otherwise all queues would look as if they didn't exist
         if let Some(error) = &gatherer.queues_failed {
             bail!("{error}");
         }
@@ -138,6 +148,7 @@ impl PageLook {
         Self::of(view, read, gatherer.now(), options, (&facts, &gatherer.warnings))
     }
 
+    /// Reads objects of files, which don't change.
     pub fn at_files(documents: &[Document], options: &LookOptions, now: Timestamp) -> Result<Self> {
         let t9k = Some(options.t9k_system_namespace.as_str());
         let mut snapshot = Snapshot::of_documents(documents, &options.config, t9k, now);
@@ -164,11 +175,12 @@ impl PageLook {
         }
         let (mut view, mut read) = (View::of_files(snapshot), PodsRead::default());
         let pods = documents.iter().filter(|of| (of.group(), of.kind.as_str()) == ("", "Pod"));
-        // the last one counts, as for queues; what can't be read was warned of
+        // of pods with the same name the last counts, as for queues; a warning was printed about
+        // those that can't be read
         let pods = pods.filter_map(|document| decode::<PodWithRoom>(document).ok()).map(PodWithRoom::split);
         let pods: BTreeMap<_, _> = pods.map(|(pod, room)| (key(&pod.metadata), room.requests)).collect();
         for (key, requests) in pods {
-            // with the fields that manifests leave out
+            // the snapshot has set the fields that manifests leave out
             let pod = view.snapshot.pod(&key)?.clone();
             read.add(&mut view, pod, requests);
         }
@@ -187,6 +199,7 @@ impl PageLook {
         Self::of(view, read, now, options, (&facts, &warnings))
     }
 
+    /// Puts the parts of the page together.
     fn of(
         mut view: View,
         read: PodsRead,
@@ -226,7 +239,7 @@ impl PageLook {
             let named = family.zip(queue.clone()).filter(|_| !is_hidden);
             let is_unknown = named.is_some_and(|named| !known.contains(&named));
             let mut id = printable(&format!("{namespace}/{workload}"));
-            // forged owners have the names of others
+            // forged owners may have the names of others
             while rows.contains_key(&id) {
                 id.push('\'');
             }
@@ -238,11 +251,12 @@ impl PageLook {
     }
 }
 
+/// True if a resource is a kind of GPU.
 fn is_gpu(resource: &str) -> bool {
     resource.ends_with("/gpu")
 }
 
-/// The rows of a forecast in which more GPUs come free than before.
+/// Returns the rows of a forecast in which more GPUs have come free than in the row before.
 fn gpu_steps(forecast: &Value) -> Value {
     let rows = forecast.get("free").and_then(Value::as_array).into_iter().flatten();
     let gpus = |row: &Value| -> Vec<(String, Value)> {
@@ -260,7 +274,7 @@ fn gpu_steps(forecast: &Value) -> Value {
     steps.take(FREE_ROWS).cloned().collect()
 }
 
-/// The queues of both families, with their floors and ceilings and where each comes from.
+/// Returns the queues of both families, with their floors and ceilings and the origin of each.
 fn queues(snapshot: &Snapshot) -> Result<Value> {
     let mut all = Vec::new();
     for row in Matrix::new(snapshot, None, [None; 2]).rows() {
@@ -279,7 +293,7 @@ fn queues(snapshot: &Snapshot) -> Result<Value> {
     Ok(all.into())
 }
 
-/// The floors between queues, where there aren't too many of them for a table.
+/// Returns the floors between queues. Null if there are too many queues for a table.
 fn matrix(snapshot: &Snapshot) -> Result<Value> {
     if snapshot.tree().queues().count() > MATRIX_QUEUES {
         return Ok(Value::Null);
@@ -288,7 +302,7 @@ fn matrix(snapshot: &Snapshot) -> Result<Value> {
     Ok(matrix.get("reclaim").cloned().unwrap_or_default())
 }
 
-/// Makes hidden characters in all texts visible: tenants write some of them.
+/// Returns a value in whose texts hidden characters are visible: tenants write some of the texts.
 pub fn shown(value: Value) -> Value {
     match value {
         Value::String(text) => printable(&text).into(),

@@ -1,4 +1,7 @@
-//! What the user may do to a workload, and what has happened to it.
+//! What the user may do to a workload, and the events about it.
+//!
+//! Called by the server when a page shows one workload. The API server is asked each time, so that
+//! the page shows no button for which the user lacks the right.
 
 use anyhow::Result;
 use jiff::Timestamp;
@@ -15,15 +18,15 @@ use crate::{
     print::printable,
 };
 
-/// The most events of a workload that are shown.
+/// The largest number of events of a workload that are shown.
 const EVENTS: usize = 20;
 
-/// The cluster, for questions about one workload.
+/// The cluster, for requests about one workload.
 pub struct Rights {
     client: Client,
 }
 
-/// An event about a workload.
+/// An event about a workload. Its texts are printable.
 #[derive(Debug, Serialize)]
 pub struct Happened {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,7 +35,8 @@ pub struct Happened {
     message: String,
 }
 
-/// The verb of the command that changes the workload of a row.
+/// Returns the verb of the command that changes the workload of a row. None: no command is for its
+/// state.
 pub fn verb_of(row: &Value) -> Option<&'static str> {
     match row.get("state")?.as_str()? {
         "Paused" => Some("resume"),
@@ -44,11 +48,12 @@ pub fn verb_of(row: &Value) -> Option<&'static str> {
 }
 
 impl Rights {
+    /// Returns the rights in a cluster, as its client's user has them.
     pub fn of(cluster: &ClusterReader) -> Self {
         Self { client: cluster.client.clone() }
     }
 
-    /// True if the user may do this to the workload of a row.
+    /// True if the user has the right that a command needs for the workload of a row.
     pub async fn may(&self, verb: &str, row: &Value) -> Result<bool> {
         let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
         let right = ResourceAttributes {
@@ -61,7 +66,7 @@ impl Rights {
                     ..ResourceAttributes::default()
                 }
             } else {
-                // those of today: a kind may have been installed since
+                // the present kinds: a kind may have been installed since the start
                 let kinds = ResourceKinds::discover(&self.client).await?;
                 let of_kueue = row.get("kueueWorkload").and_then(Value::as_str);
                 let (kind, name) = match of_kueue {
@@ -81,7 +86,8 @@ impl Rights {
         you_may(&self.client, right).await
     }
 
-    /// Returns the last events about the workload of a row, the latest first; none if the user may not list them.
+    /// Returns the last events about the workload of a row, the latest first. Empty if the user may
+    /// not list them.
     pub async fn events(&self, row: &Value) -> Vec<Happened> {
         let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
         let selector = format!("involvedObject.kind={},involvedObject.name={}", text("kind"), text("name"));

@@ -1,5 +1,8 @@
-//! The HTTP server of the page. It serves its own page alone: other hosts, other origins and browsers that haven't signed in get
-//! nothing, and what changes the cluster comes from the page itself.
+//! The HTTP server of the page.
+//!
+//! Started by `ui`, on loopback. It serves its own page alone: other hosts, other origins and
+//! browsers that haven't signed in get nothing. Changes of the cluster come from the page itself,
+//! with a key that other pages don't have.
 
 use std::{
     convert::Infallible,
@@ -39,19 +42,21 @@ use crate::{
     print::{tell, with_causes},
 };
 
+/// The server, bound to its port.
 pub struct UiServer {
     listener: TcpListener,
     address: SocketAddr,
     page: Arc<PageState>,
 }
 
+/// The state that all requests share.
 struct PageState {
     live: Arc<Live>,
     sign_in: SignIn,
     child: Child,
-    /// None: the page shows files.
+    /// The cluster, for requests about one workload. None: the page shows files.
     rights: Option<Rights>,
-    /// Held by the simulation that runs: each reads the whole past.
+    /// Locked by the simulation that runs. Each reads the whole past, so only one runs at a time.
     simulates: Mutex<()>,
 }
 
@@ -60,27 +65,31 @@ type SharedPage = State<Arc<PageState>>;
 /// The header with the key of the page.
 const KEY: &str = "x-tenure-key";
 
-/// A change that a person has confirmed.
+/// A change that the user has confirmed.
 #[derive(Debug, Deserialize)]
 struct ConfirmedChange {
+    /// The row of the workload, and the verb that the page has shown.
     id: String,
     verb: String,
-    /// The time that `extend` asks for.
+    /// The time that `extend` asks for. None: another verb.
     #[serde(default)]
     duration: Option<String>,
 }
 
+/// The form of the sign-in.
 #[derive(Debug, Deserialize)]
 struct SignInCode {
     code: String,
 }
 
+/// The workload that the page shows.
 #[derive(Debug, Deserialize)]
 struct WorkloadQuery {
     id: String,
 }
 
 impl UiServer {
+    /// Binds a port on 127.0.0.1. 0: any free port.
     pub async fn bind(port: u16, live: Arc<Live>, child: Child, rights: Option<Rights>) -> Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listener = TcpListener::bind(address).await;
@@ -95,7 +104,7 @@ impl UiServer {
         })
     }
 
-    /// Opens the browser, and says how to reach the page without.
+    /// Opens the browser, and prints the other ways to reach the page.
     pub fn announce(&self, no_browser: bool) {
         let Self { address, page, .. } = self;
         let (port, code) = (address.port(), page.sign_in.code());
@@ -118,6 +127,7 @@ impl UiServer {
         tell(&format!("Or open http://127.0.0.1:{port}/ and sign in with the code {code}"));
     }
 
+    /// Serves requests. Returns only with an error.
     pub async fn serve(self) -> Result<()> {
         let Self { listener, page, .. } = self;
         let signed_in = Router::new()
@@ -140,7 +150,8 @@ impl UiServer {
     }
 }
 
-/// Lets requests pass that name this machine and come from its own page, or from a person who opens it.
+/// Lets requests pass that name this machine as their host and come from its own page, or from a
+/// user who opens it. Adds the headers that protect the page.
 async fn own_requests(request: Request, next: Next) -> Response {
     if let Some(why) = foreign(request.method(), request.uri().path(), request.headers()) {
         return (StatusCode::FORBIDDEN, format!("{why}\n")).into_response();
@@ -161,7 +172,7 @@ async fn own_requests(request: Request, next: Next) -> Response {
     response
 }
 
-/// Returns why a request is none of the own page.
+/// Returns the reason why a request isn't one of the server's own page. None: it is.
 fn foreign(method: &Method, path: &str, headers: &HeaderMap) -> Option<&'static str> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let host = text("host").unwrap_or_default();
@@ -169,7 +180,7 @@ fn foreign(method: &Method, path: &str, headers: &HeaderMap) -> Option<&'static 
     if !["127.0.0.1", "localhost"].contains(&name) {
         return Some("the Host must be 127.0.0.1 or localhost");
     }
-    // a file opens the page, and has no origin
+    // the file that opens the page has no origin
     let is_entry = path == "/sign-in" || (path == "/" && method == Method::GET);
     let is_foreign = text("sec-fetch-site").is_some_and(|site| !["same-origin", "none"].contains(&site));
     let origin = text("origin");
@@ -181,6 +192,7 @@ fn foreign(method: &Method, path: &str, headers: &HeaderMap) -> Option<&'static 
     (must_name && origin.is_none()).then_some("a change must name its Origin")
 }
 
+/// Lets requests pass that have the cookie and the key.
 async fn only_signed_in(State(page): SharedPage, request: Request, next: Next) -> Response {
     let key = request.headers().get(KEY).and_then(|key| key.to_str().ok()).unwrap_or_default();
     if page.is_signed_in(request.headers()) && page.sign_in.is_key(key) {
@@ -191,27 +203,31 @@ async fn only_signed_in(State(page): SharedPage, request: Request, next: Next) -
 }
 
 impl PageState {
+    /// True if a request has the cookie of a browser that has signed in.
     fn is_signed_in(&self, headers: &HeaderMap) -> bool {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         cookies.into_iter().any(|cookies| self.sign_in.knows(cookies))
     }
 }
 
+/// Returns the answer about a request that has failed.
 fn failed(error: &anyhow::Error) -> Response {
     let error = json!({"error": with_causes(error)});
     (StatusCode::INTERNAL_SERVER_ERROR, Json(error)).into_response()
 }
 
+/// Returns a file of the page.
 fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, format!("{kind}; charset=utf-8"))], text)
 }
 
+/// Returns the page, or the one that signs in.
 async fn index(State(page): SharedPage, headers: HeaderMap) -> Html<&'static str> {
     Html(if page.is_signed_in(&headers) { assets::PAGE } else { assets::SIGN_IN })
 }
 
-/// Takes a code for a cookie. The page that comes back opens the other: a cookie of this site alone isn't sent along with a
-/// redirect that began at a file.
+/// Takes a code, and returns a cookie. The page in the answer opens the other page: browsers don't
+/// send a cookie of this site alone along with a redirect that began at a file.
 async fn exchange(State(page): SharedPage, Form(SignInCode { code }): Form<SignInCode>) -> Response {
     match page.sign_in.exchange(&code) {
         Ok(Some((cookie, key))) => {
@@ -223,7 +239,7 @@ async fn exchange(State(page): SharedPage, Form(SignInCode { code }): Form<SignI
     }
 }
 
-/// All that is known, and then each change, as server-sent events.
+/// Sends all that is known, and then each change, as server-sent events.
 async fn events(State(page): SharedPage) -> Response {
     let (first, messages) = page.live.open();
     let told = stream::unfold((Some(first), messages), move |(first, mut messages)| {
@@ -247,7 +263,7 @@ async fn events(State(page): SharedPage) -> Response {
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(told)).into_response()
 }
 
-/// The explanation of a workload, its events, and what the user may do to it.
+/// Returns the explanation of a workload, its events, and the verb that the user may apply to it.
 async fn workload(State(page): SharedPage, Query(WorkloadQuery { id }): Query<WorkloadQuery>) -> Response {
     let Some(row) = page.live.row(&id) else {
         return Json(json!({"error": "it is gone"})).into_response();
@@ -259,6 +275,7 @@ async fn workload(State(page): SharedPage, Query(WorkloadQuery { id }): Query<Wo
 }
 
 impl PageState {
+    /// Returns the answer about the workload of a row. Without a cluster, only the explanation.
     async fn about(&self, row: &Value) -> Result<Value> {
         let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
         let object = ChildObject::new(text("namespace"), text("workload"))?;
@@ -276,14 +293,15 @@ impl PageState {
     }
 }
 
-/// What limits would have done to the past of the cluster.
+/// Returns the report of a simulation of the cluster's past with the page's limits.
 async fn simulation(State(page): SharedPage, Query(limits): Query<TriedLimits>) -> Response {
     let report = page.simulation(&limits).await;
-    // a limit that a person has mistyped is no failure of the page
+    // a limit that the user has mistyped is not a failure of the server
     Json(report.unwrap_or_else(|error| json!({"error": with_causes(&error)}))).into_response()
 }
 
 impl PageState {
+    /// Runs a simulation. An error: the page shows files, or another simulation runs.
     async fn simulation(&self, limits: &TriedLimits) -> Result<Value> {
         self.rights.as_ref().context("the page shows files: simulate them with kubectl tenure simulate")?;
         let _alone = self.simulates.try_lock().context("another simulation runs: wait for its end")?;
@@ -291,7 +309,7 @@ impl PageState {
     }
 }
 
-/// Does what a person has confirmed, by the command that the page has shown.
+/// Runs the command that the page has shown, and that the user has confirmed.
 async fn change(State(page): SharedPage, Json(change): Json<ConfirmedChange>) -> Response {
     match page.change(&change).await {
         Ok(done) => Json(done).into_response(),
@@ -300,6 +318,8 @@ async fn change(State(page): SharedPage, Json(change): Json<ConfirmedChange>) ->
 }
 
 impl PageState {
+    /// Runs the command of a change. An error: the workload is gone, or its state has changed so
+    /// that the verb isn't for it any more.
     async fn change(&self, ConfirmedChange { id, verb, duration: more }: &ConfirmedChange) -> Result<Value> {
         let row = self.live.row(id).context("it is gone")?;
         let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();

@@ -1,5 +1,8 @@
-//! Signs browsers in. The code goes from this process to the browser in a file that only its user may read, and from there in the
-//! body of a request: it stands in no command line, no history and no Referer.
+//! Signs browsers in.
+//!
+//! Called by the server. The code goes from this process to the browser in a file that only its
+//! user may read, and from there in the body of a request: it appears in no command line, no
+//! history and no Referer.
 
 use std::{env, fmt::Write as _, fs::OpenOptions, io::Write as _, net::SocketAddr, path::PathBuf};
 
@@ -12,15 +15,21 @@ const BYTES: usize = 24;
 /// The code for the next browser, and the cookie and the key of each browser that has signed in.
 #[derive(Debug)]
 pub struct SignIn {
+    /// The code for the next browser. Changed once it is used.
     code: Mutex<String>,
+    /// The cookie of all browsers that have signed in.
     cookie: String,
+    /// The name of the cookie, with the port: several pages may be served on one machine.
     cookie_name: String,
-    /// Browsers send cookies to each port of a host, also to one where another user listens. Only the page has this key.
+    /// The key of the page. Browsers send cookies to each port of a host, also to one where another
+    /// user listens. Only the page has this key.
     key: String,
+    /// The file that signs a browser in. None: not written, or removed.
     file: Mutex<Option<PathBuf>>,
 }
 
 impl SignIn {
+    /// Returns new secrets for a server with this address.
     pub fn new(address: SocketAddr) -> Result<Self> {
         Ok(Self {
             code: Mutex::new(random()?),
@@ -31,11 +40,13 @@ impl SignIn {
         })
     }
 
+    /// Returns the code for the next browser.
     pub fn code(&self) -> String {
         self.code.lock().clone()
     }
 
-    /// Returns the cookie and the key for the browser that has the code. Each code is taken once: the next browser needs another.
+    /// Returns the value of header Set-Cookie and the key of the page for a browser that has the
+    /// code. None: the code is wrong. Each code is good once: the next browser needs another one.
     pub fn exchange(&self, code: &str) -> Result<Option<(String, &str)>> {
         let mut known = self.code.lock();
         if !is_equal(&known, code.trim()) {
@@ -54,12 +65,13 @@ impl SignIn {
         cookies.any(|(name, value)| name == self.cookie_name && is_equal(value, &self.cookie))
     }
 
-    /// True if this is the key of the page.
+    /// True if a text is the key of the page.
     pub fn is_key(&self, key: &str) -> bool {
         is_equal(key, &self.key)
     }
 
-    /// Writes the file that signs a browser in. Only its user may read it, and it is removed once it was used.
+    /// Writes the file that signs a browser in, and returns its path. Only its user may read it. It
+    /// is removed after its use, or when the server ends.
     pub fn write_file(&self, address: SocketAddr) -> Result<PathBuf> {
         let path = env::temp_dir().join(format!("tenure-ui-{}.html", random()?));
         let mut options = OpenOptions::new();
@@ -82,9 +94,10 @@ impl SignIn {
         Ok(path)
     }
 
+    /// Removes the file, if there is one.
     fn remove_file(&self) {
         if let Some(path) = self.file.lock().take() {
-            // it may be gone
+            // the file may be gone already
             let _ = std::fs::remove_file(path);
         }
     }
@@ -96,7 +109,7 @@ impl Drop for SignIn {
     }
 }
 
-/// Opens a file in the browser of the user: in that of `$BROWSER`, if that is set.
+/// Opens a file in the user's browser: that of `$BROWSER`, if it is set.
 pub fn open(path: &PathBuf) -> Result<()> {
     match env::var_os("BROWSER").filter(|browser| !browser.is_empty()) {
         Some(browser) => open::with_detached(path, browser.to_string_lossy())?,
@@ -105,6 +118,7 @@ pub fn open(path: &PathBuf) -> Result<()> {
     Ok(())
 }
 
+/// Returns 24 random bytes as hexadecimal text.
 fn random() -> Result<String> {
     let mut bytes = [0; BYTES];
     let provider = rustls::crypto::ring::default_provider();
@@ -116,7 +130,8 @@ fn random() -> Result<String> {
     Ok(text)
 }
 
-/// Compares in a time that doesn't depend on where the texts differ.
+/// Compares texts of equal length in a time that doesn't depend on the place of their first
+/// difference.
 fn is_equal(one: &str, other: &str) -> bool {
     let differs = one.bytes().zip(other.bytes()).fold(0, |differs, (one, other)| differs | (one ^ other));
     one.len() == other.len() && differs == 0

@@ -1,4 +1,7 @@
-//! What other limits would have done to the past, for the page: the report of a file, or one that the page asks for.
+//! Simulations for the page: the report of a file, or one that the page asks for.
+//!
+//! Called by `ui` for the flag `--simulation`, and by the server for the limits that the user
+//! tries.
 
 use std::fs;
 
@@ -8,7 +11,7 @@ use serde_json::Value;
 
 use crate::floors::duration;
 
-/// Reads a report that `simulate -o json` has written.
+/// Reads a report that `simulate -o json` has written. The error names the file.
 pub fn of_report(path: &str) -> Result<Value> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
     let report: Value = serde_json::from_str(&text).with_context(|| not_a_report(path))?;
@@ -17,11 +20,12 @@ pub fn of_report(path: &str) -> Result<Value> {
     is_report.then_some(report).with_context(|| not_a_report(path))
 }
 
+/// Returns the error about a file that is no report.
 fn not_a_report(path: &str) -> String {
     format!("{path} is no report: write one with kubectl tenure simulate --output json")
 }
 
-/// The limits that a person tries for all queues.
+/// The limits that the user tries for all queues, as texts. Empty: not set.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TriedLimits {
@@ -31,7 +35,7 @@ pub struct TriedLimits {
 }
 
 impl TriedLimits {
-    /// Returns them as flags of `simulate`; an error names the limit that is no duration.
+    /// Returns the limits as flags of `simulate`. The error names the limit that isn't a duration.
     pub fn flags(&self) -> Result<Vec<String>> {
         let Self { max_duration, preempt_min_runtime, reclaim_min_runtime } = self;
         let limits = [

@@ -1,21 +1,26 @@
 //! The kinds that are reviewed, in the versions that the API server has.
+//!
+//! Called by `validate` for each object. A misspelt kind or version of a known group is an error
+//! here, as it is for the API server: otherwise the object would be skipped.
 
 use tenure_policy::{field::FieldError, review::Reviewable};
 
 use super::schema::{either, suggestion};
 use crate::input::Document;
 
+/// The kinds that are reviewed, as a sentence.
 pub const REVIEWED: &str = "the kinds that are reviewed are Queue of scheduling.run.ai, Queue of scheduler.tensorstack.dev, and PriorityClass of scheduling.k8s.io";
 
-/// An API group with kinds that are reviewed.
+/// An API group with a kind that is reviewed.
 struct Group {
     name: &'static str,
     kind: &'static str,
     versions: &'static [&'static str],
-    /// Other kinds of the group.
+    /// Other kinds of the group, which are skipped.
     others: &'static [&'static str],
 }
 
+/// The groups, with the versions that the chart or Kubernetes has.
 const GROUPS: [Group; 3] = [
     Group {
         name: "scheduling.run.ai",
@@ -32,7 +37,8 @@ const GROUPS: [Group; 3] = [
     },
 ];
 
-/// Returns the review for an object; none if it isn't reviewed. An error if the API server has no such kind or version.
+/// Returns the review for an object. None: the object isn't reviewed. An error: the API server has
+/// no such kind or version.
 pub fn reviewable(document: &Document) -> Result<Option<Reviewable>, FieldError> {
     let (group, version, kind) = (document.group(), document.version(), document.kind.as_str());
     let Some(of) = GROUPS.iter().find(|of| of.name == group) else { return Ok(None) };

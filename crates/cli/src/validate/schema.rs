@@ -1,4 +1,9 @@
-//! The rules that the API server itself applies to an object before any webhook sees it: metadata, unknown fields, types.
+//! The rules that the API server itself applies to an object before any webhook gets it: metadata,
+//! unknown fields, types.
+//!
+//! Called by `validate`. The schemas of queues are those of the chart's definitions, made from the
+//! same types; a `PriorityClass` has the type of `k8s_openapi`. The `CEL` rules of definitions
+//! aren't evaluated.
 
 mod rules;
 
@@ -26,17 +31,19 @@ use crate::input::Document;
 pub use rules::{either, suggestion};
 use rules::{is_label, joined, rule, wrong_type};
 
-/// The rules of names, as Kubernetes has them.
+/// The rule of names, as Kubernetes has it: a DNS subdomain.
 const SUBDOMAIN: &str = "must be lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253";
+/// The rule of names of namespaces: a DNS label.
 const LABEL: &str =
     "must be lower case letters, digits and '-', beginning and ending with a letter or digit, at most 63";
 
-/// The highest value that the API server accepts, except of its own classes.
+/// The highest value of a `PriorityClass` that the API server accepts, except for its own classes.
 const HIGHEST_PRIORITY: i64 = 1_000_000_000;
+/// The beginning of names of the API server's own classes.
 const RESERVED: &str = "system-";
 const BUILT_IN: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 
-/// Why the API server itself would refuse an object of this kind.
+/// Returns the reasons why the API server itself would refuse an object of this kind.
 pub fn reasons(document: &Document, kind: Reviewable) -> Vec<Reason> {
     let mut reasons = Reasons { found: Vec::new(), in_v2: kind == Reviewable::RunaiQueueV2 };
     reasons.metadata(document);
@@ -48,7 +55,8 @@ pub fn reasons(document: &Document, kind: Reviewable) -> Vec<Reason> {
     reasons.found
 }
 
-/// The schema of a version of a queue, as the chart installs it.
+/// Returns the schema of a version of queues, as the chart installs it. None: the kind isn't
+/// defined by the chart.
 fn schema(kind: Reviewable) -> Option<&'static JSONSchemaProps> {
     type Schema = LazyLock<Option<JSONSchemaProps>>;
     static RUNAI: Schema = LazyLock::new(|| of(v3alpha1::Queue::crd()));
@@ -62,32 +70,37 @@ fn schema(kind: Reviewable) -> Option<&'static JSONSchemaProps> {
     }
 }
 
+/// Returns the schema of a definition's first version.
 fn of(definition: CustomResourceDefinition) -> Option<JSONSchemaProps> {
     let mut schema = definition.spec.versions.into_iter().next()?.schema?.open_api_v3_schema?;
-    // the API server knows these fields of every object; metadata has its own check
+    // the API server knows these fields of each object; metadata is checked by itself
     let anything = JSONSchemaProps { x_kubernetes_preserve_unknown_fields: Some(true), ..Default::default() };
     let known = ["apiVersion", "kind", "metadata"].map(|name| (name.to_owned(), anything.clone()));
     schema.properties.get_or_insert_default().extend(known);
-    // crdgen takes this out too: KAI's queues may do without a spec
+    // crdgen removes the requirement, too: KAI's queues may do without a spec
     schema.required = None;
     Some(schema)
 }
 
+/// The reasons that were found so far.
 struct Reasons {
     found: Vec<Reason>,
-    /// In v2, annotations stand for some of the fields that are missing.
+    /// True for v2, where annotations stand for some fields of v3alpha1.
     in_v2: bool,
 }
 
 impl Reasons {
+    /// Adds an invalid value.
     fn invalid(&mut self, field: &str, value: &Value, rule: impl Into<String>) {
         self.found.push(FieldError::invalid(field, value.clone(), rule).into());
     }
 
+    /// Adds a message about a field.
     fn add(&mut self, field: &str, message: impl Into<String>) {
         self.found.push(Reason { field: field.into(), message: message.into() });
     }
 
+    /// Checks types and fields of the metadata, and the names.
     fn metadata(&mut self, document: &Document) {
         let none = json!({});
         let metadata = document.value.get("metadata").filter(|metadata| !metadata.is_null()).unwrap_or(&none);
@@ -108,6 +121,7 @@ impl Reasons {
         }
     }
 
+    /// Checks types, fields and values of a `PriorityClass`.
     fn priority_class(&mut self, document: &Document) {
         let Document { value: whole, .. } = document;
         if !self.reads::<PriorityClass>("", whole) {
@@ -132,7 +146,7 @@ impl Reasons {
         }
     }
 
-    /// True if a part of an object reads as a type of Kubernetes' own.
+    /// True if a part of an object can be read as a type of Kubernetes. Otherwise adds the reason.
     fn reads<T: DeserializeOwned>(&mut self, path: &str, value: &Value) -> bool {
         let Err(error) = serde_path_to_error::deserialize::<_, T>(value) else { return true };
         let found = error.path().iter().try_fold(value, |value, segment| match segment {
@@ -146,7 +160,7 @@ impl Reasons {
         false
     }
 
-    /// Refuses all fields but these.
+    /// Refuses all fields but these, whose names are separated by spaces.
     fn known_alone(&mut self, path: &str, object: &Value, known: &str) {
         let known: Vec<&str> = known.split(' ').collect();
         for (key, value) in object.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
@@ -156,6 +170,7 @@ impl Reasons {
         }
     }
 
+    /// Checks the fields of an object by a schema.
     fn fields(&mut self, path: &str, written: &Map<String, Value>, schema: &JSONSchemaProps) {
         let properties = schema.properties.as_ref();
         for (key, value) in written.iter().filter(|(_, value)| !value.is_null()) {
@@ -179,6 +194,7 @@ impl Reasons {
         }
     }
 
+    /// Checks a value by a schema: type, length, bounds and enumeration.
     fn value(&mut self, field: &str, value: &Value, schema: &JSONSchemaProps) {
         if let Some(rule) = wrong_type(value, schema) {
             return self.invalid(field, value, rule);
@@ -217,6 +233,7 @@ impl Reasons {
         }
     }
 
+    /// Adds an unknown field, with a suggestion.
     fn unknown(&mut self, field: &str, key: &str, value: &Value, known: &[&str]) {
         let annotation =
             SPEC_ANNOTATIONS.iter().find(|(name, _)| self.in_v2 && field == format!("spec.{name}"));
@@ -228,6 +245,7 @@ impl Reasons {
     }
 }
 
-/// The fields of any object's metadata, and of a `PriorityClass`.
+/// The fields of any object's metadata.
 const METADATA: &str = "annotations creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers generateName generation labels managedFields name namespace ownerReferences resourceVersion selfLink uid";
+/// The fields of a `PriorityClass`.
 const PRIORITY_CLASS: &str = "apiVersion description globalDefault kind metadata preemptionPolicy value";

@@ -1,4 +1,7 @@
-//! The answer in sentences.
+//! The answer about a pod, in sentences.
+//!
+//! Called by `explain` and `explain pod` for the form that people read. Facts are those of
+//! [`PodExplanation`]; nothing is computed here but times from now.
 
 use jiff::Timestamp;
 use tenure_types::keys::EXPIRES_AT_ANNOTATION;
@@ -11,6 +14,7 @@ use crate::{
     print::{human, moment},
 };
 
+/// Returns three paragraphs: what the pod is, its protection, and its end.
 pub fn sentences(answer: &PodExplanation, now: Timestamp) -> String {
     let paragraphs = [
         paragraph(&answer.pod, &who(answer, now)),
@@ -20,8 +24,9 @@ pub fn sentences(answer: &PodExplanation, now: Timestamp) -> String {
     paragraphs.join("\n")
 }
 
+/// Returns sentences about the workload, the queues and the start.
 fn who(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
-    // for floors and starts; an owner that would be paused is named below
+    // the group matters for floors and starts; an owner that would be paused is named below
     let is_member = answer.workload.starts_with("PodGroup ");
     let mut sentences = vec![if is_member {
         format!("it is a member of {}, which starts and is protected as one workload", answer.workload)
@@ -53,6 +58,7 @@ fn who(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     sentences
 }
 
+/// Returns sentences about floors and tolerations.
 fn protected(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     let (near, far): (Vec<_>, Vec<_>) =
         answer.protected.iter().partition(|protection| protection.preemptor != Relation::OtherTree);
@@ -79,6 +85,7 @@ fn protected(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     sentences
 }
 
+/// Returns a sentence about the toleration of the priority class.
 fn tolerated(toleration: &TolerationAnswer, now: Timestamp) -> String {
     let TolerationAnswer { priority_class: class, minimum_preemptable_priority: minimum, .. } = toleration;
     match (toleration.toleration_seconds, toleration.until) {
@@ -94,6 +101,7 @@ fn tolerated(toleration: &TolerationAnswer, now: Timestamp) -> String {
     }
 }
 
+/// Returns the preemptors that a protection is against.
 fn against(protection: &Protection) -> String {
     let queue = &protection.preemptor_queue;
     match protection.preemptor {
@@ -103,12 +111,14 @@ fn against(protection: &Protection) -> String {
     }
 }
 
+/// Returns a sentence about one floor.
 fn sentence(protection: &Protection, against: &str, now: Timestamp) -> String {
     let Protection { kind, floor: Sourced { value, from }, until, .. } = protection;
     let until = until.map_or("not protected".into(), |at| format!("until {}", from_now(at, now)));
     format!("{against}: {until} ({kind} floor {value}, {from})")
 }
 
+/// Returns sentences about the end of the run, its notices, and the keeper's action then.
 fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     if let Some(why) = answer.exempt {
         return vec![format!("never by Tenure: {why}")];
@@ -159,7 +169,7 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
         );
     }
     sentences.extend(answer.would.as_ref().map(then));
-    // whether it comes back by itself is for its queue to say
+    // only the queue says whether it comes back by itself
     sentences.extend(answer.would.as_ref().filter(|_| !answer.end_is_hidden).and_then(back));
     let undone = answer.would.as_ref().filter(|would| would.on_reversal.is_some());
     sentences.extend(undone.map(|Would { kind, name, .. }| {
@@ -170,7 +180,8 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     sentences
 }
 
-/// A sentence about the return of a paused workload, and the command that resumes it.
+/// Returns a sentence about the return of a paused workload, and the command that resumes it. None:
+/// nothing is paused.
 fn back(would: &Would) -> Option<String> {
     let resume = would.resume.as_ref()?;
     Some(match &would.comes_back_after {
@@ -179,6 +190,7 @@ fn back(would: &Would) -> Option<String> {
     })
 }
 
+/// Returns a sentence about the keeper's action at the end.
 fn then(would: &Would) -> String {
     let (kind, name) = (&would.kind, &would.name);
     match (would.action, &would.field, &would.value) {

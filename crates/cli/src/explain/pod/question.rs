@@ -1,4 +1,7 @@
 //! The answer about one pod, put together from a snapshot.
+//!
+//! Called by `explain` and `explain pod`, after all owners of the pod were read. Makes no request.
+//! The rights to use queues are added by the caller.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -30,17 +33,22 @@ use crate::{
     snapshot::{NamedWorkload, NamespacedName, Snapshot},
 };
 
+/// A pod, and what has been read about it.
 pub(super) struct Question<'s> {
     pub snapshot: &'s Snapshot,
     pub key: &'s NamespacedName,
     pub pod: &'s Pod,
-    /// The rules of its queue for the end of its run, if a ceiling applies.
+    /// The rules of its queue for the end of its run. None: no ceiling applies.
     pub rules: Option<Nearest>,
+    /// Sentences about annotations that have no effect.
     pub without_effect: Vec<String>,
+    /// True if the keeper only reports its actions, as far as the user may see.
     pub runs_dry: bool,
 }
 
 impl Question<'_> {
+    /// Returns the answer. `action` is the keeper's action on the pod, and `workload` the Workload
+    /// of Kueue that would be paused.
     pub fn answer(
         &self,
         (action, workload): (&Action, Option<&OwnerReference>),
@@ -62,7 +70,7 @@ impl Question<'_> {
         let expiring = run.filter(|run| run.expires().is_some());
         let shows_end = run.is_some_and(|run| run.shows_end);
         let expires_at = expiring.and_then(Run::expires);
-        // of an end that a change of a queue puts off, the notice was given at once
+        // for an end that is put off after a change of a queue, the notice was given at once
         let points = self.rules.filter(|_| !shows_end).and_then(|rules| rules.notice).unwrap_or_default();
         let notices = |at: Timestamp| points.iter().filter_map(move |point| at.checked_sub(point).ok());
         let path = gang.workload.place.queue.and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
@@ -76,7 +84,7 @@ impl Question<'_> {
             queue: gang.workload.place.name.map(str::to_owned),
             path: path.iter().rev().map(|id| tree.name(*id).to_owned()).collect(),
             tensorstack_queue: run.and_then(|run| Some(run.standing.queue(Family::Tensorstack)?.to_string())),
-            // asked of the cluster
+            // the caller asks the cluster
             queue_access: Vec::new(),
             started_at: gang.workload.start,
             started_at_from: gang.start_from,
@@ -104,7 +112,8 @@ impl Question<'_> {
         }
     }
 
-    /// `path` leads from its queue to the root.
+    /// Returns the protections against all queues: the own queue, the ancestors, and the other
+    /// top-level queues. `path` leads from the pod's queue to the root.
     fn protections(&self, gang: &NamedWorkload<'_>, path: &[QueueId]) -> Vec<Protection> {
         let Self { snapshot, pod, .. } = *self;
         let (tree, floors, place) = (snapshot.tree(), &snapshot.floors, &gang.workload.place);
@@ -132,7 +141,8 @@ impl Question<'_> {
         protections
     }
 
-    /// The toleration of its class, or the reason why it isn't known.
+    /// Returns the toleration of the pod's priority class, or the reason why it isn't known. None:
+    /// the class has no toleration.
     fn toleration(&self) -> Result<Option<TolerationAnswer>, String> {
         let name = self.pod.spec.priority_class_name.as_deref().unwrap_or_default();
         if self.snapshot.hides_classes && !name.is_empty() {
@@ -143,7 +153,7 @@ impl Question<'_> {
             ClassState::None => return Ok(None),
             ClassState::Known(Toleration { minimum_preemptable_priority, seconds }) => {
                 let scheduled_at = self.pod.scheduled_at().map(|at| at.0);
-                // the one that is tolerated if any is
+                // the claim that is tolerated if any is
                 let least = PreemptorClaim { priority: i32::MIN, never_preempts: false };
                 return Ok(Some(TolerationAnswer {
                     priority_class: name.to_owned(),
@@ -160,6 +170,7 @@ impl Question<'_> {
         Err(format!("its PriorityClass {name:?} {trouble}"))
     }
 
+    /// Returns the keeper's action at the end of the run.
     fn would(&self, action: &Action, workload: Option<&OwnerReference>) -> Would {
         let (namespace, pod) = self.key;
         let (of_pod, table) = (naming::of_pod(self.pod), &self.snapshot.table);
@@ -199,7 +210,8 @@ impl Question<'_> {
     }
 }
 
-/// Sentences about annotations `tenure.dev/max-duration` of a pod and its owner that have no effect.
+/// Returns sentences about annotations `tenure.dev/max-duration` of a pod and its owner that have
+/// no effect: texts that can't be read, and ceilings above the queue's.
 pub(super) fn without_effect(
     snapshot: &mut Snapshot,
     pod: &Pod,
@@ -227,16 +239,18 @@ pub(super) fn without_effect(
     sentences
 }
 
-/// The end of its run that a pod shows itself.
+/// Returns the end of the run that the pod itself shows in its annotation.
 fn own_end(pod: &Pod) -> Option<Timestamp> {
     pod.annotations().get(EXPIRES_AT_ANNOTATION)?.parse().ok()
 }
 
+/// Returns a ceiling with its origin. No queue: the ceiling is the annotation's.
 fn ceiling((value, queue): (ExtendedDuration, Option<&str>)) -> Sourced {
     let own = || format!("annotation {MAX_DURATION_ANNOTATION}");
     Sourced { value: value.to_string(), from: queue.map_or_else(own, |name| format!("queue {name:?}")) }
 }
 
+/// Returns the reason of an exemption, for a sentence.
 const fn why(exemption: Exemption) -> &'static str {
     match exemption {
         Exemption::Priority => "its priority is that of the cluster's own pods",

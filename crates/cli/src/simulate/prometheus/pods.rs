@@ -1,4 +1,7 @@
-//! What kube-state-metrics has said of pods.
+//! Pods as kube-state-metrics reports them.
+//!
+//! Called by `prometheus` for each range of time. Each fact is one query. Later ranges complete and
+//! correct what earlier ranges have said about a pod.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -17,24 +20,25 @@ use super::{
 };
 use crate::list::view::View;
 
-/// The pods, by their uids, and the Jobs.
+/// The pods by their uids, and the Jobs by their names.
 #[derive(Default)]
 pub struct KnownPods {
     pods: HashMap<String, KnownPod>,
     controllers_of_jobs: HashMap<OwnerName, OwnerName>,
-    /// The times at which Jobs of this name were created.
+    /// The times at which Jobs of a name were created: a name may be used again.
     creations_of_jobs: HashMap<OwnerName, BTreeSet<Seconds>>,
 }
 
+/// The facts about a pod, as far as they are known.
 #[derive(Default)]
 struct KnownPod {
     namespace: String,
     name: String,
     created: Option<Seconds>,
     scheduled: Option<Seconds>,
-    /// The first time at which its phase was final.
+    /// The first time at which its phase was Failed or Succeeded.
     final_at: Option<Seconds>,
-    /// The latest end of a container, which may have been started again.
+    /// The latest end of a container, which may have been restarted.
     completed: Option<Seconds>,
     /// The time of its last sample.
     last: Option<Seconds>,
@@ -42,10 +46,11 @@ struct KnownPod {
     cpus: f32,
     controller: Option<OwnerName>,
     priority: i32,
-    /// The labels that name queues.
+    /// The labels that name queues, with their values.
     labels: HashMap<&'static str, String>,
 }
 
+/// The name of an owner, whose uid kube-state-metrics doesn't report.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct OwnerName {
     namespace: String,
@@ -53,18 +58,20 @@ struct OwnerName {
     name: String,
 }
 
-/// An owner whose pods all ended so long before the next pod was created has been created again. A Job waits for up to ten
-/// minutes before it tries again.
+/// If all pods of an owner ended longer than this before the next pod was created, the owner has
+/// been created again. In seconds. A Job waits for up to ten minutes before it tries again.
 const ANOTHER: Seconds = 15 * 60;
 
 /// The lowest priority of Kubernetes' own classes, `system-…`.
 const SYSTEM: i32 = 2_000_000_000;
 
-/// The labels of a pod's metrics. Where Prometheus keeps its own labels, it calls the others exported.
+/// The labels of a pod's metrics. Where Prometheus keeps labels of its own, it renames those of the
+/// metric: `exported_…`.
 const OF_POD: &str = "uid, namespace, exported_namespace, pod, exported_pod";
+/// The labels of a Job's metrics.
 const OF_JOB: &str = "namespace, exported_namespace, job_name";
 
-/// What is asked for: an expression, and what its series tell.
+/// A query, and the function that takes its series.
 type Fact = (fn(&Window) -> String, fn(&mut KnownPods, &Series));
 
 const FACTS: [Fact; 11] = [
@@ -152,26 +159,29 @@ const FACTS: [Fact; 11] = [
     ),
 ];
 
+/// Selects the owner that is a controller.
 const CONTROLLERS: &str = r#"owner_is_controller="true""#;
 
-/// The name that kube-state-metrics gives a label of an object.
+/// Returns the name that kube-state-metrics gives to a label of an object.
 fn metric_label(label: &str) -> String {
     format!("label_{}", label.replace(|character: char| !character.is_ascii_alphanumeric(), "_"))
 }
 
-/// Returns a label as the object has it, or as the series has it if Prometheus has no label of its own by that name.
+/// Returns a label as the metric has it: `exported_…` if Prometheus has a label of its own by that
+/// name.
 fn own<'s>(series: &'s Series, label: &str) -> &'s str {
     let metric = &series.metric;
     metric.get(&format!("exported_{label}")).or_else(|| metric.get(label)).map_or("", String::as_str)
 }
 
-/// Returns the time that a series has as its value.
+/// Returns the time that is the value of a series.
 fn time(series: &Series) -> Option<Seconds> {
     series.number().and_then(whole)
 }
 
 impl OwnerName {
-    /// Reads the name from a label: of an owner, whose kind is in another, or of a Job.
+    /// Reads the name of an owner from a label, with the kind in another label; or the name of a
+    /// Job.
     fn read(series: &Series, label: &str) -> Self {
         let kind = if label == "job_name" { "Job" } else { own(series, "owner_kind") };
         let [namespace, name] = ["namespace", label].map(|label| own(series, label).to_owned());
@@ -180,7 +190,7 @@ impl OwnerName {
 }
 
 impl KnownPods {
-    /// Adds what is said in a range.
+    /// Asks for all facts in a range, and adds them.
     pub async fn read(&mut self, server: &Server, Range { since, until }: Range) -> Result<()> {
         let window = server.window(until.saturating_sub(since));
         for (expression, add) in FACTS {
@@ -191,29 +201,32 @@ impl KnownPods {
         Ok(())
     }
 
-    /// The pod of a series. None: kube-state-metrics before 2.0 names no uid.
+    /// Returns the pod of a series, which is added if it is new. None: kube-state-metrics before
+    /// 2.0 reports no uid.
     fn pod(&mut self, series: &Series) -> Option<&mut KnownPod> {
         series.metric.get("uid").map(|uid| self.pods.entry(uid.clone()).or_default())
     }
 
+    /// Changes the pod of a series.
     fn set(&mut self, series: &Series, set: impl FnOnce(&mut KnownPod)) {
         if let Some(pod) = self.pod(series) {
             set(pod);
         }
     }
 
-    /// True if the run of a pod is known.
+    /// True if at least one pod was created and scheduled at known times.
     pub fn has_runs(&self) -> bool {
         self.pods.values().any(|pod| pod.created.is_some() && pod.scheduled.is_some())
     }
 
-    /// True if the queue of a pod is known.
+    /// True if the queue of at least one pod is known.
     pub fn has_queues(&self) -> bool {
         self.pods.values().any(|pod| !pod.labels.is_empty())
     }
 
-    /// Hands all pods of a namespace, or of all, to a reader. A pod with a sample shortly before the end of what is known still
-    /// runs, and one that had ended before its begin doesn't count.
+    /// Passes all pods of a namespace, or of all namespaces, to a reader. A pod with a sample
+    /// shortly before the end of the range still runs. A pod that had ended before its begin
+    /// doesn't count.
     pub fn into_past(
         self,
         namespace: Option<&str>,
@@ -261,19 +274,20 @@ impl KnownPods {
 }
 
 impl KnownPod {
-    /// The end of its run by what is known of a time. None: it goes on.
+    /// Returns the end of the run, as far as it is known in a range. None: it still goes on.
     fn end(&self, since: Seconds, until: Seconds) -> Option<Seconds> {
         let last = self.last.into_iter().chain(self.scheduled).chain(self.created).max().unwrap_or_default();
         let Some(at) = self.final_at else {
             return (last < until.saturating_sub(LOOKBACK)).then_some(last);
         };
-        // one that was final from the first minute on ended at some time before
+        // a pod whose phase was final from the first minute on had ended at some time before
         let ended = if at <= since.saturating_add(60) { since.saturating_sub(1) } else { at };
         Some(self.completed.map_or(ended, |completed| completed.min(at)))
     }
 }
 
-/// Returns a pod with all that is known of it. The uid of its controller, which isn't, is made of names and a number.
+/// Returns a pod with all facts. The uid of its controller isn't known: it is made of names and a
+/// number.
 fn object(
     uid: &str,
     pod: &KnownPod,

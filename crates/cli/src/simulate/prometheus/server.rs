@@ -1,4 +1,6 @@
 //! The [query API](https://prometheus.io/docs/prometheus/latest/querying/api/) of Prometheus.
+//!
+//! Called by `prometheus`. Secrets come from files, not from the command line.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -15,41 +17,43 @@ use serde_json::json;
 
 use super::{super::past::Seconds, PrometheusArgs};
 
-/// A Prometheus, or what answers like one.
+/// A Prometheus, or a server with the same API.
 pub struct Server {
     client: Client,
     url: String,
-    /// Selects the series of one cluster, such as `cluster="a"`.
+    /// Selects the series of one cluster, such as `cluster="a"`. Empty: all series.
     selector: String,
 }
 
-/// The last part of the time that expressions look at, and the series that they select.
+/// The range that an expression looks back on, and the series that it selects.
 pub struct Window<'s> {
+    /// The length of the range.
     pub seconds: Seconds,
     selector: &'s str,
 }
 
 impl Window<'_> {
-    /// The series of a metric, of which these labels are so.
+    /// Returns a selector of the series of a metric that have these labels.
     pub fn select(&self, metric: &str, labels: &str) -> String {
         let both = [labels, self.selector].into_iter().filter(|part| !part.is_empty());
         format!("{metric}{{{}}}", both.collect::<Vec<_>>().join(","))
     }
 
-    /// The latest values of a metric, by labels.
+    /// Returns an expression for the latest values of a metric in the range, grouped by labels.
     pub fn latest(&self, by: &str, metric: &str, labels: &str) -> String {
         format!("max by ({by}) (max_over_time({}[{}s]))", self.select(metric, labels), self.seconds)
     }
 }
 
-/// A time that is asked for: after `since`, until `until`.
+/// A range of time: after `since`, up to `until`. In seconds since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
     pub since: Seconds,
     pub until: Seconds,
 }
 
-/// A series with its last value, or with its values.
+/// A series with its last value, or with all its values in a range. A value is a time and a number
+/// as text.
 #[derive(Debug, Deserialize)]
 pub struct Series<V = (f64, String)> {
     pub metric: BTreeMap<String, String>,
@@ -58,16 +62,18 @@ pub struct Series<V = (f64, String)> {
 }
 
 impl Series {
+    /// Returns the last value. None: it isn't a number.
     pub fn number(&self) -> Option<f64> {
         self.value.1.parse().ok()
     }
 }
 
-/// Returns a time of Prometheus, which has fractions, in whole seconds.
+/// Returns a time of Prometheus, which has fractions, cut to whole seconds. None: out of range.
 pub fn whole(time: f64) -> Option<Seconds> {
     SignedDuration::try_from_secs_f64(time).ok().map(|time| time.as_secs())
 }
 
+/// The answer of a query: data or an error.
 #[derive(Deserialize)]
 struct Answer<V> {
     data: Option<Data<V>>,
@@ -79,17 +85,19 @@ struct Data<V> {
     result: Vec<Series<V>>,
 }
 
-/// The longest wait for an answer, which is longer than the longest query that Prometheus allows by default.
+/// The longest wait for an answer. It exceeds the longest query that Prometheus allows by default,
+/// two minutes.
 const TIMEOUT: Duration = Duration::from_secs(150);
 
-/// Parts of the answers to a query that needs more samples or time than it is allowed.
+/// Parts of the error of a query that needs more samples or more time than the server allows.
 const TOO_MUCH: [&str; 3] = ["too many", "timed out", "limit"];
 
 impl Server {
+    /// Prepares a client by the flags. The error is about files of the flags: no request is sent.
     pub async fn connect(url: &Uri, args: &PrometheusArgs) -> Result<Self> {
         let token = secret(args.prometheus_token.as_deref(), "--prometheus-token")?;
         let password = secret(args.prometheus_password.as_deref(), "--prometheus-password")?;
-        // kube's client has all that a client of Prometheus needs: authorities, tokens, passwords, proxies
+        // kube's client has all that Prometheus needs: authorities, tokens, passwords, proxies
         let file: Kubeconfig = serde_json::from_value(json!({
             "clusters": [{"name": "it", "cluster": {"server": url.to_string(), "certificate-authority": args.prometheus_ca}}],
             "users": [{"name": "it", "user": {
@@ -102,7 +110,7 @@ impl Server {
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
         let mut config = config.context("cannot use --prometheus-ca")?;
         config.read_timeout = Some(TIMEOUT);
-        // the proxy of the environment is one for https
+        // the environment's proxy is for https
         config.proxy_url = config.proxy_url.filter(|_| url.scheme_str() == Some("https"));
         let url = url.to_string().trim_end_matches('/').to_owned();
         let client = Client::try_from(config).map_err(|error| no_answer(error, &url))?;
@@ -110,16 +118,17 @@ impl Server {
         Ok(Self { client, url, selector })
     }
 
+    /// Returns a window of this length for expressions.
     pub fn window(&self, seconds: Seconds) -> Window<'_> {
         Window { seconds, selector: &self.selector }
     }
 
-    /// The values of an expression at a time.
+    /// Returns the values of an expression at a time.
     pub async fn at(&self, expression: &str, time: Seconds) -> Result<Vec<Series>> {
         self.ask("query", &[("query", expression), ("time", &time.to_string())]).await
     }
 
-    /// The values of an expression in a range, one in each step.
+    /// Returns the values of an expression in a range, one in each step.
     pub async fn over(
         &self,
         expression: &str,
@@ -131,6 +140,7 @@ impl Server {
         self.ask("query_range", &fields).await
     }
 
+    /// Sends a query as a form, so that long expressions fit, and reads the answer.
     async fn ask<V: DeserializeOwned>(&self, call: &str, fields: &[(&str, &str)]) -> Result<Vec<Series<V>>> {
         let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
         let request = Request::post(format!("/api/v1/{call}"))
@@ -153,19 +163,21 @@ impl Server {
     }
 }
 
-/// Reads a secret from the file of a flag, without the end of its line.
+/// Reads a secret from the file of a flag, without whitespace at its end. None: the flag isn't
+/// given.
 fn secret(path: Option<&str>, flag: &str) -> Result<Option<String>> {
     let Some(path) = path else { return Ok(None) };
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}, of {flag}"))?;
     Ok(Some(text.trim_end().to_owned()))
 }
 
-/// True if less must be asked for at once.
+/// True if a query failed because it asks for too much at once.
 pub fn is_too_much(error: &Error) -> bool {
     let text = error.to_string();
     TOO_MUCH.iter().any(|part| text.contains(part))
 }
 
+/// Returns an error about a server that doesn't answer, and what to check.
 fn no_answer(error: kube::Error, url: &str) -> Error {
     let error = Error::new(error);
     let cause = error.root_cause();

@@ -1,8 +1,10 @@
 //! The lines of a trace that can't be read.
+//!
+//! Filled by `trace`. Only the first few lines are kept: the others are counted by reason.
 
 use std::collections::BTreeMap;
 
-/// Lines that were skipped: the first ones by number, and all of them by reason.
+/// The number of lines that were skipped, in all and by reason, with the first lines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Broken {
     pub total: u64,
@@ -10,14 +12,14 @@ pub struct Broken {
     first: Vec<String>,
 }
 
-/// The number of lines that are shown.
+/// The number of lines that are kept.
 const SHOWN: usize = 5;
 
-/// The most characters that are shown of a value.
+/// The largest number of characters that are shown of a value.
 const LONGEST: usize = 40;
 
 impl Broken {
-    /// Counts a line, and keeps the part of it that is wrong. Nothing: the reason says it all.
+    /// Counts a line. `value` is the part of the line that is wrong. Empty: the reason is enough.
     pub fn add(&mut self, line: u64, reason: &'static str, value: &str) {
         self.total = self.total.saturating_add(1);
         let count = self.by_reason.entry(reason).or_default();
@@ -30,7 +32,7 @@ impl Broken {
         }
     }
 
-    /// The first lines, with their reasons.
+    /// Returns the first lines, with their reasons.
     pub fn shown(&self) -> &[String] {
         &self.first
     }

@@ -1,8 +1,10 @@
 //! The fields of a run, and the columns that have them.
+//!
+//! Called by `--columns` of the command line, and by the reader of tables.
 
 use std::str::FromStr;
 
-/// A field of a run.
+/// A field of a run. The order is that of [`FIELDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunField {
     Id,
@@ -17,7 +19,8 @@ pub enum RunField {
     State,
 }
 
-/// Each field, its name, and the columns of sacct that may have it.
+/// Each field, its name on the command line and in CSV, and the columns of sacct that may have it,
+/// the best first.
 pub const FIELDS: [(RunField, &str, &[&str]); 10] = [
     (RunField::Id, "id", &["JobID", "JobIDRaw"]),
     (RunField::Submit, "submit", &["Submit"]),
@@ -31,12 +34,12 @@ pub const FIELDS: [(RunField, &str, &[&str]); 10] = [
     (RunField::State, "state", &["State"]),
 ];
 
-/// The columns that a person has named: `start=Begin,end=Finish`.
+/// The columns that the user has named: `start=Begin,end=Finish`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns(Vec<(RunField, String)>);
 
 impl Columns {
-    /// The column that a person has named for a field.
+    /// Returns the column that the user has named for a field. None: no such name.
     pub fn of(&self, field: RunField) -> Option<&str> {
         self.0.iter().find(|(of, _)| *of == field).map(|(_, column)| column.as_str())
     }

@@ -1,19 +1,24 @@
-//! The lines of a file, none of which can take much memory.
+//! The lines of a file, of which none can take much memory.
+//!
+//! Called by `trace`. Texts that aren't UTF-8, such as UTF-16 and compressed files, are recognized,
+//! so that the error can say what to do.
 
 use std::io::{self, BufRead, Read};
 
-/// The longest line that is read. Of a longer one nothing is kept.
+/// The longest line that is read, in bytes. Nothing of a longer line is kept.
 const LONGEST: u64 = 64 * 1024;
 
+/// The byte order mark of UTF-8, which may stand at the beginning of a file.
 const BOM: &[u8] = &[0xef, 0xbb, 0xbf];
 
 /// A line without its end.
 pub enum Line<'l> {
     Text(&'l str),
-    /// It can't be read, for this reason.
+    /// A line that can't be read, and the reason.
     Bad(&'static str),
 }
 
+/// A reader of lines with their numbers, from 1.
 pub struct Lines<'r> {
     source: &'r mut dyn BufRead,
     buffer: Vec<u8>,
@@ -25,12 +30,12 @@ impl<'r> Lines<'r> {
         Self { source, buffer: Vec::new(), number: 1 }
     }
 
-    /// The number of the line that comes next.
+    /// Returns the number of the next line.
     pub const fn number(&self) -> u64 {
         self.number
     }
 
-    /// The next line. None: the file is at its end.
+    /// Returns the next line. None: the file is at its end.
     pub fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         let is_first = self.number == 1;
         self.buffer.clear();
@@ -60,7 +65,7 @@ impl<'r> Lines<'r> {
         Ok(Some(str::from_utf8(bytes).map_or(Line::Bad("the line isn't UTF-8"), Line::Text)))
     }
 
-    /// Skips the rest of a line; true if there is any.
+    /// Skips the rest of a line. True if there is a rest.
     fn skip(&mut self) -> io::Result<bool> {
         let mut has_rest = false;
         loop {

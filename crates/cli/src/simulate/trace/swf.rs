@@ -1,21 +1,27 @@
 //! Standard Workload Format: eighteen numbers a line, and comments.
 //! <https://www.cs.huji.ac.il/labs/parallel/workload/swf.html>
+//!
+//! Called by `trace`. The format knows no GPUs and no preemption: runs have CPUs alone, and have
+//! ended.
 
 use super::{Entry, Refusal, TraceOptions, table::check};
 use crate::simulate::past::{Fate, Past, PastRun, Seconds};
 
+/// The number of numbers in a line.
 const NUMBERS: usize = 18;
 
 /// The status of a job that was cancelled.
 const CANCELLED: i64 = 5;
 
+/// The state between the lines of a trace.
 #[derive(Default)]
 pub struct SwfReader {
-    /// The time at which the trace begins: all others are relative to it.
+    /// The time at which the trace begins, in seconds since 1970. Times in lines are relative to
+    /// it.
     begin: Seconds,
 }
 
-/// True for the first line of such a trace.
+/// True for a line that such a trace may begin with.
 pub fn is_one(line: &str) -> bool {
     line.starts_with(';')
         || (line.split_whitespace().count() == NUMBERS
@@ -23,7 +29,8 @@ pub fn is_one(line: &str) -> bool {
 }
 
 impl SwfReader {
-    /// Reads a line.
+    /// Reads a line, and adds its run to the past. A job that was cancelled before it ran has never
+    /// started.
     pub fn take(&mut self, text: &str, options: &TraceOptions, past: &mut Past) -> Result<Entry, Refusal> {
         if let Some(comment) = text.trim_start().strip_prefix(';') {
             if let Some(begin) = comment.trim().strip_prefix("UnixStartTime:") {

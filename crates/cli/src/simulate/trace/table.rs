@@ -1,4 +1,7 @@
 //! Lines with named columns: the output of sacct, and CSV.
+//!
+//! Called by `trace`. Columns are found by their names in any order, and other columns are ignored.
+//! Only the start and the end of runs are required.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -9,29 +12,31 @@ use super::{
 };
 use crate::simulate::past::{Fate, Past, PastRun, Seconds};
 
-/// The queue of all runs where no column names one.
+/// The queue of all runs if no column names queues.
 pub const ONE_QUEUE: &str = "all";
 
-/// How far a clock may be ahead.
+/// The time by which a clock may be ahead, in seconds.
 const AHEAD: Seconds = 86_400;
 
+/// A reader of lines, with the columns of the header.
 pub struct TableReader {
     pub format: TraceFormat,
     separator: char,
+    /// The number of columns.
     width: usize,
-    /// The place of the column of each field, in the order of [`FIELDS`].
+    /// The place of each field's column, in the order of [`FIELDS`]. None: no column has the field.
     places: [Option<usize>; FIELDS.len()],
-    /// The times of the last run of each job.
+    /// The start and the end of each job's last run, in seconds since 1970.
     jobs: HashMap<Box<str>, (Seconds, Seconds)>,
 }
 
 impl TableReader {
-    /// Reads the line of headers. An error says why it is none.
+    /// Reads the line of headers. The error says why the line is none.
     pub fn of_header(text: &str, options: &TraceOptions) -> Result<Self, String> {
         let is_sacct = text.contains('|') && text.split('|').any(|name| matches!(name, "JobID" | "JobIDRaw"));
         let format = if is_sacct { TraceFormat::Sacct } else { TraceFormat::Csv };
         let separators: &[char] = if is_sacct { &['|'] } else { &[',', ';', '\t', '|'] };
-        // the separator that yields most of the fields is the right one
+        // the right separator is the one that yields the most fields
         let mut best: Option<Self> = None;
         let mut missing = String::new();
         for separator in separators {
@@ -48,6 +53,7 @@ impl TableReader {
         best.ok_or(missing)
     }
 
+    /// Finds the columns for a separator. The error names the field or column that is missing.
     fn with(
         format: TraceFormat,
         separator: char,
@@ -72,11 +78,12 @@ impl TableReader {
         Ok(Self { format, separator, width: names.len(), places, jobs: HashMap::new() })
     }
 
+    /// Returns the number of fields that have a column.
     fn known(&self) -> usize {
         self.places.iter().flatten().count()
     }
 
-    /// Reads a line.
+    /// Reads a line, and adds its run to the past.
     pub fn take(
         &mut self,
         text: &str,
@@ -146,7 +153,7 @@ impl TableReader {
         Ok(Entry::Run)
     }
 
-    /// A job runs once at a time.
+    /// Refuses a run that overlaps the last run of the same job: a job runs once at a time.
     fn overlaps(&mut self, id: &str, start: Seconds, end: Seconds) -> Result<(), Refusal> {
         match self.jobs.get_mut(id) {
             Some((from, to)) if start < *to && *from < end.max(start.saturating_add(1)) => {
@@ -164,7 +171,7 @@ impl TableReader {
     }
 }
 
-/// Refuses times that no run can have.
+/// Refuses times that no run can have. They are in seconds since 1970.
 pub fn check(submit: Seconds, start: Seconds, end: Seconds, options: &TraceOptions) -> Result<(), Refusal> {
     let latest = options.now.as_second().saturating_add(AHEAD);
     if end < start {
@@ -178,15 +185,17 @@ pub fn check(submit: Seconds, start: Seconds, end: Seconds, options: &TraceOptio
     }
 }
 
+/// The state of a job, by its column.
 enum State {
     Waiting,
     Running,
     Of(Fate),
-    /// There is no column.
+    /// No column has it, or it is empty.
     Unknown,
 }
 
 impl State {
+    /// Reads a state of Slurm, or one that `simulate` has written. Unknown words count as ended.
     fn read(text: Option<&str>) -> Self {
         let Some(text) = text.filter(|text| !text.is_empty()) else { return Self::Unknown };
         let begins =
@@ -201,7 +210,7 @@ impl State {
     }
 }
 
-/// The cells of a line. None: a quote isn't closed.
+/// Splits a line into cells. Quotes are doubled within quotes. None: a quote isn't closed.
 fn cells(line: &str, separator: char) -> Option<Vec<Cow<'_, str>>> {
     if !line.contains('"') {
         return Some(line.split(separator).map(Cow::Borrowed).collect());

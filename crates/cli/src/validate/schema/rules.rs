@@ -1,4 +1,6 @@
 //! Rules for values, in words.
+//!
+//! Called by the review by schema, and by `kinds` for its messages.
 
 use std::fmt::Display;
 
@@ -6,6 +8,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSche
 use serde_json::Value;
 use tenure_policy::{config::nearest, owners::is_subdomain};
 
+/// Returns the rule of the type that a value breaks. None: the type is right, or the schema has
+/// none.
 pub(super) fn wrong_type(value: &Value, schema: &JSONSchemaProps) -> Option<String> {
     if schema.x_kubernetes_int_or_string == Some(true) {
         return (!value.is_string() && !value.is_i64() && !value.is_u64())
@@ -23,7 +27,7 @@ pub(super) fn wrong_type(value: &Value, schema: &JSONSchemaProps) -> Option<Stri
     (!is_right).then(|| format!("must be {name}"))
 }
 
-/// Returns the rule for a value, from an error that names the expected type.
+/// Returns the rule for a value from an error of serde, which names the expected type.
 pub(super) fn rule(error: &str) -> String {
     let Some((_, expected)) = error.rsplit_once("expected ") else { return error.into() };
     let expected = match expected {
@@ -38,11 +42,12 @@ pub(super) fn rule(error: &str) -> String {
     format!("must be {expected}")
 }
 
+/// True for a DNS label: at most 63 characters, without a dot.
 pub(super) fn is_label(text: &str) -> bool {
     text.len() <= 63 && !text.contains('.') && is_subdomain(text)
 }
 
-/// `Pause or Requeue`.
+/// Joins names: `Pause or Requeue`.
 pub fn either<'n>(names: impl Iterator<Item = &'n str>) -> impl Display {
     let mut names: Vec<&str> = names.collect();
     match names.pop() {
@@ -51,12 +56,13 @@ pub fn either<'n>(names: impl Iterator<Item = &'n str>) -> impl Display {
     }
 }
 
-/// Names the known name that is most like another; all of them, if none is like it.
+/// Names the known name that is most similar to a written one. If none is similar, names all.
 pub fn suggestion(written: &str, known: &[&str]) -> String {
     let all = || format!("known here: {}", known.join(", "));
     nearest(written, known).map_or_else(all, |name| format!("did you mean {name}?"))
 }
 
+/// Joins a path and a field with a dot.
 pub(super) fn joined(path: &str, key: &str) -> String {
     match (path, key) {
         ("", key) => key.into(),
