@@ -199,7 +199,7 @@ async fn a_write_of_an_older_state_is_refused_and_counts_as_no_reverted_start_ti
     let [webhook, _] = world.tenure.admin_urls();
     let metrics = ["get", "--raw=/metrics", &format!("--server={webhook}")];
     let metrics = world.cluster.kubectl(&metrics).await.unwrap().success().unwrap();
-    let expected = format!(r#"mutations_total{{group="{RUNAI}",kind="PodGroup",result="conflict"}}"#);
+    let expected = format!(r#"mutations_total{{group="{RUNAI}",kind="PodGroup",result="Conflict"}}"#);
     assert!(metrics.contains(&expected), "{metrics}");
     // the log has a line by now for what is written after it and is set back
     annotate(world, TENANT, RUNAI, "stale", &format!("{STAMP}={OTHER}")).await.success().unwrap();

@@ -53,11 +53,11 @@ impl StampChange {
     /// Returns the name of the change, a label value of metrics.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Admitted => "admitted",
-            Self::Stamped => "stamped",
-            Self::Clamped => "clamped",
-            Self::Reverted => "reverted",
-            Self::Dropped => "dropped",
+            Self::Admitted => "Admitted",
+            Self::Stamped => "Stamped",
+            Self::Clamped => "Clamped",
+            Self::Reverted => "Reverted",
+            Self::Dropped => "Dropped",
         }
     }
 }

@@ -82,7 +82,7 @@ impl ReviewResult {
 }
 
 /// The statuses of answers to requests that can't be served. Their counters begin at zero.
-const REJECTIONS: [u16; 6] = [400, 403, 404, 413, 415, 503];
+const REJECTIONS: [u16; 7] = [400, 403, 404, 408, 413, 415, 503];
 
 /// The versions that queues are converted to.
 const VERSIONS: [&str; 2] = ["v3alpha1", "v2"];
@@ -131,7 +131,7 @@ impl PreemptionMetrics {
     fn count(&self, counts: &NodeCounts) {
         let NodeCounts { kept, instead, protected, unknown } = *counts;
         let results =
-            [("kept", kept), ("substituted", instead), ("protected", protected), ("unknown", unknown)];
+            [("Kept", kept), ("Substituted", instead), ("Protected", protected), ("Unknown", unknown)];
         for (result, nodes) in results {
             self.nodes.get_or_create(&[("result", result)]).inc_by(nodes);
         }
@@ -201,7 +201,7 @@ impl Metrics {
     /// Counts reviews and their objects. `all` is true if all objects were converted, false if none
     /// was.
     fn count_conversion(&self, version: &'static str, all: bool, reviews: u64, objects: u64) {
-        let labels = [("version", version), ("result", if all { "converted" } else { "failed" })];
+        let labels = [("version", version), ("result", if all { "Converted" } else { "Failed" })];
         self.conversions.get_or_create(&labels).inc_by(reviews);
         self.converted_objects.get_or_create(&labels).inc_by(objects);
     }
@@ -315,24 +315,24 @@ mod tests {
         let expected = [
             "conversion_duration_seconds_count 2",
             "conversion_duration_seconds_sum 1.0",
-            r#"conversions_total{version="v2",result="converted"} 1"#,
-            r#"conversions_total{version="v2",result="failed"} 1"#,
-            r#"conversions_total{version="v3alpha1",result="converted"} 0"#,
-            r#"conversions_total{version="v3alpha1",result="failed"} 0"#,
-            r#"converted_objects_total{version="v2",result="converted"} 7"#,
-            r#"converted_objects_total{version="v2",result="failed"} 3"#,
-            r#"converted_objects_total{version="v3alpha1",result="converted"} 0"#,
-            r#"converted_objects_total{version="v3alpha1",result="failed"} 0"#,
+            r#"conversions_total{version="v2",result="Converted"} 1"#,
+            r#"conversions_total{version="v2",result="Failed"} 1"#,
+            r#"conversions_total{version="v3alpha1",result="Converted"} 0"#,
+            r#"conversions_total{version="v3alpha1",result="Failed"} 0"#,
+            r#"converted_objects_total{version="v2",result="Converted"} 7"#,
+            r#"converted_objects_total{version="v2",result="Failed"} 3"#,
+            r#"converted_objects_total{version="v3alpha1",result="Converted"} 0"#,
+            r#"converted_objects_total{version="v3alpha1",result="Failed"} 0"#,
             r#"guard_verdicts_total{operation="delete",reason="protected"} 1"#,
             r#"kept_resource_seconds_total{family="run.ai",queue="q",resource="nvidia.com/gpu"} 2.5"#,
-            r#"mutations_total{group="g",kind="PodGroup",result="reverted"} 1"#,
+            r#"mutations_total{group="g",kind="PodGroup",result="Reverted"} 1"#,
             r#"owner_answers_total{verdict="Refused"} 1"#,
             "preemption_duration_seconds_count 2",
             "preemption_duration_seconds_sum 0.75",
-            r#"preemption_nodes_total{result="kept"} 5"#,
-            r#"preemption_nodes_total{result="protected"} 2"#,
-            r#"preemption_nodes_total{result="substituted"} 3"#,
-            r#"preemption_nodes_total{result="unknown"} 1"#,
+            r#"preemption_nodes_total{result="Kept"} 5"#,
+            r#"preemption_nodes_total{result="Protected"} 2"#,
+            r#"preemption_nodes_total{result="Substituted"} 3"#,
+            r#"preemption_nodes_total{result="Unknown"} 1"#,
             r#"rejected_requests_total{code="400"} 0"#,
             r#"rejected_requests_total{code="403"} 1"#,
             r#"rejected_requests_total{code="404"} 0"#,

@@ -91,7 +91,7 @@ fn name_requester(request: &Request<'_>) -> Mutation {
     match extension {
         Some(AskedExtension { spec }) if spec.requested_by != user => {
             let patch = Patch(vec![patch::requested_by(user)]);
-            Mutation { result: "named", patch: Some(patch), warnings: Vec::new() }
+            Mutation { result: "Named", patch: Some(patch), warnings: Vec::new() }
         }
         _ => Mutation::admitted(Vec::new()),
     }
@@ -111,5 +111,5 @@ fn keep_fields(request: &Request<'_>) -> Mutation {
     if annotations.is_empty() {
         return Mutation::admitted(warnings);
     }
-    Mutation { result: "kept", patch: Some(patch::annotations(object, annotations)), warnings }
+    Mutation { result: "Kept", patch: Some(patch::annotations(object, annotations)), warnings }
 }

@@ -385,12 +385,12 @@ async fn conversions_are_counted_by_version_and_result() {
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     for line in [
-        "conversions_total{version=\"v2\",result=\"converted\"} 1",
-        "conversions_total{version=\"v2\",result=\"failed\"} 1",
-        "conversions_total{version=\"v3alpha1\",result=\"converted\"} 1",
-        "conversions_total{version=\"other\",result=\"failed\"} 1",
-        "converted_objects_total{version=\"v2\",result=\"converted\"} 2",
-        "converted_objects_total{version=\"v2\",result=\"failed\"} 3",
+        "conversions_total{version=\"v2\",result=\"Converted\"} 1",
+        "conversions_total{version=\"v2\",result=\"Failed\"} 1",
+        "conversions_total{version=\"v3alpha1\",result=\"Converted\"} 1",
+        "conversions_total{version=\"other\",result=\"Failed\"} 1",
+        "converted_objects_total{version=\"v2\",result=\"Converted\"} 2",
+        "converted_objects_total{version=\"v2\",result=\"Failed\"} 3",
         "conversion_duration_seconds_count 4",
         "rejected_requests_total{code=\"400\"} 1",
     ] {

@@ -347,12 +347,12 @@ async fn mutations_are_counted_by_group_kind_and_result() {
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     for (group, kind, result, count) in [
-        (runai, "PodGroup", "reverted", 2),
-        (runai, "PodGroup", "clamped", 1),
-        (runai, "PodGroup", "dropped", 1),
-        (runai, "PodGroup", "admitted", 1),
-        ("scheduling.x-k8s.io", "PodGroup", "stamped", 1),
-        ("other", "other", "admitted", 1),
+        (runai, "PodGroup", "Reverted", 2),
+        (runai, "PodGroup", "Clamped", 1),
+        (runai, "PodGroup", "Dropped", 1),
+        (runai, "PodGroup", "Admitted", 1),
+        ("scheduling.x-k8s.io", "PodGroup", "Stamped", 1),
+        ("other", "other", "Admitted", 1),
     ] {
         let line =
             format!("mutations_total{{group=\"{group}\",kind=\"{kind}\",result=\"{result}\"}} {count}\n");
@@ -466,7 +466,7 @@ async fn who_may_change_queues_is_configured_apart() {
     assert!(!is_patched(ask().await));
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
-    for result in ["reverted", "admitted"] {
+    for result in ["Reverted", "Admitted"] {
         assert!(text.contains(&format!("kind=\"PodGroup\",result=\"{result}\"}} 1\n")), "{text}");
     }
 }

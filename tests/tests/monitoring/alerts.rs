@@ -102,10 +102,10 @@ const CASES: [Case; 17] = [
     ),
     Case(
         "TenureConversionsFail",
-        &[r#"tenure_webhook_conversions_total{version="v2",result="failed"} 0x140 1x10"#],
+        &[r#"tenure_webhook_conversions_total{version="v2",result="Failed"} 0x140 1x10"#],
         &[
-            r#"tenure_webhook_conversions_total{version="v2",result="failed"} 3x150"#,
-            r#"tenure_webhook_conversions_total{version="v2",result="converted"} 0+9x150"#,
+            r#"tenure_webhook_conversions_total{version="v2",result="Failed"} 3x150"#,
+            r#"tenure_webhook_conversions_total{version="v2",result="Converted"} 0+9x150"#,
         ],
     ),
     Case(

@@ -18,7 +18,7 @@ pub struct Mutation {
 impl Mutation {
     /// Admits the object as it is.
     pub const fn admitted(warnings: Vec<String>) -> Self {
-        Self { result: "admitted", patch: None, warnings }
+        Self { result: "Admitted", patch: None, warnings }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::review::Request;
 /// The result, in the metrics, of a write that the API server will refuse for its
 /// `resourceVersion`. Otherwise clients that write old values, as KAI-Scheduler's podgrouper does,
 /// would count as forgers. The answer is the same as without the conflict.
-const CONFLICT: &str = "conflict";
+const CONFLICT: &str = "Conflict";
 
 /// Returns the change of a `PodGroup`, and logs the values that are set back. A group that can't be
 /// read is admitted with a warning.

@@ -109,8 +109,9 @@ impl Lookups {
             let queues = queues(&of.into_iter().collect());
             found.lock().0.clone_from(&queues);
             let of_t9k = queues.iter().filter(|(family, _)| *family == Family::Tensorstack);
-            let names: Vec<&str> = of_t9k.take(MOST_LOOKUPS).map(|(_, name)| &**name).collect();
+            let mut names: Vec<&str> = of_t9k.map(|(_, name)| &**name).collect();
             let default = default.filter(|_| !names.is_empty());
+            names.truncate(MOST_LOOKUPS.saturating_sub(default.iter().len()));
             let read = join_all(names.into_iter().chain(default).map(|name| self.t9k_queue(name))).await;
             let mut tree: QueueTree = read.into_iter().flatten().collect();
             tree.set_default(default);
