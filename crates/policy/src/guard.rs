@@ -209,14 +209,14 @@ impl GuardVerdict {
 /// Returns the reason why a pod may go in spite of any protection, by its own record. None: its
 /// protection counts.
 pub fn spared(pod: &Pod) -> Option<Reason> {
-    let controlled_by = |kind| pod.controller().is_some_and(|owner| owner.kind == kind);
+    let of_node = || pod.controller().is_some_and(|owner| owner.api_version == "v1" && owner.kind == "Node");
     if pod.metadata.deletion_timestamp.is_some() {
         Some(Reason::Terminating)
     } else if pod.is_finished() {
         Some(Reason::Finished)
-    } else if pod.is_mirror() || controlled_by("Node") {
+    } else if pod.is_mirror() || of_node() {
         Some(Reason::Mirror)
-    } else if controlled_by("DaemonSet") {
+    } else if pod.is_of_daemon_set() {
         Some(Reason::DaemonSet)
     } else {
         pod.is_unguarded().then_some(Reason::Unguarded)

@@ -104,7 +104,7 @@ impl PodRecord {
         let progress = progress(pod);
         let uid = pod.metadata.uid.as_deref();
         let nominated = pod.status.nominated_node_name.as_deref();
-        let in_daemon_set = pod.controller().is_some_and(|owner| owner.kind == "DaemonSet");
+        let in_daemon_set = pod.is_of_daemon_set();
         Self {
             odd_uid: uid.filter(|uid| Uid::of(uid).is_odd(uid)).map(Into::into),
             namespace: shared(pod.metadata.namespace.as_deref()).unwrap_or_default(),

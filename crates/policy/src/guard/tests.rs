@@ -215,19 +215,20 @@ fn a_pod_may_say_itself_that_it_can_go() {
         }
         spared(&serde_json::from_value(pod).unwrap())
     };
-    let owner = |kind: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "x", "uid": "x", "controller": true}]);
+    let owner = |version: &str, kind: &str| json!([{"apiVersion": version, "kind": kind, "name": "x", "uid": "x", "controller": true}]);
     let annotated = |key: &str, value: &str| json!({"metadata": {"annotations": {key: value}}});
     for (pod, expected) in [
         (json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), Some(Reason::Terminating)),
         (json!({"status": {"phase": "Succeeded"}}), Some(Reason::Finished)),
         (json!({"status": {"phase": "Failed"}}), Some(Reason::Finished)),
         (annotated("kubernetes.io/config.mirror", "x"), Some(Reason::Mirror)),
-        (json!({"metadata": {"ownerReferences": owner("Node")}}), Some(Reason::Mirror)),
-        (json!({"metadata": {"ownerReferences": owner("DaemonSet")}}), Some(Reason::DaemonSet)),
+        (json!({"metadata": {"ownerReferences": owner("v1", "Node")}}), Some(Reason::Mirror)),
+        (json!({"metadata": {"ownerReferences": owner("apps/v1", "DaemonSet")}}), Some(Reason::DaemonSet)),
+        (json!({"metadata": {"ownerReferences": owner("example.com/v1", "DaemonSet")}}), None),
         (annotated("tenure.dev/unguarded", "true"), Some(Reason::Unguarded)),
         (annotated("tenure.dev/unguarded", "false"), None),
         (annotated("tenure.dev/unguarded", ""), None),
-        (json!({"metadata": {"ownerReferences": owner("ReplicaSet")}}), None),
+        (json!({"metadata": {"ownerReferences": owner("apps/v1", "ReplicaSet")}}), None),
         (json!({"status": {"phase": "Running"}}), None),
         (json!({}), None),
     ] {
