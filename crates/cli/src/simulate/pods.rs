@@ -158,11 +158,11 @@ impl PastReader {
         self.pods.sort_by(|one, other| {
             (&one.workload.0, one.run.started).cmp(&(&other.workload.0, other.run.started))
         });
-        let mut before = String::new();
+        let (mut before, mut number) = (String::new(), 0usize);
         for pod in self.pods {
-            let is_joined = pod.workload.0 == before;
+            number = if pod.workload.0 == before { number.saturating_add(1) } else { 0 };
             before.clone_from(&pod.workload.0);
-            pod.into_past(&mut past, view, now, is_joined);
+            pod.into_past(&mut past, view, now, number);
         }
         let mut source = SourceReport::new(kind, name, &past);
         (source.is_present, source.by_namespace) = (true, true);
@@ -220,8 +220,8 @@ fn pod_of(job: &Document, uid: &str) -> Option<(PodWithRoom, Timestamp, i64)> {
 
 impl RunPod {
     /// Adds the run to the past. The queue is that whose ceiling ends it; for pods in no queue
-    /// their namespace stands for it.
-    fn into_past(self, past: &mut Past, view: &mut View, now: Timestamp, is_joined: bool) {
+    /// their namespace stands for it. `number` counts the earlier runs of the workload.
+    fn into_past(self, past: &mut Past, view: &mut View, now: Timestamp, number: usize) {
         let Self { namespace, workload: (_, id), submit, end, run, gpus, cpus, priority, seen } = self;
         let standing = seen.and_then(|seen| seen.standing(&mut view.snapshot.index));
         let named = standing.as_ref().and_then(|of| of.ending_queue());
@@ -238,7 +238,8 @@ impl RunPod {
         };
         let user = past.user(&namespace);
         past.push(PastRun {
-            id: id.into(),
+            // a trace has one run of a name at a time
+            id: if number == 0 { id.into() } else { format!("{id}#{number}").into() },
             submit: submit.as_second(),
             start: start.as_second(),
             end: end.unwrap_or(now).max(start).as_second(),
@@ -249,7 +250,7 @@ impl RunPod {
             priority,
             own: own.and_then(NonZeroU32::new),
             fate,
-            is_joined,
+            is_joined: number > 0,
         });
     }
 }
