@@ -73,7 +73,8 @@ pub type FamilyQueue = (Family, String);
 impl AskingOwner {
     /// Returns the groups whose queues count: at most [`MOST_LOOKUPS`].
     pub fn groups(&self) -> BTreeSet<NamedGroup> {
-        self.places.iter().flat_map(PodPlace::groups).take(MOST_LOOKUPS).collect()
+        let named: BTreeSet<NamedGroup> = self.places.iter().flat_map(PodPlace::groups).collect();
+        named.into_iter().take(MOST_LOOKUPS).collect()
     }
 
     /// Returns the queues of the owner's pods. `found` has the groups that were looked up, and

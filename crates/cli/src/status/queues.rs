@@ -15,6 +15,7 @@ use super::{Check, Fault, Finding, Inspector, runs_dry};
 use crate::{
     cluster::objects,
     list::{ended::BY_KEEPER, row::Row, row::WorkloadState, view::View},
+    print::with_causes,
     snapshot::{NotListed, Snapshot},
 };
 
@@ -34,8 +35,16 @@ impl Inspector<'_> {
         let mut view = View::new(Snapshot::new(&Config::default(), Some(place), now));
         let lists = cluster.kinds.queues_and_groups(place, None);
         let not_listed = view.snapshot.list(cluster, lists, std::iter::empty()).await;
-        if let Some(NotListed { kind, .. }) = not_listed.first() {
-            return Err(Fault::forbidden(&format!("list {}", kind.plural())));
+        if let Some(NotListed { kind, error, is_forbidden }) = not_listed.first() {
+            let right = format!("list {}", kind.plural());
+            return Err(if *is_forbidden {
+                Fault::forbidden(&right)
+            } else {
+                Fault::problem(
+                    format!("can't {right}: {}", with_causes(error)),
+                    "see whether the API server works",
+                )
+            });
         }
         let listed = view.list_pods(cluster, None).await;
         listed.map_err(|error| Fault::unread(error, "list pods in all namespaces"))?;

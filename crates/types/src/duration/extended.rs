@@ -64,7 +64,8 @@ impl ExtendedDuration {
     /// Converts a duration that was computed. A negative duration becomes zero, and one that is too
     /// long the longest.
     pub fn of(duration: SignedDuration) -> Self {
-        Self::from_go(GoDuration::from_nanos(duration.as_nanos().try_into().unwrap_or(i64::MAX)))
+        let nanoseconds = duration.as_nanos().clamp(0, i64::MAX.into());
+        Self::from_go(GoDuration::from_nanos(nanoseconds.try_into().unwrap_or(i64::MAX)))
     }
 
     /// Converts a duration of Go's grammar. A negative duration becomes zero.
