@@ -1,7 +1,8 @@
 //! Acts on pods that have expired or will expire: on their topmost owner, or on the pod itself.
 //!
-//! The facts of a case are [gathered](gather), [judged](tenure_policy::judge), brought up to date, judged again, and then the act is
-//! written.
+//! The facts of a case are [gathered](gather) and [judged](tenure_policy::judge). Right before the
+//! write they are brought up to date and judged again, and only the same act is done. The
+//! `ExpiryController` calls `Pauser::act` for each batch of due pods.
 
 mod announce;
 mod conflicts;
@@ -40,36 +41,42 @@ use gather::Work;
 
 use crate::{api::WriteError, events::EventRecord, handles::Handles, ledger::EndingPods, limit::WriteLimit};
 
-/// Pauses owners, deletes pods, and announces the end of runs.
+/// Pauses owners, deletes pods and owners, and announces the end of runs.
 pub struct Pauser {
     pub handles: Arc<Handles>,
+    /// The limit of pauses and deletions.
     pub limit: WriteLimit,
+    /// The pods that the keeper may act on.
     pub scope: Scope,
-    /// The owners of pods that are exempt by priority.
+    /// The owners of pods that are exempt by priority, as they were a moment ago.
     pub exempt_owners: Mutex<ExemptOwners>,
-    /// The extensions of namespaces, as they were a moment ago.
+    /// The granted extensions of namespaces, as they were a moment ago.
     pub extensions: Mutex<ListedExtensions>,
 }
 
-/// The act that was done, or why none was, with the events to write about it.
+/// The act that was done, or the reason why none was, with the events to write about it.
 pub struct Done {
     pub act: Act,
     pub events: Vec<EventRecord>,
-    /// True if an owner above has ended: pods of the batch may have different owners below it.
+    /// True if an owner above has ended: pods of the batch may have different owners below that
+    /// one.
     is_below_ended: bool,
 }
 
-/// A pause as it is written.
+/// A pause as it is written: the patch sets the field, and notes the record and the act in the
+/// journal.
 struct PauseWrite {
     record: PausedRecord,
     noted: JournalAct,
     patch: Value,
 }
 
-/// The most further Workloads of a job that are deactivated with it. A tenant may make more.
+/// The most further Workloads of a job that are deactivated with the first. A tenant may create
+/// more.
 const MOST_SLICES: usize = 16;
 
 impl Done {
+    /// Returns an act without events.
     const fn silent(act: Act) -> Self {
         Self::new(act, Vec::new())
     }
@@ -100,13 +107,15 @@ impl Done {
 }
 
 impl Pauser {
-    /// Acts on a group. An owner that other writers keep changing is read again a few times.
+    /// Acts on a batch, and returns what was done. An owner that other writers keep changing is
+    /// read again a few times, but not for an eviction.
     pub async fn act(&self, batch: &DueBatch) -> Result<Done, Failure> {
         let mut work = self.begin(batch);
         let mut conflicts = Conflicts::default();
         loop {
             match self.try_to_act(&mut work, conflicts.is_retry()).await {
-                // the status of a Job changes as its pods get ready: it is judged again by what the watches show then
+                // the status of a Job changes as its pods get ready: the next try judges by what
+                // the watches show then
                 Err(failure) if failure.is_stale() && batch.task == Task::Evict => {
                     return Ok(nothing("its owner has just changed", BatchCoverage::All));
                 }
@@ -128,8 +137,11 @@ impl Pauser {
         }
     }
 
+    /// Gathers the facts, waits for the write limit, judges again, and writes. A retry waits before
+    /// it gathers.
     async fn try_to_act(&self, work: &mut Work<'_>, is_retry: bool) -> Result<Done, Failure> {
-        // another writer keeps changing the owner: as little as possible comes between its reading and the write
+        // another writer keeps changing the owner: as little as possible comes between its reading
+        // and the write
         if is_retry {
             self.take_turn(work).await?;
         }
@@ -156,7 +168,8 @@ impl Pauser {
         }
     }
 
-    /// Brings a case up to date from the index and the clock, and judges it right before a write: the same act, or nothing for now.
+    /// Judges a case right before a write, by the index and the clock of this moment. Returns the
+    /// same act, `TooEarly` or `Extended`, or else `PutOff`.
     fn judge_again(&self, work: &mut Work<'_>, act: &Act) -> Act {
         self.refresh(work);
         match judge(&work.case, &work.state, self.handles.now()) {
@@ -166,7 +179,8 @@ impl Pauser {
         }
     }
 
-    /// Waits until the rate limit allows a write, and lists the extensions: a grant may not have come by the watch yet.
+    /// Waits until the write limit allows the end of a run, and lists the extensions: the watch may
+    /// not have shown a grant yet. Does nothing for a notice.
     async fn take_turn(&self, work: &mut Work<'_>) -> Result<(), Failure> {
         if work.batch.task.ends_run() {
             self.await_turn().await;
@@ -175,14 +189,20 @@ impl Pauser {
         Ok(())
     }
 
-    /// Waits until the rate limit allows a write. A dry run writes nothing.
+    /// Waits until the write limit allows a write. A dry run writes nothing, and doesn't wait.
     async fn await_turn(&self) {
         if !self.handles.dry_run {
             self.limit.until_ready().await;
         }
     }
 
-    /// Sets the field of the first rule that the served schema knows.
+    /// Pauses an owner by the first rule whose field the served schema has. Then sends the Command
+    /// of the rule, and deactivates the further Workloads of the job.
+    ///
+    /// Fails with [`Failure::NoField`] if the schema has none of the fields, with
+    /// [`Failure::Dropped`] if the returned object lacks the pause, with [`Failure::Pause`] if the
+    /// API server refuses the patch, and with [`Failure::Api`] if the API server doesn't answer at
+    /// all.
     async fn pause(
         &self,
         work: &mut Work<'_>,
@@ -224,7 +244,7 @@ impl Pauser {
                     ending.succeeded();
                     if let Some(command) = &rule.command {
                         self.await_turn().await;
-                        // the next try sends it again
+                        // the next try sends the Command again
                         if let Err(failure) = self.command(work, owner, &command.pause).await {
                             let (owner, error) = (describe(owner), with_causes(&failure));
                             warn!(owner, error, "Failed to send the Command of a pause");
@@ -241,7 +261,7 @@ impl Pauser {
         Err(Failure::NoField { owner: owner.clone(), fields: fields.join(", ") })
     }
 
-    /// Sends a Command to the controller of an owner, as that was read.
+    /// Creates a Command of Volcano for an owner, as the owner was read. A dry run creates none.
     async fn command(&self, work: &Work<'_>, owner: &OwnerReference, action: &str) -> Result<(), Failure> {
         let Some(found) = work.found().filter(|_| !self.handles.dry_run) else { return Ok(()) };
         let command = pause::command(OwnerObject(&found.value), action);
@@ -249,6 +269,7 @@ impl Pauser {
         sent.map_err(|source| Failure::Pause { owner: owner.clone(), source })
     }
 
+    /// Builds the record, the act for the journal, and the patch of a pause by a rule.
     fn pause_of(&self, found: &WholeObject, rule: &PauseRule, due: &DuePod, act: &Pause) -> PauseWrite {
         let object = OwnerObject(&found.value);
         let record = pause::record(object, rule, (due.family, &due.queue), act.clone());
@@ -259,8 +280,9 @@ impl Pauser {
         PauseWrite { record, noted, patch }
     }
 
-    /// Deactivates the other Workloads of a job that Kueue runs in slices: Kueue would go on with the next of them. One that fails is
-    /// left for the next ceiling. The job is the owner of the pod: a user may write any label on a Workload.
+    /// Deactivates the other Workloads of a job that Kueue runs in slices: Kueue would go on with
+    /// the next slice. A Workload whose write fails is left for the next ceiling. The job is the
+    /// owner of the pod, because a user may write any label on a Workload.
     async fn pause_slices(&self, work: &Work<'_>, paused: &OwnerReference, rule: &PauseRule, act: &Pause) {
         let Some(Action::Pause(job)) = work.case.answers.climbed.as_ref().map(|climbed| &climbed.action)
         else {
@@ -293,18 +315,21 @@ impl Pauser {
         }
     }
 
-    /// Notes that the pods below an owner are being ended.
+    /// Notes in the ledger that the pods below an owner are being ended. The note is taken back
+    /// unless `succeeded` is called on the result.
     fn ending_below(&self, task: Task, owner: &PausedObject) -> EndingPods {
         let Handles { usage, cluster, .. } = &*self.handles;
         usage.ending_below(task, owner.object.uid.as_deref(), cluster, self.handles.now())
     }
 }
 
+/// Returns that nothing is done, with the reason.
 const fn nothing(why: &'static str, coverage: BatchCoverage) -> Done {
     Done::silent(Act::Leave(why, coverage))
 }
 
-/// An object that a judgement asks for is there when it is judged.
+/// Returns that nothing is done for want of the object. A judgement asks for an object before it
+/// returns an act on it, so this is a fallback.
 const fn unread() -> Done {
     nothing("it was not read", BatchCoverage::First)
 }

@@ -1,4 +1,7 @@
-//! Objects of any kind, by reference.
+//! Reads and writes objects of any kind, by reference.
+//!
+//! All controllers share the [`ObjectClient`] of their `Handles`. Users write references, so no
+//! request is made for one that no real object could have.
 
 mod kinds;
 mod owners;
@@ -37,15 +40,16 @@ use owners::could_exist;
 /// The most Workloads of one job that are listed: there is one, but any user may create others.
 const MOST_WORKLOADS: u32 = 500;
 
-/// The longest time for which Kueue goes unseen when it is installed later.
+/// The time after which Kueue is looked for again in a cluster without it.
 const KUEUE_IS_LOOKED_FOR_AFTER: Duration = Duration::from_secs(10);
 
-/// Name under which writes are recorded in `managedFields`.
+/// The name under which writes are recorded in `managedFields`.
 pub const FIELD_MANAGER: &str = KEEPER_MANAGER;
 
-/// Why a write isn't known to be done.
+/// The reason why a write isn't known to be done.
 #[derive(Debug)]
 pub struct WriteError {
+    /// The failure of the write, or of the read that was to tell whether it was done.
     pub source: ApiError,
     /// False if the API server doesn't answer at all.
     pub answers: bool,
@@ -57,7 +61,7 @@ impl From<WriteError> for ApiError {
     }
 }
 
-/// Reads objects of any kind, and writes them. Which resource a kind has is asked once and
+/// Reads objects of any kind, and writes them. The resource of a kind is looked up once and
 /// remembered, until one of its objects isn't found.
 pub struct ObjectClient {
     client: Client,
@@ -70,17 +74,20 @@ pub struct ObjectClient {
 }
 
 impl ObjectClient {
+    /// Creates a client that remembers no kinds.
     pub fn new(client: Client) -> Self {
         let (kinds, forbidden, without_kueue_since) = Default::default();
         Self { client, kinds, forbidden, without_kueue_since }
     }
 
+    /// Reads a pod by its name.
     pub async fn pod(&self, namespace: &str, name: &str) -> Result<Pod, ApiError> {
         call(Api::namespaced(self.client.clone(), namespace).get(name)).await
     }
 
-    /// Asks the API server by a dry run if it would delete an object. Asks in the URI, and not in the body as kube does: so the
-    /// API server's audit log tells it from a deletion.
+    /// Asks the API server by a dry run whether it would delete an object. The parameter is in the
+    /// URI, and not in the body as kube has it: so the API server's audit log distinguishes the dry
+    /// run from a deletion.
     pub async fn would_delete(&self, namespace: &str, object: &OwnerReference) -> Result<(), ApiError> {
         self.on(namespace, object, async |api| {
             let request = Request::delete(format!("{}/{}?dryRun=All", api.resource_url(), object.name));
@@ -91,8 +98,11 @@ impl ObjectClient {
         .await
     }
 
-    /// Deletes an object, but no namesake of it, and only as it was read if `version` is set. The answer, which may be the object,
-    /// isn't read: kube's own method fails on one that is nested too deep, though the object is deleted then.
+    /// Deletes an object, but no other one of its name. With `version`, deletes only that version.
+    /// Fails with [`ApiError::Stale`] if the object isn't the one that is meant.
+    ///
+    /// The answer, which may be the object, isn't decoded: kube's own method fails on an object
+    /// that is nested too deep, although the object is deleted then.
     pub async fn delete(
         &self,
         namespace: &str,
@@ -110,7 +120,8 @@ impl ObjectClient {
         .await
     }
 
-    /// Kueue's Workloads that are looked for; none where there is no Kueue.
+    /// Returns the Workloads of Kueue that are looked for, at most 500. Empty: there are none, or
+    /// the cluster has no Kueue.
     pub async fn workloads(&self, namespace: &str, lookup: Lookup<'_>) -> Result<Vec<WholeObject>, ApiError> {
         if self.without_kueue_since.lock().is_some_and(|since| since.elapsed() < KUEUE_IS_LOOKED_FOR_AFTER) {
             return Ok(Vec::new());
@@ -121,7 +132,7 @@ impl ObjectClient {
             Lookup::Labelled(uid) => {
                 let labels = format!("{}={uid}", keys::KUEUE_JOB_UID_LABEL);
                 let params = ListParams::default().labels(&labels).limit(MOST_WORKLOADS);
-                // of a Workload whose name isn't known, only its kind counts
+                // the name of the Workload isn't known, and only its kind counts
                 let kind = OwnerReference { name: uid.into(), ..of };
                 let list = self.on(namespace, &kind, async |api| call(api.list(&params)).await).await;
                 list.map(|list| list.items)
@@ -134,7 +145,8 @@ impl ObjectClient {
         Ok(found.unwrap_or_default())
     }
 
-    /// The granted extensions of a namespace; none where the cluster doesn't have the kind.
+    /// Returns the granted extensions of a namespace, page by page. Skips those that can't be
+    /// decoded. Empty: there are none, or the cluster doesn't have the kind.
     pub async fn granted_extensions(&self, namespace: &str) -> Result<Vec<Extension>, ApiError> {
         let api: Api<Tolerant<Extension>> = Api::namespaced(self.client.clone(), namespace);
         let (mut granted, mut page, mut pages) = (Vec::new(), ListParams::default(), PageSize::default());
@@ -157,7 +169,8 @@ impl ObjectClient {
         }
     }
 
-    /// Changes the status of an extension, as it was read.
+    /// Merges fields into the status of an extension, and returns the changed object. Fails with
+    /// [`ApiError::Stale`] if the extension has changed since it was read.
     pub async fn extension_status(
         &self,
         extension: &Extension,
@@ -175,12 +188,12 @@ impl ObjectClient {
         call(written).await
     }
 
-    /// The whole object.
+    /// Reads an object by kind and name. Its uid may be another than that of the reference.
     pub async fn get(&self, namespace: &str, owner: &OwnerReference) -> Result<WholeObject, ApiError> {
         self.on(namespace, owner, async |api| call(api.get(&owner.name)).await).await
     }
 
-    /// The whole object. None: it is gone or being deleted, or another one has its name.
+    /// Reads an object. None: it is gone or being deleted, or another one has its name.
     pub async fn live(
         &self,
         namespace: &str,
@@ -192,7 +205,8 @@ impl ObjectClient {
         Ok(if_found(self.get(namespace, owner).await)?.filter(is_live))
     }
 
-    /// Creates a Command of Volcano. One of the same name is there until it is carried out, and does the same.
+    /// Creates a Command of Volcano. An existing Command of the same name counts as success: it is
+    /// there until it is carried out, and does the same.
     pub async fn command(&self, namespace: &str, command: &Value) -> Result<(), ApiError> {
         let how = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
         let request = request::Request::new(commands_path(namespace));
@@ -204,8 +218,9 @@ impl ObjectClient {
         }
     }
 
-    /// Applies a merge patch, and returns the changed object. A field that the served schema doesn't have is an error,
-    /// and then nothing is changed: by default the API server would drop the field and accept the patch.
+    /// Applies a merge patch in the name of the keeper, and returns the changed object. A field
+    /// that the served schema lacks is an [`ApiError::UnknownField`], and nothing is changed: by
+    /// default the API server would drop the field and accept the patch.
     pub async fn merge(
         &self,
         namespace: &str,
@@ -239,8 +254,8 @@ impl ObjectClient {
         self.write_as(FIELD_MANAGER, namespace, owner, patch, is_done).await
     }
 
-    /// Applies a merge patch in the name of a field manager. If the API server doesn't say whether it did, `is_done` tells from the
-    /// object, as it is then.
+    /// Applies a merge patch in the name of a field manager. If the API server doesn't say whether
+    /// it applied the patch, reads the object, and `is_done` decides.
     pub async fn write_as(
         &self,
         manager: &str,
@@ -261,8 +276,9 @@ impl ObjectClient {
         }
     }
 
-    /// Does something with the API of an owner's kind. If a remembered kind isn't found, it is looked up again: its
-    /// definition may have changed since.
+    /// Calls `work` with the API of an owner's kind. If an object of a remembered kind isn't found,
+    /// looks the kind up again, because its definition may have changed, and calls `work` a second
+    /// time if the resource is another one.
     async fn on<T>(
         &self,
         namespace: &str,
@@ -295,6 +311,7 @@ impl ObjectClient {
         work(self.api(namespace, &found)).await
     }
 
+    /// Returns the API of a resource, for one namespace if its objects are in namespaces.
     fn api(&self, namespace: &str, (resource, scope): &(ApiResource, Scope)) -> Api<WholeObject> {
         let client = self.client.clone();
         match scope {
@@ -304,7 +321,7 @@ impl ObjectClient {
     }
 }
 
-/// Returns none in place of an object or a kind that isn't there.
+/// Returns None in place of [`ApiError::NotFound`]: there is no such object or kind.
 pub fn if_found<T>(result: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
     match result {
         Err(ApiError::NotFound) => Ok(None),
@@ -318,7 +335,8 @@ pub fn refer(api_version: &str, kind: &str, name: &str, uid: &str) -> OwnerRefer
     OwnerReference { api_version, kind, name, uid, ..OwnerReference::default() }
 }
 
-/// Returns the resource of a kind in the most stable version of its group that is served.
+/// Returns the resource of a kind in the most stable version of its group that is served. None: the
+/// group doesn't serve the kind.
 pub fn of_kind(group: &ApiGroup, kind: &str) -> Option<(ApiResource, ApiCapabilities)> {
     group.resources_by_stability().into_iter().find(|(resource, _)| resource.kind == kind)
 }

@@ -1,3 +1,5 @@
+//! The flags of the keeper. `main` parses them, and `run` starts the keeper from them.
+
 use std::{num::NonZeroU32, time::Duration};
 
 use clap::{ArgAction, Parser, builder::NonEmptyStringValueParser};
@@ -102,6 +104,7 @@ pub struct Args {
     pub(crate) log: LogArgs,
 }
 
+/// Parses a duration of at least one second.
 fn at_least_a_second(text: &str) -> Result<SignedDuration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if duration.as_secs() == 0 {
@@ -110,11 +113,13 @@ fn at_least_a_second(text: &str) -> Result<SignedDuration, String> {
     SignedDuration::try_from(duration).map_err(|_| "is too long".into())
 }
 
+/// Parses a duration of at least one minute.
 fn at_least_a_minute(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if duration < Duration::from_mins(1) { Err("must be at least a minute".into()) } else { Ok(duration) }
 }
 
+/// Parses a whole number of at least 1.
 fn at_least_one(text: &str) -> Result<NonZeroU32, &'static str> {
     text.parse().map_err(|_| "must be a whole number of at least 1")
 }

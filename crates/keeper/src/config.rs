@@ -1,4 +1,7 @@
 //! The configuration while the keeper runs.
+//!
+//! `run` creates [`Current`], which all controllers read, and [`Configure`], which replaces the
+//! configuration when the file changes. A decision must use one value of `Current::get` throughout.
 
 use std::sync::Arc;
 
@@ -10,12 +13,14 @@ use tracing::warn;
 
 use crate::cluster::ClusterState;
 
-/// The configuration that holds at the moment. Clones see the same.
+/// The configuration that is in force. Clones read the same one, and each waits for changes by
+/// itself.
 #[derive(Clone, Debug)]
 pub struct Current(watch::Receiver<Arc<Config>>);
 
 impl Current {
-    /// Returns the configuration as it is now. One decision must use one of these throughout.
+    /// Returns the configuration as it is now. Read it once for each decision, because two calls
+    /// may return different configurations.
     pub fn get(&self) -> Arc<Config> {
         Arc::clone(&self.0.borrow())
     }
@@ -23,13 +28,14 @@ impl Current {
     /// Waits until the configuration has changed since the last call on this clone.
     pub async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
-            // it won't change any more
+            // the sender is gone, so no change will come
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// Returns the settings of an index by a configuration.
+/// Returns the settings of an index for a configuration. `scope` and `retry_after` come from flags:
+/// the index takes them at its creation alone.
 pub fn settings(config: &Config, scope: Scope, retry_after: RetryAfter) -> Settings {
     Settings {
         scope,
@@ -45,7 +51,7 @@ pub fn settings(config: &Config, scope: Scope, retry_after: RetryAfter) -> Setti
     }
 }
 
-/// Replaces the configuration of all parts of the keeper.
+/// Replaces the configuration in all parts of the keeper.
 #[derive(Debug)]
 pub struct Configure {
     cluster: ClusterState,
@@ -53,15 +59,18 @@ pub struct Configure {
 }
 
 impl Configure {
-    /// Starts with the configuration that the cluster's index has already.
+    /// Starts with the configuration that the index of `cluster` has already.
     pub fn new(config: Config, cluster: ClusterState) -> (Self, Current) {
         let (sender, receiver) = watch::channel(Arc::new(config));
         (Self { cluster, current: sender }, Current(receiver))
     }
 
-    /// Takes up a configuration at `now`. A run that this makes overdue goes on for a while, as after a change of its queue.
+    /// Replaces the configuration at `now`. A run that becomes overdue by it goes on for a while,
+    /// as after a change of its queue. A change of `kueue.queues` takes effect at the next start,
+    /// and is logged.
     pub fn apply(&self, config: Config, now: Timestamp) {
-        // replaced before the index: a part that acts by the index's answer must have the same table, or a later one
+        // replaced before the index: a controller that acts on the index's answer must see the same
+        // owner table, or a later one
         let config = Arc::new(config);
         if self.current.borrow().kueue.queues != config.kueue.queues {
             warn!("kueue.queues has changed: that counts when the keeper is started again");

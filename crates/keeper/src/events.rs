@@ -1,4 +1,8 @@
-//! Events about paused and deleted objects.
+//! Events about workloads: their pauses, deletions, returns, notices and extensions.
+//!
+//! Controllers add an [`EventRecord`] to the [`EventQueue`], and the [`EventWriter`] writes the
+//! events while this keeper leads. The name of an event follows from its record, so that a second
+//! write creates no second event.
 
 mod queue;
 pub mod record;
@@ -25,30 +29,36 @@ pub use writer::EventWriter;
 
 use record::hash;
 
+/// The `reportingController` of all events.
 const CONTROLLER: &str = "tenure.dev/keeper";
 
-/// The most other names that are tried for an event whose name is taken, before one that can't be guessed.
+/// The most other names that are tried for an event whose name is taken. The last of them can't be
+/// guessed.
 const OTHER_NAMES: usize = 4;
 
+/// Creates events in the API server.
 #[derive(Clone)]
 pub struct Events {
     client: Client,
+    /// The `reportingInstance`: the value of `HOSTNAME`, or `tenure-keeper`.
     instance: String,
 }
 
 impl Events {
+    /// Creates a writer, and reads `HOSTNAME` from the environment.
     pub fn new(client: Client) -> Self {
         let instance = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
         Self { client, instance: instance.unwrap_or_else(|| "tenure-keeper".into()) }
     }
 
-    /// Tries to write an event. One that exists already is [`ApiError::Stale`]: its name follows from the happening, so
-    /// that a second write after an error or a crash creates no second event. Any user may have taken the name for
-    /// another event: then this one has another name.
+    /// Tries to write an event. Fails with [`ApiError::Stale`] if the event exists already: its
+    /// name follows from the record, so that a second write after an error or a crash creates no
+    /// second event. Any user may have taken the name for another event: then the event gets
+    /// another name.
     async fn write(&self, happening: &EventRecord, now: Timestamp) -> Result<(), ApiError> {
         let mut event = self.event(happening, now);
         let api: Api<Event> = Api::namespaced(self.client.clone(), happening.namespace());
-        // any user may have written what has the name, with times that can't be read
+        // any user may have written an event of that name, with times that can't be decoded
         let events = ApiResource::erase::<Event>(&());
         let others: Api<WholeObject> =
             Api::namespaced_with(self.client.clone(), happening.namespace(), &events);
@@ -62,9 +72,9 @@ impl Events {
             };
             let found = match call(others.get(&name)).await {
                 Ok(found) if !is_same(&found, &event) => found,
-                // without the right to read events, all that have the name count
+                // without the right to read events, every event of the name counts
                 Ok(_) | Err(ApiError::Forbidden(_)) => return Err(ApiError::Stale(taken)),
-                // it has gone in the meantime
+                // the other event is gone by now, and the name is free
                 Err(ApiError::NotFound) => continue,
                 Err(error) => return Err(error),
             };
@@ -76,7 +86,8 @@ impl Events {
         Err(ApiError::Timeout)
     }
 
-    /// The event is a warning, unless a workload comes back.
+    /// Returns the event for a record, as it is sent. The reason says whether its type is Normal or
+    /// Warning.
     fn event(&self, happening: &EventRecord, now: Timestamp) -> Event {
         let (object, namespace) = (&happening.object, happening.namespace());
         let (related, queue) = happening.cause.clone().map(|cause| (cause.pod, cause.queue)).unzip();
@@ -101,7 +112,7 @@ impl Events {
     }
 }
 
-/// True if another event tells people the same, whichever keeper has written it.
+/// True if a found event says the same as this one about the same object, from any keeper.
 fn is_same(found: &WholeObject, event: &Event) -> bool {
     let text = |path: &str| found.value.pointer(path).and_then(Value::as_str);
     let uid = event.regarding.as_ref().and_then(|object| object.uid.as_deref());

@@ -1,8 +1,10 @@
-//! Notes on bound pods what ends their run, where no other object of the cluster will say it: the queue that their `PodGroup`
-//! named, a ceiling of their own that was removed, and the start of a pod that controlled them.
+//! Notes on bound pods what ends their run, where no other object of the cluster will say it: the
+//! queue that their `PodGroup` named, a ceiling of their own that was removed, and the start of a
+//! pod that controlled them.
 //!
-//! The keeper remembers that as long as a pod runs. The annotation lets the next keeper know it, too. The API server lets no
-//! tenant change the annotation of a bound pod.
+//! `Args::write` runs the [`EvidenceWriter`] while this keeper leads. The index remembers these
+//! facts as long as a pod runs, and the annotation hands them to the next keeper. The API server
+//! lets no tenant change the annotation of a bound pod.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,20 +23,23 @@ use tracing::{debug, info, warn};
 
 use crate::{api::refer, handles::Handles, limit::WriteLimit};
 
+/// The time between two looks for pods that lack their evidence.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 
 /// The time until a pod that couldn't be annotated is tried again.
 const RETRY: Duration = Duration::from_mins(1);
 
-/// The same where the API server has refused it.
+/// The time until a pod is tried again whose annotation the API server has refused.
 const RETRY_REFUSED: Duration = Duration::from_hours(1);
 
+/// The controller of evidence.
 pub struct EvidenceWriter {
     pub handles: Arc<Handles>,
+    /// The limit of annotations.
     pub limit: WriteLimit,
 }
 
-/// The evidence of a pod.
+/// A pod that lacks its evidence.
 #[derive(Debug)]
 struct Noting(MissingEvidence);
 
@@ -59,6 +64,7 @@ impl EvidenceWriter {
         lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
     }
 
+    /// Looks for such pods every two seconds until `shutdown`.
     async fn work(&self, shutdown: &CancellationToken) {
         let (queue, cluster) = (WorkQueue::default(), &self.handles.cluster);
         let look = || queue.replace(cluster.with(CeilingIndex::missing_evidence).into_iter().map(Noting));
@@ -70,7 +76,8 @@ impl EvidenceWriter {
         run.work(look, async || sleep(BETWEEN_LOOKS).await, note).await;
     }
 
-    /// Annotates a pod, and returns the time until the next try: the index doesn't name the pod any more if it has worked.
+    /// Annotates a pod, and returns the time until the next try. If the write has worked, the index
+    /// won't name the pod any more.
     async fn note(&self, lease: &Lease<Noting>) -> Duration {
         let MissingEvidence { uid, namespace, name, evidence } = &lease.work.0;
         self.limit.until_ready().await;

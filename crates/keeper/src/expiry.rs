@@ -1,4 +1,8 @@
 //! Hands due pods to the [`Pauser`], and turns its results into events, metrics and a line of log.
+//!
+//! `Args::act` runs the [`ExpiryController`] while this keeper leads, in a dry run as well. The
+//! index says which pods are due. It gets the outcome of each try, and sets the time of the next
+//! one.
 
 mod ends;
 mod owed;
@@ -37,24 +41,27 @@ use crate::{
 use owed::tell_owed;
 use task::{PodTask, outcome};
 
-/// After a look for what is due, the rest is this many times as long.
+/// The rest after a look for what is due, as a multiple of the time that the look took.
 const REST: u32 = 10;
 
-/// After so many tries, about a minute and a half, a pod that outlives the pause of its owner is worth a warning.
+/// The number of tries, about a minute and a half, after which a pod that outlives the pause of its
+/// owner is worth a warning.
 const OUTLIVED: u8 = 5;
 
 /// The controller of expiries: handles pods whose ceiling is exceeded, or will be.
 pub struct ExpiryController {
     pub handles: Arc<Handles>,
+    /// Decides and writes.
     pub pauser: Pauser,
     /// Runs that are to end.
     pub ends: WorkQueue<PodTask>,
-    /// Ends that are to be told.
+    /// Ends of runs that are to be announced.
     pub notices: WorkQueue<PodTask>,
 }
 
 impl ExpiryController {
-    /// Works whenever this keeper leads, until `shutdown`; then finishes what is in flight.
+    /// Works whenever this keeper leads, until `shutdown`; then finishes what is in flight. Plans
+    /// runs also while another keeper leads.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
         let lost = || {
             self.ends.clear();
@@ -75,8 +82,9 @@ impl ExpiryController {
         tokio::join!(lead.work(shutdown, work, lost), shutdown.run_until_cancelled(self.plan()));
     }
 
-    /// Plans runs by each change as it comes, also while another keeper leads: a run that a change of a queue shortens goes on
-    /// for a grace, which counts from that change, and not from an earlier one that wasn't looked at.
+    /// Has the index plan runs after each change, also while another keeper leads. A run that a
+    /// change of a queue shortens goes on for a grace, which counts from that change: so no change
+    /// may be left for a later look.
     async fn plan(&self) {
         let mut changes = self.handles.cluster.changes();
         loop {
@@ -85,6 +93,8 @@ impl ExpiryController {
         }
     }
 
+    /// Hands out the due pods of a set of tasks until `shutdown`. Looks again after changes of the
+    /// index, and when the next task is due.
     async fn work(&self, tasks: TaskSet, queue: &WorkQueue<PodTask>, shutdown: &CancellationToken) {
         let Handles { cluster, clock, gate, .. } = &*self.handles;
         let (mut changes, rest, next) = (cluster.changes(), Cell::new(Duration::ZERO), Cell::new(None));
@@ -108,7 +118,7 @@ impl ExpiryController {
         run.work(look, more, async |lease| self.handle(tasks, lease).await).await;
     }
 
-    /// Acts on a batch, gives the result to the index, and has the events written.
+    /// Acts on a batch, gives the outcome to the index, and has the events written.
     async fn handle(&self, tasks: TaskSet, lease: Lease<PodTask>) {
         let Handles { cluster, events, dry_run, .. } = &*self.handles;
         let batch = cluster.with(|index| index.batch(tasks, &lease.work.due.key, self.handles.now()));
@@ -119,7 +129,7 @@ impl ExpiryController {
         let served = result.as_ref().map_or_else(Failure::serves, Done::served);
         let is_late = now.duration_since(batch.first.deadline) >= LATE_AFTER;
         let outcome = outcome(batch.task, (*dry_run, is_late), result.as_ref().map(|done| &done.act));
-        // others of the key may be due
+        // other pods of the key may be due
         cluster.change(|index| index.settle(&batch, served, outcome, now));
         lease.done();
         self.count_in_flight();
@@ -132,11 +142,13 @@ impl ExpiryController {
         }
     }
 
+    /// Sets the number of notices in flight in the metrics.
     fn count_in_flight(&self) {
         // pods whose end is in flight count as overdue
         self.handles.metrics.in_flight.store(self.notices.in_flight(), Relaxed);
     }
 
+    /// Logs and counts an act that failed.
     fn fail(&self, group: &DueBatch, failure: &Failure, is_late: bool) {
         let DuePod { family, queue, namespace, name: pod, attempts, .. } = &group.first;
         let error = with_causes(failure);
@@ -159,6 +171,7 @@ impl ExpiryController {
         }
     }
 
+    /// Logs and counts an act that was done, or the reason why none was.
     fn record(&self, group: &DueBatch, act: &Act, now: Timestamp) {
         match act {
             Act::Pause(owner, pause) => {
@@ -188,6 +201,8 @@ impl ExpiryController {
         }
     }
 
+    /// Logs and counts the pause of a workload that wasn't ready in time. `until` says whether the
+    /// workload comes back, or has been deactivated because it came back too often.
     fn record_eviction(&self, group: &DueBatch, owner: &OwnerReference, until: &ResumeCondition) {
         let DuePod { family, queue, namespace, cause, .. } = &group.first;
         let (owner, cause, family) = (describe(owner), cause.name(), family_label(*family));
@@ -205,6 +220,7 @@ impl ExpiryController {
         }
     }
 
+    /// Logs and counts the deletion of a pod that wasn't ready in time.
     fn record_deleted_unready(&self, group: &DueBatch) {
         let DuePod { family, queue, namespace, name: pod, cause, .. } = &group.first;
         let dry_run = self.handles.dry_run;
@@ -214,6 +230,7 @@ impl ExpiryController {
         info!(%queue, %namespace, %pod, dry_run, "Deleted: not ready in time, and nothing that could come back");
     }
 
+    /// Logs and counts the end of a run, and measures the time from its deadline.
     fn record_end(&self, group: &DueBatch, act: &Act, now: Timestamp) {
         let DuePod { queue, namespace, name: pod, deadline, .. } = &group.first;
         let (dry_run, pods) = (self.handles.dry_run, group.pods().count());
@@ -242,6 +259,7 @@ impl ExpiryController {
         }
     }
 
+    /// Logs the notice of the end of a run, or its withdrawal.
     fn record_notice(&self, group: &DueBatch, owner: &OwnerReference, end: Timestamp) {
         let (queue, namespace, owner) = (&group.first.queue, &group.first.namespace, describe(owner));
         if group.task == Task::Withdraw {
@@ -253,6 +271,7 @@ impl ExpiryController {
         }
     }
 
+    /// Logs that an act was put off. Counts only expiries.
     fn put_off(&self, group: &DueBatch, why: &str) {
         let DuePod { queue, namespace, name: pod, .. } = &group.first;
         if group.task == Task::Expire {
@@ -261,6 +280,7 @@ impl ExpiryController {
         info!(%queue, %namespace, %pod, why, "Put off: will look again");
     }
 
+    /// Logs that nothing was done. Warns once about a pod that runs on after `OUTLIVED` tries.
     fn left_alone(&self, group: &DueBatch, why: &str) {
         let DuePod { queue, namespace, name: pod, attempts, .. } = &group.first;
         if group.task == Task::Expire {
@@ -280,7 +300,8 @@ impl ExpiryController {
         }
     }
 
-    /// Counts what was done about a pod whose ceiling is exceeded.
+    /// Counts the result for a pod whose ceiling is exceeded. `kind` is that of the object that was
+    /// acted on. Empty: nothing was done, or a try failed without a refusal.
     fn expired(&self, group: &DueBatch, kind: &str, result: ExpiryResult) {
         let DuePod { family, queue, .. } = &group.first;
         self.handles.metrics.queues.expirations.inc([family_label(*family), queue, kind, &label(result)]);

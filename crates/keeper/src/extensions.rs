@@ -1,4 +1,7 @@
 //! Decides about requests for more time, and follows grants until their runs have ended.
+//!
+//! `Args::write` runs the [`ExtensionController`] while this keeper leads. It writes the status of
+//! Extensions, and events. The index moves the end of a run by the grants.
 
 mod open;
 mod target;
@@ -39,7 +42,7 @@ use target::TargetState;
 /// The name in `status.by` for decisions of the keeper.
 pub const KEEPER: &str = "tenure-keeper";
 
-/// The message about a workload that the keeper may not read, and has seen no pod of.
+/// The message about a workload that the keeper may not read, and of which it has seen no pod.
 const UNREADABLE: &str =
     "The keeper may not read it: a workload that Tenure pauses gets more time, or a pod without one";
 
@@ -49,8 +52,10 @@ const NO_POD: &str = "Waits for a pod of it that runs in a queue: without one, n
 /// The time between two counts of the pending extensions.
 const BETWEEN_COUNTS: Duration = Duration::from_secs(1);
 
+/// The controller of Extensions.
 pub struct ExtensionController {
     pub handles: Arc<Handles>,
+    /// The limit of status writes.
     pub limit: WriteLimit,
 }
 
@@ -64,6 +69,7 @@ impl ExtensionController {
         lead.work(shutdown, async || self.work(shutdown).await, lost).await;
     }
 
+    /// Handles open extensions until `shutdown`, and counts the pending ones each second.
     async fn work(&self, shutdown: &CancellationToken) {
         let run = Run { queue: &self.handles.extensions.queue, gate: None, end: shutdown, drains: false };
         let count = || {
@@ -74,8 +80,9 @@ impl ExtensionController {
         run.work(count, later, async |lease| self.handle(lease).await).await;
     }
 
+    /// Handles one extension, and gives it back to be looked at later. A failure is tried again.
     async fn handle(&self, lease: Lease<OpenExtension>) {
-        // all work of the keeper is one task: it has its turn after each extension
+        // all controllers run in one task: the others have their turn after each extension
         tokio::task::yield_now().await;
         let (extension, begun) = (&lease.work.0, Instant::now());
         let run = self.run_of(extension);
@@ -87,6 +94,8 @@ impl ExtensionController {
         lease.failed();
     }
 
+    /// Brings one extension up to date: adds the event that may be missing, writes the conditions,
+    /// and decides.
     async fn try_to_handle(&self, extension: &Extension, run: RequestedRun) -> Result<(), ApiError> {
         self.tell_owed(extension);
         let state = extension.state();
@@ -113,7 +122,7 @@ impl ExtensionController {
             Decision::End if state == ExtensionState::Granted => {
                 let mut used = extension.clone();
                 used.status.get_or_insert_default().state = Some(ExtensionState::Used);
-                // nothing would show that its event is missing
+                // nothing would show later that this event is missing
                 self.handles.events.tell_first(Vec::new(), self.event(&used).into_iter().collect()).await;
                 json!({"state": "Used"})
             }
@@ -122,8 +131,8 @@ impl ExtensionController {
         self.write(extension, &status).await
     }
 
-    /// Grants an extension. Of several for a workload, only one is granted at a time, since each is judged by what those before
-    /// it were granted.
+    /// Grants an extension, if the decision still is to grant it. The extensions of a workload take
+    /// turns, since each is judged by the time that was granted before.
     async fn grant(&self, extension: &Extension, run: &RequestedRun) -> Result<(), ApiError> {
         let Some(_turn) = self.handles.extensions.take_turn(extension) else { return Ok(()) };
         let is_granted =
@@ -136,13 +145,15 @@ impl ExtensionController {
         self.write(extension, &status).await
     }
 
-    /// True if the queues that allow time to a run are as they are known.
+    /// True if the watches are fresh, and the API server has the queues that allow time to a run as
+    /// they are known.
     async fn is_up_to_date(&self, run: &RequestedRun) -> Result<bool, ApiError> {
         let RequestedRun::Going(run) = run else { return Ok(true) };
         Ok(self.handles.gate.is_open() && self.handles.queues.are_as_known(Family::Runai, &run.queue).await?)
     }
 
-    /// Decides about an extension; the message is for one that ends.
+    /// Decides about an extension. The text is the message for one that ends. Reads the workload if
+    /// the index knows no run of it, or if it hasn't been looked at.
     async fn decide(
         &self,
         extension: &Extension,
@@ -178,6 +189,7 @@ impl ExtensionController {
         Ok((extension::decide(extension, &run), message))
     }
 
+    /// Returns the run that an extension is for: one that had begun when the extension was created.
     fn run_of(&self, extension: &Extension) -> RequestedRun {
         let (metadata, workload) = (&extension.metadata, Uid::of(&extension.spec.target.uid));
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
@@ -193,8 +205,9 @@ impl ExtensionController {
         Ok(())
     }
 
-    /// Writes fields of the status, and the conditions that follow from them. None: they are so, or the watch will show another
-    /// version.
+    /// Writes fields of the status, and the conditions that follow from them. Returns the extension
+    /// as written. None: the status has them already, or the write came too late, and the watch
+    /// will show another version.
     async fn patch(&self, extension: &Extension, fields: &Value) -> Result<Option<Extension>, ApiError> {
         let mut status = serde_json::to_value(&extension.status).unwrap_or_default();
         let before = status.clone();
@@ -215,7 +228,7 @@ impl ExtensionController {
         }
     }
 
-    /// Writes a decision, and tells it.
+    /// Writes a decision, logs and counts it, takes it into the index, and adds its events.
     async fn write(&self, extension: &Extension, status: &Value) -> Result<(), ApiError> {
         let Some(written) = self.patch(extension, status).await? else { return Ok(()) };
         let (namespace, name) = (written.namespace().unwrap_or_default(), written.name_any());
@@ -226,7 +239,7 @@ impl ExtensionController {
         if state != ExtensionState::Pending {
             self.handles.metrics.extensions.inc([state.name()]);
         }
-        // the end of the run moves now, and not once the watch has shown it
+        // the end of the run moves now, and not once the watch has shown the decision
         self.handles.cluster.change(|index| index.apply_extension(&written));
         if extension.status.is_some() && state == ExtensionState::Pending {
             return Ok(());
@@ -242,7 +255,8 @@ impl ExtensionController {
         Ok(())
     }
 
-    /// Writes the event about a step that the object shows, if that is so young that its event may be missing.
+    /// Adds the event about the step that the status shows, if the step is less than five minutes
+    /// old: its event may be missing.
     fn tell_owed(&self, extension: &Extension) {
         if let Some(at) = step_at(extension)
             && extension.status.is_some()
@@ -252,13 +266,15 @@ impl ExtensionController {
         }
     }
 
-    /// Writes the event about the step that an extension shows, unless this keeper has.
+    /// Adds the event about the step that an extension shows, unless this keeper has added it
+    /// before.
     fn tell(&self, extension: &Extension) {
         let is_untold =
             |event: &EventRecord| self.handles.cluster.outbox.is_untold(event, self.handles.now());
         self.handles.events.extend(self.event(extension).filter(is_untold));
     }
 
+    /// Returns the event about the step that an extension shows. None: there is none for this step.
     fn event(&self, extension: &Extension) -> Option<EventRecord> {
         let (reason, note) = extension::told(extension)?;
         let namespace = extension.metadata.namespace.as_deref();
@@ -269,7 +285,8 @@ impl ExtensionController {
     }
 }
 
-/// The time of the step that an extension shows: of the request, or of the decision; none if it shows none.
+/// Returns the time of the step that an extension shows: of the request, or of the decision. None:
+/// the extension doesn't show the time.
 fn step_at(extension: &Extension) -> Option<Timestamp> {
     match extension.state() {
         ExtensionState::Pending => extension.metadata.creation_timestamp.as_ref().map(|at| at.0),
@@ -281,12 +298,12 @@ fn step_at(extension: &Extension) -> Option<Timestamp> {
     }
 }
 
-/// The time of a decision, in milliseconds.
+/// Returns the time of a decision as text, in whole milliseconds.
 fn at(now: Timestamp) -> String {
     Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now).to_string()
 }
 
-/// The workload as a reference to an owner.
+/// Returns the workload as a reference to an owner.
 fn owner(target: &ExtensionTarget) -> OwnerReference {
     let ExtensionTarget { api_version, kind, name, uid } = target;
     refer(api_version, kind, name, uid)

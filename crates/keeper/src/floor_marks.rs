@@ -1,5 +1,8 @@
-//! Writes on pods that a floor protects what keeps autoscalers from them, and takes it away when the floor ends, or when the
-//! configuration asks for it no longer. The annotations alone tell what Tenure has written, so that the next keeper goes on.
+//! Writes annotations that keep autoscalers from pods that a floor protects. Removes them when the
+//! floor ends, or when the configuration no longer has `floorOnPods`.
+//!
+//! `Args::write` runs [`FloorMarks`] while this keeper leads. The annotations alone say what Tenure
+//! has written, so that the next keeper goes on from them.
 
 use std::{cell::Cell, sync::Arc, time::Duration};
 
@@ -22,17 +25,21 @@ use crate::{
     limit::WriteLimit,
 };
 
+/// The time between two looks for pods, and the least time between two writes of one pod.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 
-/// The waits after failures. Pods of a namespace can't be written while its admission webhook is down.
+/// The waits after failures in a namespace. While an admission webhook is down, no pod of a
+/// namespace can be written.
 const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_mins(1) };
 
+/// The controller of marks.
 pub struct FloorMarks {
     pub handles: Arc<Handles>,
+    /// The limit of writes of marks.
     pub limit: WriteLimit,
 }
 
-/// The marks of a pod.
+/// A pod whose marks are to change.
 #[derive(Debug)]
 struct Marking(StaleMarks);
 
@@ -57,6 +64,8 @@ impl FloorMarks {
         lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
     }
 
+    /// Looks for pods whose marks are to change, until `shutdown`. While marks are turned off and
+    /// no pod has any, waits for another configuration.
     async fn work(&self, shutdown: &CancellationToken) {
         let Handles { cluster, config, gate, .. } = &*self.handles;
         let queue = WorkQueue::new(Limits { retry: RETRY, spread: Spread::Namespace, ..Limits::default() });
@@ -79,6 +88,8 @@ impl FloorMarks {
         run.work(look, more, async |lease| self.mark(lease).await).await;
     }
 
+    /// Changes the marks of one pod, and logs a failure: as a warning only the first of a
+    /// namespace.
     async fn mark(&self, lease: Lease<Marking>) {
         let StaleMarks { namespace, name, .. } = &lease.work.0;
         match self.try_to_mark(&lease).await {
@@ -98,6 +109,8 @@ impl FloorMarks {
         }
     }
 
+    /// Changes the marks of a pod. Does nothing if another pod has its name, if the marks are right
+    /// by now, or if the watches aren't fresh.
     async fn try_to_mark(&self, lease: &Lease<Marking>) -> Result<(), ApiError> {
         let StaleMarks { uid, namespace, name, is_protected } = &lease.work.0;
         let (objects, pod) = (&self.handles.objects, refer("v1", "Pod", name, &uid.text()));

@@ -1,5 +1,8 @@
-//! Hands fields back to the field managers that had them before a pause. The note on an object says which: a return has left it, a
-//! keeper before this one, or a run of the plugin that has ended too early.
+//! Hands fields back to the field managers that had them before a pause.
+//!
+//! `Args::write` runs the [`HandBackController`] while this keeper leads. A note on the object
+//! names the fields and managers. A return has left the note, or an earlier keeper, or a run of the
+//! plugin that has ended too early.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,11 +27,13 @@ use crate::{action::Conflicts, api::refer, handles::Handles, limit::WriteLimit};
 /// The least time between two looks for notes: a busy cluster changes all the time.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
 
-/// The time after which a hand-back is tried again that the watches haven't shown yet.
+/// The time after which a hand-back is tried again if the watch still shows the note.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// The controller of hand-backs.
 pub struct HandBackController {
     pub handles: Arc<Handles>,
+    /// The limit of hand-backs.
     pub limit: WriteLimit,
 }
 
@@ -57,6 +62,7 @@ impl HandBackController {
         lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
     }
 
+    /// Looks for owners with a note after changes of the index, until `shutdown`.
     async fn work(&self, shutdown: &CancellationToken) {
         let Handles { cluster, gate, .. } = &*self.handles;
         let (queue, mut changes) = (WorkQueue::default(), cluster.changes());
@@ -69,6 +75,7 @@ impl HandBackController {
         run.work(look, more, async |lease| self.handle(lease).await).await;
     }
 
+    /// Hands the fields of one owner back, and logs the result.
     async fn handle(&self, lease: Lease<HandingBack>) {
         let OwedHandBack { uid, name, namespace, source } = &lease.work.0;
         let Some(resource) = self.handles.cluster.kind(*source) else { return lease.again(RETRY) };
@@ -94,7 +101,8 @@ impl HandBackController {
         lease.again(RETRY);
     }
 
-    /// Hands the fields of an owner back, if they still are to be. Returns true if it did.
+    /// Hands the fields of an owner back. False: the owner bears no note any more, or the watches
+    /// aren't fresh.
     async fn try_to_hand_back(
         &self,
         namespace: &str,

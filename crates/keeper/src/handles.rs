@@ -1,4 +1,6 @@
 //! The handles that the controllers of the leader share.
+//!
+//! `Args::run` builds one [`Handles`], and every controller holds it in an `Arc`.
 
 use std::num::NonZeroU32;
 
@@ -22,29 +24,44 @@ use crate::{
     status::Statuses,
 };
 
+/// The state of the keeper, and its ways to read and write the cluster.
 pub struct Handles {
+    /// The client of the API server. It writes only while this keeper leads.
     pub client: Client,
+    /// Reads and writes objects of any kind.
     pub objects: ObjectClient,
+    /// Compares queues with their watches right before an act.
     pub queues: QueueReader,
+    /// Open while the watches are fresh enough to act on what they have shown.
     pub gate: FreshnessGate,
+    /// The index of the cluster, and the acts whose events may be missing.
     pub cluster: ClusterState,
+    /// The statuses of queues, as the watch shows them.
     pub statuses: Statuses,
+    /// The Extensions that may need a decision, an event or an end.
     pub extensions: OpenExtensions,
+    /// The API server's clock.
     pub clock: ServerClock,
+    /// The configuration in force.
     pub config: Current,
+    /// The metrics that the keeper counts.
     pub metrics: Metrics,
+    /// The events that wait to be written.
     pub events: EventQueue,
+    /// The messages that wait to be sent.
     pub messages: Messages,
+    /// The ledger of what runs have used.
     pub usage: UsageBook,
     /// The workloads whose pods are to show the end of their run.
     pub told: ToldWorkloads,
-    /// The limit of announcements on owners and pods: they and pauses must not wait for each other.
+    /// The write limit of notices on owners and pods: notices and pauses must not wait for each
+    /// other.
     pub announcements: WriteLimit,
     /// The longest time that a pod may terminate after its ceiling.
     pub longest_termination: SignedDuration,
-    /// The most writes a second.
+    /// The average rate of each write limit, in writes a second.
     pub writes_per_second: NonZeroU32,
-    /// The most writes at once.
+    /// The burst of each write limit, in writes.
     pub burst: NonZeroU32,
     /// True to decide everything, and to write only events.
     pub dry_run: bool,
@@ -56,7 +73,7 @@ impl Handles {
         self.clock.now()
     }
 
-    /// Returns a limit for one controller, so that none holds up another.
+    /// Creates a write limit for one controller, so that no controller holds up another.
     pub fn limit(&self) -> WriteLimit {
         write_limit(self.writes_per_second, self.burst)
     }

@@ -1,5 +1,8 @@
-//! Deletes the oldest paused Jobs of a `CronJob` beyond the number that the configuration keeps. No controller of Kubernetes does: a
-//! suspended Job hasn't ended.
+//! Deletes the oldest paused Jobs of a `CronJob` beyond `pausedHistoryLimit`. No controller of
+//! Kubernetes does: a suspended Job hasn't ended.
+//!
+//! `Args::write` runs [`PausedHistory`] while this keeper leads. A Job is deleted only if the API
+//! server and the index still show it as paused and surplus.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,19 +26,22 @@ use tracing::{debug, info, warn};
 
 use crate::{api::refer, events::EventRecord, handles::Handles, limit::WriteLimit};
 
+/// The time between two looks for surplus Jobs.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 
 /// The time until a Job that couldn't be deleted is tried again.
 const RETRY: Duration = Duration::from_mins(1);
 
+/// The controller that deletes paused Jobs.
 pub struct PausedHistory {
     pub handles: Arc<Handles>,
+    /// The limit of deletions.
     pub limit: WriteLimit,
     /// Namespaces whose objects are never touched.
     pub exempt_namespaces: Vec<String>,
 }
 
-/// A paused Job that is to go.
+/// A paused Job that is to be deleted.
 #[derive(Debug)]
 struct Surplus(Paused);
 
@@ -60,6 +66,7 @@ impl PausedHistory {
         lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
     }
 
+    /// Looks for surplus Jobs every two seconds until `shutdown`.
     async fn work(&self, shutdown: &CancellationToken) {
         let queue = WorkQueue::default();
         let look = || queue.replace(self.surplus().into_iter().map(Surplus));
@@ -71,7 +78,8 @@ impl PausedHistory {
         run.work(look, async || sleep(BETWEEN_LOOKS).await, delete).await;
     }
 
-    /// The paused Jobs that are to go now.
+    /// Returns the paused Jobs that are to be deleted now. Empty if the configuration keeps all, or
+    /// no watch shows Jobs.
     fn surplus(&self) -> Vec<Paused> {
         let Handles { cluster, config, .. } = &*self.handles;
         let most = config.get().paused_history_limit.zip(cluster.source_of_jobs());
@@ -81,7 +89,8 @@ impl PausedHistory {
         surplus
     }
 
-    /// Deletes a Job, and returns the time until the next try: the index doesn't name it any more if that has worked.
+    /// Deletes a Job, and returns the time until the next try. If the deletion has worked, the
+    /// index won't name the Job any more.
     async fn delete(&self, lease: &Lease<Surplus>) -> Duration {
         let Paused { namespace, name, .. } = &lease.work.0;
         match self.try_to_delete(lease).await {
@@ -110,7 +119,8 @@ impl PausedHistory {
         }
     }
 
-    /// Deletes a Job as it was just read, and returns it with its `CronJob`. None: it isn't to go any more.
+    /// Deletes a Job in the version that was just read, and returns its `CronJob` and the Job.
+    /// None: the Job isn't to be deleted any more, or the watches aren't fresh.
     async fn try_to_delete(
         &self,
         lease: &Lease<Surplus>,
@@ -128,7 +138,7 @@ impl PausedHistory {
             return Ok(None);
         }
         self.limit.until_ready().await;
-        // a Job beside it may have been resumed or deleted since
+        // another Job of the `CronJob` may have been resumed or deleted since
         if !gate.is_open() || !self.surplus().iter().any(|of| of.uid == *uid) {
             return Ok(None);
         }

@@ -1,4 +1,7 @@
-//! The ledger of what runs have used, while this keeper leads.
+//! The ledger of the resources that runs have used, while this keeper leads.
+//!
+//! The [`UsageCounter`] opens and feeds the [`UsageBook`], the `Pauser` notes which pods it ends,
+//! and the metrics show the totals.
 
 mod count;
 mod record;
@@ -17,7 +20,7 @@ use crate::cluster::ClusterState;
 pub use count::UsageCounter;
 pub use record::RecordStore;
 
-/// The ledger; none while this keeper doesn't count. Clones share it.
+/// The ledger. Empty while this keeper doesn't count. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct UsageBook(Arc<Mutex<Option<UsageLedger>>>);
 
@@ -27,23 +30,25 @@ impl UsageBook {
         *self.0.lock() = Some(ledger);
     }
 
-    /// Counts no longer. What was counted is in the record, or is counted again from there.
+    /// Ends the counting. The record has what was counted, or the next session counts it again.
     pub fn close(&self) {
         *self.0.lock() = None;
     }
 
-    /// Reads or changes the ledger.
+    /// Reads or changes the ledger. None: this keeper doesn't count.
     pub fn with<T>(&self, look: impl FnOnce(&mut UsageLedger) -> T) -> Option<T> {
         self.0.lock().as_mut().map(look)
     }
 
-    /// Gives up the rows of queues that don't exist, if there is little room for others. The metrics don't show those.
+    /// Adds the rows of queues that don't exist to the empty name, if there is little room for
+    /// others. The metrics don't show rows of such queues.
     pub fn make_room(&self, cluster: &ClusterState) {
         let exists = |queue: &str| cluster.with(|index| index.has_queue(queue));
         self.with(|ledger| ledger.make_room(exists));
     }
 
-    /// Notes that the keeper is about to end these pods: the API server may show that they are gone before it answers.
+    /// Notes that the keeper is about to end these pods, so that the ledger knows why they are
+    /// gone: the API server may show that before it answers.
     pub fn ending(&self, task: Task, pods: impl IntoIterator<Item = Uid>, now: Timestamp) -> EndingPods {
         let end = match task {
             Task::Evict => UsageEnd::EvictedUnready,
@@ -53,7 +58,7 @@ impl UsageBook {
         EndingPods { book: self.clone(), pods }
     }
 
-    /// Notes the same of all pods below an owner.
+    /// Notes the same of all pods that an owner controls, directly or not.
     pub fn ending_below(
         &self,
         task: Task,
@@ -61,7 +66,7 @@ impl UsageBook {
         cluster: &ClusterState,
         now: Timestamp,
     ) -> EndingPods {
-        // the pods are searched only where that matters
+        // the pods are searched only if this keeper counts
         let counts = self.with(|_| ()).is_some();
         let owner = owner.filter(|_| counts).map(Uid::of);
         let pods = owner.map(|owner| cluster.with(|index| index.controlled_pods(owner)));
@@ -69,7 +74,7 @@ impl UsageBook {
     }
 }
 
-/// Pods that the keeper is about to end. The note is taken back if this is dropped.
+/// Pods that the keeper is about to end. The drop takes the note back.
 #[derive(Debug)]
 pub struct EndingPods {
     book: UsageBook,

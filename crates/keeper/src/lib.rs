@@ -1,4 +1,9 @@
-//! The keeper: watches in, policy, patches out.
+//! The keeper: the controller that holds runs to the ceilings of their queues.
+//!
+//! The program `tenure-keeper` calls [`Args::run`]; all modules are private. `tenure-index` keeps
+//! the state of the cluster, and `tenure-policy` makes the decisions. This crate has the watches,
+//! the calls to the API server, and the controllers. Only the keeper that leads writes to the
+//! cluster. The others keep their watches going, and stand by.
 
 mod action;
 mod api;

@@ -1,4 +1,7 @@
 //! `tenure-keeper`: holds workloads to the ceilings of their queues.
+//!
+//! Installs the crypto provider, then reads the flags and runs the keeper. `-h` prints the short
+//! help before clap sees the arguments.
 
 use clap::{CommandFactory, Parser};
 use tenure_keeper::{Args, short_help};

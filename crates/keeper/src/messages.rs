@@ -1,5 +1,8 @@
-//! Messages to receivers outside of the cluster. Each receiver has a queue and a task of its own, and no other part of the
-//! keeper waits for them.
+//! Messages to receivers outside of the cluster.
+//!
+//! The `EventQueue` adds a message for each event, and the [`MessageSender`] sends them while this
+//! keeper leads. Each receiver has a queue and a task of its own, and no other part of the keeper
+//! waits for them.
 
 mod connect;
 mod post;
@@ -21,7 +24,7 @@ use queue::ReceiverQueue;
 
 pub use sender::MessageSender;
 
-/// The number of acts that are remembered at least, so that none is told twice.
+/// The least number of acts that are remembered, so that no act is sent twice.
 const REMEMBERED: usize = 10_000;
 
 /// The messages that wait, for each receiver of the configuration. Clones share them.
@@ -30,22 +33,27 @@ pub struct Messages {
     config: Current,
     clock: ServerClock,
     metrics: Metrics,
+    /// The queues by the names of their receivers.
     queues: Arc<Mutex<BTreeMap<String, Arc<ReceiverQueue>>>>,
-    /// The time from which on this keeper leads.
+    /// The time from which on this keeper leads. None: another keeper leads.
     leads_since: Arc<Mutex<Option<Timestamp>>>,
+    /// The acts whose messages were added.
     told: Arc<Mutex<ToldIds>>,
 }
 
-/// The acts that were told of late, by hashes of their ids: the event of an act may be tried several times.
+/// The acts whose messages were added of late, by hashes of their ids: the event of an act may be
+/// tried several times.
 #[derive(Debug, Default)]
 struct ToldIds {
     hasher: RandomState,
-    /// The latest, and as many before them.
+    /// The latest acts, up to `REMEMBERED`.
     known: HashSet<u64>,
+    /// As many acts before the latest.
     before: HashSet<u64>,
 }
 
 impl Messages {
+    /// Creates the state without messages, and shows the counters of all receivers from zero on.
     pub fn new(config: Current, clock: ServerClock, metrics: Metrics) -> Self {
         for receiver in &config.get().receivers {
             metrics.receiver(&receiver.name);
@@ -54,8 +62,8 @@ impl Messages {
         Self { config, clock, metrics, queues, leads_since, told }
     }
 
-    /// Adds the message about an event that an earlier leader may not have told. What has happened since this keeper leads
-    /// it has told by itself: a record that says otherwise is a tenant's.
+    /// Adds the message about an event that an earlier leader may not have sent. Ignores events
+    /// from this keeper's own term: it has sent those, so such a record is forged.
     pub fn tell_of_earlier(&self, event: &EventRecord) {
         let leads_since = *self.leads_since.lock();
         if leads_since.is_none_or(|since| event.at < since) {
@@ -63,10 +71,11 @@ impl Messages {
         }
     }
 
-    /// Adds the message about an event for each receiver that wants it.
+    /// Adds the message about an event for each receiver that wants it. Adds none for an act that
+    /// has had its message.
     pub fn tell(&self, event: &EventRecord) {
         let mut queues = self.queues.lock();
-        // as it is under the lock: a receiver that goes at the same time takes its queue with it
+        // read under the lock: a receiver that goes at the same time takes its queue with it
         let config = self.config.get();
         let wanted = config.receivers.iter().filter(|of| of.wants(event.reason, &event.note));
         let mut wanted = wanted.peekable();
@@ -82,6 +91,7 @@ impl Messages {
         }
     }
 
+    /// Returns the queue of a receiver, and creates it if it is missing.
     fn queue(&self, queues: &mut BTreeMap<String, Arc<ReceiverQueue>>, receiver: &str) -> Arc<ReceiverQueue> {
         let new = || {
             self.metrics.receiver(receiver);
@@ -90,7 +100,8 @@ impl Messages {
         Arc::clone(queues.entry(receiver.to_owned()).or_insert_with(new))
     }
 
-    /// Returns the queue of each receiver of the configuration. Messages of others are dropped.
+    /// Returns the queue of each receiver of the configuration. Drops the queues and messages of
+    /// other receivers.
     fn follow_config(&self) -> Vec<Arc<ReceiverQueue>> {
         let mut queues = self.queues.lock();
         let config = self.config.get();
@@ -105,7 +116,8 @@ impl Messages {
         config.receivers.iter().map(|receiver| self.queue(&mut queues, &receiver.name)).collect()
     }
 
-    /// Drops all messages. Tasks that still end have queues of which nothing comes any more.
+    /// Drops all messages, and forgets which acts had one. Tasks that are still ending have queues
+    /// that get no messages any more.
     fn drop_all(&self, why: &str) {
         for queue in std::mem::take(&mut *self.queues.lock()).values() {
             queue.drop_all(why);
@@ -115,7 +127,7 @@ impl Messages {
 }
 
 impl ToldIds {
-    /// Returns true the first time.
+    /// True the first time, as far as ids are remembered.
     fn is_new(&mut self, id: &str) -> bool {
         let id = self.hasher.hash_one(id);
         if self.known.len() >= REMEMBERED {

@@ -1,4 +1,7 @@
 //! The metrics of the keeper.
+//!
+//! Controllers count in [`Metrics`], and [`State`] computes the rest when the metrics are read. The
+//! page `docs/metrics.md` lists all of them. Counters of a queue go with the queue.
 
 mod counters;
 mod results;
@@ -25,8 +28,9 @@ pub use state::State;
 /// The time before its end in which a pod counts as expiring soon.
 const SOON: SignedDuration = SignedDuration::from_hours(1);
 
-/// The labels of a queue, and of an object in it.
+/// The labels of a queue.
 const QUEUE: [&str; 2] = ["family", "queue"];
+/// The labels of an object in a queue.
 const OBJECT: [&str; 3] = ["family", "queue", "kind"];
 
 /// The metrics that the keeper counts, each with the help that [`Metrics::register`] gives it.
@@ -34,15 +38,25 @@ const OBJECT: [&str; 3] = ["family", "queue", "kind"];
 pub struct Metrics {
     /// Counters that go with their queue.
     pub queues: QueueCounters,
+    /// Stamps on `PodGroup`s, by API group and [`StampResult`].
     pub stamps: Counters<2>,
+    /// Writes of statuses, by [`StatusResult`].
     pub statuses: Counters<1>,
+    /// Seconds from the scheduling of a pod until it was ready.
     pub ready: Histogram,
+    /// Seconds from the deadline of a pod until the pause or the deletion.
     pub lateness: Histogram,
+    /// Pods past their ceiling whose grace period was shortened.
     pub shortened: Counter<u64, AtomicU64>,
+    /// Events, by [`EventResult`].
     pub events: Counters<1>,
+    /// States that the keeper has given Extensions, by state.
     pub extensions: Counters<1>,
+    /// Extensions that wait for a decision.
     pub pending_extensions: Gauge,
+    /// Messages, by receiver and [`MessageResult`].
     pub messages: Counters<2>,
+    /// Messages that wait to be sent, by receiver.
     waiting_messages: Family<[(&'static str, String); 1], Gauge>,
     /// The notices that were begun and are not yet done.
     pub in_flight: Arc<AtomicUsize>,
@@ -52,26 +66,34 @@ pub struct Metrics {
     pub workloads: Arc<Mutex<Vec<(String, Workloads)>>>,
 }
 
-/// Counters by queue, and by more.
+/// Counters by queue, which go with their queue.
 #[derive(Clone, Debug)]
 pub struct QueueCounters {
+    /// Acts on expired pods, by family, queue, kind and [`ExpiryResult`].
     pub expirations: Counters<4>,
+    /// Pauses and deletions that were refused, by family, queue and kind.
     pub refused_pauses: Counters<3>,
+    /// Pauses after a reversal, by family, queue and kind.
     pub reversed_pauses: Counters<3>,
+    /// Workloads that made room because they weren't ready, by family, queue and cause.
     pub evictions: Counters<3>,
+    /// Workloads that came back too often, by family and queue.
     pub deactivations: Counters<2>,
+    /// Workloads that came back by themselves, by family and queue.
     pub returns: Counters<2>,
+    /// Returns that were refused, by family, queue and kind.
     pub refused_returns: Counters<3>,
 }
 
 impl Metrics {
+    /// Registers all counters, histograms and gauges, with their help.
     pub fn register(registry: &mut Registry) -> Self {
         let queues = QueueCounters::register(registry);
         let help = "Start times that were to be written on PodGroups, by their API group and result";
         let stamps = Counters::register(registry, "stamps", help, ["group", "result"]);
         let help = "Statuses that were to be written on queues, by result";
         let statuses = Counters::register(registry, "queue_status_writes", help, ["result"]);
-        // from zero on, so that Prometheus sees the first as well
+        // from zero on, so that Prometheus sees the first write as an increase
         for result in StatusResult::ALL {
             statuses.add([&label(result)], 0);
         }
@@ -113,7 +135,8 @@ impl Metrics {
         }
     }
 
-    /// Counts the messages for a receiver from zero on. The configuration bounds the names of receivers.
+    /// Shows the counters of a receiver from zero on. The configuration bounds the names of
+    /// receivers.
     pub fn receiver(&self, receiver: &str) {
         for result in MessageResult::ALL {
             self.messages.add([receiver, &label(result)], 0);
@@ -121,7 +144,7 @@ impl Metrics {
         self.waiting_messages(receiver, 0);
     }
 
-    /// A receiver is gone. What it has lost stays.
+    /// Removes the gauge of a receiver that is gone. Its counters stay.
     pub fn forget_receiver(&self, receiver: &str) {
         self.waiting_messages.remove(&[("receiver", receiver.into())]);
     }

@@ -1,7 +1,10 @@
-//! The recent acts of any keeper, as the journals of objects show them, and those whose events this keeper has written.
+//! The recent acts of any keeper, as the journals of objects show them, and those whose events this
+//! keeper has written.
 //!
-//! An act and its events are two writes, between which a keeper can die or lose its lease; and a patch that was sent in time may
-//! arrive when another keeper leads. The next leader writes the events that may be missing.
+//! An act and its events are two writes, between which a keeper can die or lose its lease. A patch
+//! that was sent in time may also arrive when another keeper leads. The next leader writes the
+//! events that may be missing. The watches of pods and owners feed the [`EventOutbox`], and
+//! `expiry::owed` takes the events.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -20,7 +23,8 @@ use tenure_types::journal::JournalAct;
 
 use crate::{action::events_of, api::refer, events::EventRecord};
 
-/// The age of an act after which its event may be missing: the keeper that acts writes the event at once.
+/// The age of an act from which on its event may be missing: the keeper that acts writes the event
+/// at once.
 const OWED_AFTER: SignedDuration = SignedDuration::from_secs(3);
 
 /// The number of entries from which on old ones are dropped.
@@ -30,9 +34,13 @@ const LEAST_SWEPT: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct EventOutbox(Arc<Mutex<OutboxState>>);
 
+/// The journals, and the acts whose events were written.
 #[derive(Debug, Default)]
 struct OutboxState {
+    /// The recent acts by the uid of the object that bears the journal, and the object that gets
+    /// the events.
     by_uid: HashMap<Uid, (PausedObject, Vec<JournalAct>)>,
+    /// The number of entries from which on old ones are dropped.
     sweep_at: usize,
     written: WrittenActs,
 }
@@ -40,12 +48,14 @@ struct OutboxState {
 /// The acts whose events this keeper has written or is writing: the object that has the events, and the time.
 #[derive(Debug, Default)]
 struct WrittenActs {
+    /// The object that gets the events, and the time of the act.
     all: BTreeSet<(Uid, Timestamp)>,
+    /// The number of acts from which on old ones are dropped.
     sweep_at: usize,
 }
 
 impl EventOutbox {
-    /// Adds or updates an object at `now`.
+    /// Takes the journal of an object at `now`. An object without recent acts is forgotten.
     pub fn apply(&self, resource: &ApiResource, metadata: &ObjectMeta, now: Timestamp) {
         let Some(uid) = metadata.uid.as_deref() else { return };
         let acts = acts_on(metadata, now);
@@ -63,32 +73,37 @@ impl EventOutbox {
         }
     }
 
+    /// Forgets the journal of an object that is gone.
     pub fn forget(&self, object: Uid) {
         self.0.lock().by_uid.remove(&object);
     }
 
-    /// This keeper writes the events of an act at this time, so that they aren't missing.
+    /// Notes that this keeper writes the events of an act of this time, so that they aren't
+    /// missing.
     pub fn telling(&self, known: &PausedObject, at: Timestamp) {
         self.0.lock().written.note(uid_of(known), at, at);
     }
 
-    /// Notes that this keeper writes an event which follows from no journal. Returns false if that was noted before.
+    /// Notes that this keeper writes an event which follows from no journal. False: that was noted
+    /// before.
     pub fn is_untold(&self, event: &EventRecord, now: Timestamp) -> bool {
         self.0.lock().written.note(Uid::of(&event.name()), event.at, now)
     }
 
-    /// An event on the object with this uid couldn't be written.
+    /// Notes that an event on the object with this uid couldn't be written. The events of all
+    /// recent acts on the object are owed again.
     pub fn not_told(&self, object: &str) {
         self.0.lock().written.forget(Uid::of(object));
     }
 
-    /// This keeper leads no longer, and the events that it was writing were dropped: if it leads again, all of them may
-    /// be missing.
+    /// Forgets which events this keeper has written: the lead was lost, and waiting events were
+    /// dropped. If this keeper leads again, all of them may be missing.
     pub fn interrupted(&self) {
         self.0.lock().written = WrittenActs::default();
     }
 
-    /// Returns the events of at most this many acts that may not have been written; those of each act only once.
+    /// Returns the events that may be missing, of at most `most` acts that are three seconds old or
+    /// more. Returns the events of each act only once.
     pub fn owed(&self, now: Timestamp, most: usize) -> Vec<EventRecord> {
         let mut kept = self.0.lock();
         let OutboxState { by_uid, written, .. } = &mut *kept;
@@ -99,7 +114,8 @@ impl EventOutbox {
         missing.filter(|events| !events.is_empty()).take(most).flatten().collect()
     }
 
-    /// Returns the events of an object that is about to be deleted that may not have been written.
+    /// Returns the events that may be missing on an object that is about to be deleted, for acts of
+    /// any recent age. Returns the events of each act only once.
     pub fn owed_on(&self, known: &PausedObject, metadata: &ObjectMeta, now: Timestamp) -> Vec<EventRecord> {
         let written = &mut self.0.lock().written;
         acts_on(metadata, now).iter().flat_map(|act| written.missing(known, act, now)).collect()
@@ -107,7 +123,8 @@ impl EventOutbox {
 }
 
 impl WrittenActs {
-    /// Returns the events of a recent act, and notes that they are written; none if they were noted before.
+    /// Returns the events of a recent act, and notes that they are written. Empty: they were noted
+    /// before, or the act is older than five minutes.
     fn missing(&mut self, known: &PausedObject, act: &JournalAct, now: Timestamp) -> Vec<EventRecord> {
         let is_written = self.all.contains(&(uid_of(known), act.at()));
         if is_written || !is_recent(act.at(), now) {
@@ -120,7 +137,7 @@ impl WrittenActs {
         events
     }
 
-    /// Notes an act at this time. Returns false if it was noted before.
+    /// Notes an act of time `at` on an object. False: it was noted before.
     fn note(&mut self, object: Uid, at: Timestamp, now: Timestamp) -> bool {
         if self.all.len() >= self.sweep_at {
             self.all.retain(|(_, at)| is_recent(*at, now));
@@ -129,6 +146,7 @@ impl WrittenActs {
         self.all.insert((object, at))
     }
 
+    /// Forgets all acts on an object.
     fn forget(&mut self, object: Uid) {
         let of = (object, Timestamp::MIN)..=(object, Timestamp::MAX);
         for one in self.all.range(of).copied().collect::<Vec<_>>() {

@@ -1,5 +1,8 @@
-//! Follows the owners of pods, for the ceilings that people note on them: all kinds of the table, with those that the
-//! configuration adds.
+//! Follows the owners of pods: all kinds of the owner table, with those that the configuration
+//! adds.
+//!
+//! `Args::follow` runs [`Owners`] in every replica. The index reads the ceilings, pauses and
+//! Workloads of Kueue on owners, and the outbox their journals.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -18,9 +21,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{api::of_kind, cluster::ClusterState, config::Current};
 
+/// Takes the owners of one kind.
 #[derive(Debug)]
 struct OwnerStore {
     cluster: ClusterState,
+    /// The number of the watch.
     source: u16,
     resource: ApiResource,
     config: Current,
@@ -37,7 +42,8 @@ impl Store<Owner> for OwnerStore {
             self.cluster.change_if(|index| index.apply_workload(self.source, &metadata));
             return;
         }
-        // a Deployment's annotations are copied to its ReplicaSets; a journal says whose it is
+        // a Deployment's annotations are copied to its ReplicaSets, but a journal names its own
+        // object
         let is_below = controller(&metadata).is_some_and(|above| self.config.get().table.knows(above));
         if pause::has_journal(&metadata) || !is_below {
             outbox.apply(&self.resource, &metadata, now);
@@ -55,6 +61,7 @@ impl Store<Owner> for OwnerStore {
     }
 }
 
+/// The kinds of owners that are to be followed.
 pub struct Owners {
     client: Client,
     cluster: ClusterState,
@@ -64,6 +71,7 @@ pub struct Owners {
 }
 
 impl Owners {
+    /// Begins with the kinds of the present configuration.
     pub fn new(client: Client, cluster: ClusterState, clock: ServerClock, config: Current) -> Self {
         let mut kinds = Numbered::default();
         kinds.update(&config.get().table);
@@ -79,7 +87,7 @@ impl Kinds for Owners {
     const MEANWHILE: &str =
         "ceilings that people have noted on them don't count, and what is paused of them doesn't come back";
 
-    // no other watch is to wait for this
+    // readiness doesn't wait for a second look at the kinds
     const PATIENCE: u32 = 1;
 
     fn groups(&self) -> BTreeSet<String> {
@@ -127,14 +135,17 @@ impl Kinds for Owners {
     }
 }
 
-/// Kinds that are looked for. Each has a number, which it keeps when it is looked for no longer, so that another never
-/// takes its place.
+/// The kinds that are looked for. A kind keeps its number when it is no longer looked for, so that
+/// no other kind ever takes its place.
 #[derive(Debug, Default)]
 struct Numbered {
+    /// The numbers of all kinds so far.
     numbers: HashMap<GroupKind, u16>,
+    /// The kinds that are looked for now.
     now: BTreeMap<u16, GroupKind>,
 }
 
+/// The API group and the kind.
 type GroupKind = (String, String);
 
 impl Numbered {
@@ -149,6 +160,7 @@ impl Numbered {
         *now = table.ancestors().filter_map(number).collect();
     }
 
+    /// Returns the API groups of the kinds that are looked for now.
     fn groups(&self) -> BTreeSet<String> {
         self.now.values().map(|(group, _)| group.clone()).collect()
     }

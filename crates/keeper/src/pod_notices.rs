@@ -1,5 +1,8 @@
-//! Notes on the pods of a workload when its run ends, as its owner was told: a file of the downward API shows that inside
-//! the pod. Nothing reads it back.
+//! Notes on the pods of a workload when its run ends, as announced on its owner. A file of the
+//! downward API shows that inside the pod.
+//!
+//! `Args::write` runs [`PodNotices`] while this keeper leads and the configuration has
+//! `noticeOnPods`. No decision depends on the annotation.
 
 mod told;
 
@@ -24,15 +27,17 @@ use crate::{api::refer, handles::Handles};
 use told::PodToShow;
 pub use told::ToldWorkloads;
 
-/// The longest time until a look finds pods that have come later.
+/// The longest time until a look finds pods that were created later.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
-/// The shortest time between two looks: many workloads are told at the same time.
+/// The shortest time between two looks: many ends are announced at the same time.
 const CROWD: Duration = Duration::from_millis(500);
 
-/// The waits after failures. Pods of a namespace can't be written while its admission webhook is down.
+/// The waits after failures in a namespace. While an admission webhook is down, no pod of a
+/// namespace can be written.
 const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_mins(1) };
 
+/// The controller of notices on pods. Its writes share the limit of `Handles::announcements`.
 pub struct PodNotices {
     pub handles: Arc<Handles>,
 }
@@ -57,11 +62,13 @@ impl Work for PodToShow {
 
 /// The result for one pod.
 enum ShowResult {
-    /// It shows the end, or never will: its own refusal is not asked again before the next notice.
+    /// The pod shows the end, or the API server has refused the write: the pod isn't tried again
+    /// before the next notice.
     Done,
-    /// It is gone, or terminates.
+    /// The pod is gone, or terminates.
     Gone,
-    /// It was changed at the same time, or is to show another end by now.
+    /// The pod was changed at the same time, or is to show another end by now, or the watches
+    /// aren't fresh.
     Again,
 }
 
@@ -71,17 +78,20 @@ impl PodNotices {
         lead.work(shutdown, async || self.work(shutdown).await, || self.handles.told.clear()).await;
     }
 
+    /// Looks for pods that don't show the end, until `shutdown`.
     async fn work(&self, shutdown: &CancellationToken) {
         let queue = WorkQueue::new(Limits { retry: RETRY, spread: Spread::Namespace, ..Limits::default() });
         let more = async || {
             sleep(CROWD).await;
-            // an error means that no workload was told
+            // an error means that no end was announced
             let _ = timeout(BETWEEN_LOOKS, self.handles.told.changed.notified()).await;
         };
         let run = Run { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
         run.work(|| self.look(&queue), more, async |lease| self.handle(lease).await).await;
     }
 
+    /// Replaces the work by the pods that may not show the end. Forgets all if the configuration no
+    /// longer has `noticeOnPods`.
     fn look(&self, queue: &WorkQueue<PodToShow>) {
         let Handles { cluster, config, gate, told, .. } = &*self.handles;
         if !config.get().notice_on_pods {
@@ -92,6 +102,7 @@ impl PodNotices {
         }
     }
 
+    /// Notes the end on one pod. Warns of the first failure in a namespace.
     async fn handle(&self, lease: Lease<PodToShow>) {
         let namespace = &lease.work.namespace;
         match self.show(&lease).await {
@@ -117,6 +128,8 @@ impl PodNotices {
         }
     }
 
+    /// Reads a pod, and annotates it if it shows another end. Fails only if the API server doesn't
+    /// decide, or this keeper doesn't lead.
     async fn show(&self, lease: &Lease<PodToShow>) -> Result<ShowResult, ApiError> {
         let PodToShow { uid, namespace, name, end, .. } = &*lease.work;
         let pod = refer("v1", "Pod", name, &uid.text());

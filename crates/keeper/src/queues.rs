@@ -1,4 +1,7 @@
-//! Reads queues again right before an act: a watch that is held back looks like one without news.
+//! Reads queues again right before an act, because a watch that is held back looks like one without
+//! news.
+//!
+//! The `Pauser` asks before it ends a run, and the controller of Extensions before it grants time.
 
 use std::{
     collections::BTreeMap,
@@ -32,11 +35,13 @@ pub struct QueueReader {
     cluster: ClusterState,
     version: QueueVersion,
     t9k_system_namespace: String,
-    /// The queues that were read a moment ago: when, and whether they were as they are known.
+    /// The queues that were read a moment ago: when, and whether they matched the index.
     readings: Mutex<BTreeMap<(Family, String), (Instant, bool)>>,
 }
 
 impl QueueReader {
+    /// Creates a reader without readings. `version` is the one in which queues of the run.ai family
+    /// are read, and `t9k_system_namespace` the namespace of T9k's queues.
     pub fn new(
         client: Client,
         cluster: &ClusterState,
@@ -47,7 +52,8 @@ impl QueueReader {
         Self { client, cluster, version, t9k_system_namespace, readings }
     }
 
-    /// True if the API server has a queue, and all on its way to the root, as the watches have shown them.
+    /// True if the API server has a queue, and all queues on its path to the root, as the watches
+    /// have shown them. An error decides nothing.
     pub async fn are_as_known(&self, family: Family, queue: &str) -> Result<bool, ApiError> {
         let path = self.cluster.with(|index| index.queues(family).path(queue));
         for name in path.into_iter().filter(|name| !name.is_empty()) {
@@ -64,6 +70,7 @@ impl QueueReader {
         self.readings.lock().clear();
     }
 
+    /// Returns the reading of a queue, which is at most a second old.
     async fn is_as_known(&self, family: Family, name: String) -> Result<bool, ApiError> {
         let key = (family, name);
         let known = self.readings.lock().get(&key).copied();
@@ -80,6 +87,7 @@ impl QueueReader {
         Ok(is_same)
     }
 
+    /// Reads a queue in the kind of its family, and compares it with the index.
     async fn compare(&self, family: Family, name: &str) -> Result<bool, ApiError> {
         let client = self.client.clone();
         match (family, self.version) {
@@ -96,14 +104,15 @@ impl QueueReader {
         }
     }
 
-    /// Reads one queue, and compares it: one that can't be read counts as absent. A list of a single object needs no right of its
-    /// own beside that of the watch.
+    /// Reads one queue, and compares it with the index. A queue that can't be decoded counts as
+    /// absent. The read is a list by name: unlike a get, it needs no right beside that of the
+    /// watch.
     async fn is_same<Q>(&self, queues: Api<Tolerant<Q>>, name: &str) -> Result<bool, ApiError>
     where
         Q: ReadQueue + Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
         let one = ListParams::default().fields(&format!("metadata.name={name}"));
-        // none if the kind isn't installed
+        // None if the kind isn't installed
         let list = if_found(call(queues.list(&one)).await)?;
         let queue = list.and_then(|list| list.items.into_iter().next()?.0.ok());
         Ok(self.cluster.with(|index| index.queues(Q::FAMILY).knows(name, queue.as_ref())))

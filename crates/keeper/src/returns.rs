@@ -1,5 +1,8 @@
-//! Resumes workloads that were paused for a time: after a backoff, after the pause between two time slices, and when a
-//! person has activated them.
+//! Resumes workloads that were paused for a time: after a backoff, after the pause between two time
+//! slices, and when a person has activated them.
+//!
+//! `Args::write` runs the [`Requeuer`] while this keeper leads. The workloads of a queue come back
+//! one by one, in the order of the queue.
 
 mod attempt;
 
@@ -28,20 +31,23 @@ use attempt::{Attempt, ReturnReport, is_refusal};
 /// The least time between two looks for owners that are due: a busy cluster changes all the time.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
 
-/// Looks take at most one part in so many of the time, because all other readers of the index wait meanwhile.
+/// Looks take at most one part in this number of the time, because all other readers of the index
+/// wait meanwhile.
 const PART_OF_TIME: u32 = 20;
 
-/// The time after which a return is tried again that failed, or that the watches haven't shown yet.
+/// The time after which a return is tried again that has failed, or that the watches haven't shown
+/// yet.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// The waits after returns that were refused.
+/// The waits after refusals of a return.
 const REFUSED: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_secs(40) };
 
-/// The waits before a record that can't be followed is looked at again: it may have been corrected. Any tenant can write such
-/// records.
+/// The waits before a record that can't be followed is looked at again: it may have been corrected.
+/// Any tenant can write such records.
 const FOREIGN: Wait = Wait { first: Duration::from_mins(5), last: Duration::from_mins(40) };
 
-/// The second refusal in a row draws an event: a server that has just started refuses everything for a moment.
+/// The number of refusals in a row after which an event is emitted: an API server that has just
+/// started refuses everything for a moment.
 const TOLD_REFUSAL: u32 = 2;
 
 /// An owner that is due to come back.
@@ -76,8 +82,10 @@ impl Work for Returning {
     }
 }
 
+/// The controller of returns.
 pub struct Requeuer {
     pub handles: Arc<Handles>,
+    /// The limit of returns.
     pub limit: WriteLimit,
 }
 
@@ -87,6 +95,8 @@ impl Requeuer {
         lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
     }
 
+    /// Resumes owners that are due until `shutdown`. Looks again after changes of the index, and
+    /// when the next owner is due.
     async fn work(&self, shutdown: &CancellationToken) {
         let Handles { cluster, clock, gate, .. } = &*self.handles;
         let (queue, mut changes) = (WorkQueue::default(), cluster.changes());
@@ -112,7 +122,7 @@ impl Requeuer {
         run.work(look, more, async |lease| self.bring_back(lease).await).await;
     }
 
-    /// Resumes an owner, and has the events written.
+    /// Resumes an owner, logs and counts the result, and has the events written.
     async fn bring_back(&self, lease: Lease<Returning>) {
         let Handles { cluster, metrics, events, .. } = &*self.handles;
         let paused = &lease.work.0.paused;

@@ -1,4 +1,8 @@
-//! Puts the parts of the keeper together.
+//! Assembles the keeper: reads the configuration, starts the watches, and runs the controllers
+//! until a signal to end.
+//!
+//! `main` calls `Args::run` once. The watches run in every replica, and the controllers only in the
+//! one that leads.
 
 mod lead;
 
@@ -45,11 +49,12 @@ use crate::{
     stores::{GroupStore, watches},
 };
 
-/// The time for pauses in flight after a signal to end.
+/// The time that work in flight gets after a signal to end. Then the process ends with an error.
 const GRACE: Duration = Duration::from_secs(20);
 
 impl Args {
-    /// Works until a signal to end.
+    /// Runs the keeper until SIGINT or SIGTERM. Returns an error if the keeper can't start, if the
+    /// admin port fails, or if work is still in flight 20 seconds after the signal.
     pub async fn run(self) -> anyhow::Result<()> {
         self.log.clone().init()?;
         info!(Start = "Run Duration Keeper");
@@ -58,7 +63,7 @@ impl Args {
         let (config, reload) = self.config.clone().load(Config::parse, registry)?;
         let signals = Signals::catch()?;
         let clock = ServerClock::default();
-        // a client of its own: the Lease must not wait behind other calls
+        // a separate client: renewals of the Lease must not wait behind other calls
         let (lead, election) = self.elect(self.client.clone().client(&clock).await?)?;
         let client = self.client.clone().client_of_leader(&clock, lead.clone()).await?;
         let scope = self.scope(&client).await?;
@@ -105,7 +110,8 @@ impl Args {
         Box::pin(signals.run(everything)).await
     }
 
-    /// A dry run writes nothing, and so no Lease either.
+    /// Returns the lead, and the election to run for it. A dry run must not write a Lease, so it
+    /// always leads, and holds no election.
     fn elect(&self, client: Client) -> anyhow::Result<(Leadership, Election)> {
         if self.dry_run {
             return Ok((Leadership::always(), Election::none()));
@@ -113,7 +119,8 @@ impl Args {
         self.leader.clone().election(client)
     }
 
-    /// Returns the pods that count.
+    /// Returns which pods the keeper may act on. Fails if the `PriorityClass` of the threshold
+    /// can't be read.
     async fn scope(&self, client: &Client) -> anyhow::Result<Scope> {
         let priority_threshold = threshold(client, &self.priority_class_threshold).await?;
         let [schedulers, exempt_namespaces] =
@@ -121,6 +128,7 @@ impl Args {
         Ok(Scope { priority_threshold, schedulers, exempt_namespaces })
     }
 
+    /// Builds the handles that all controllers share.
     fn handles(
         &self,
         client: Client,
@@ -154,7 +162,8 @@ impl Args {
         }
     }
 
-    /// Follows all objects and the kinds of owners, and measures the API server's clock. Never ends.
+    /// Follows all objects and the kinds of owners, and measures the API server's clock. Never
+    /// returns.
     fn follow(&self, handles: &Handles, readiness: &ProcessReadiness) -> impl Future<Output = ()> + use<> {
         let Handles { client, cluster, clock, config, .. } = handles;
         let synced = readiness.awaiting("the API server's clock");
@@ -168,13 +177,14 @@ impl Args {
     }
 }
 
-/// Waits until the time for pauses in flight is over after a signal to end.
+/// Returns once `GRACE` has passed since the signal to end.
 async fn grace_is_over(shutdown: &CancellationToken) {
     shutdown.cancelled().await;
     tokio::time::sleep(GRACE).await;
 }
 
-/// Follows the kinds of owners and of `PodGroup`s that the API server serves. The process is ready once it knows them.
+/// Follows the kinds of owners and of `PodGroup`s that the API server serves. Never returns. The
+/// process isn't ready before these kinds are known.
 fn follow_kinds(
     client: &Client,
     owners: Owners,
@@ -190,12 +200,14 @@ fn follow_kinds(
     async { _ = tokio::join!(owners, groups) }
 }
 
-/// Drops empty names, as an empty flag has one.
+/// Drops empty names: an empty flag yields one empty name.
 fn named(names: &[String]) -> Vec<String> {
     names.iter().filter(|name| !name.is_empty()).cloned().collect()
 }
 
-/// The priority from which on pods are never touched.
+/// Returns the priority from which on pods are never touched. An empty `class` stands for
+/// 2000000000, the priority of `system-cluster-critical`. Fails if there is no such
+/// `PriorityClass`, or if the API server doesn't answer.
 async fn threshold(client: &Client, class: &str) -> anyhow::Result<i32> {
     if class.is_empty() {
         return Ok(SYSTEM_CRITICAL_PRIORITY);

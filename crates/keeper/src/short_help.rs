@@ -1,11 +1,14 @@
-//! The short help, in the style of programs in Go.
+//! The short help, in the style of programs in Go. `main` prints it for `-h`.
+//!
+//! It lists the flags of T9k's Duration Keeper first, in the words of its manual, so that its users
+//! find each flag again.
 
 use std::{collections::BTreeMap, fmt::Write};
 
 use clap::{Arg, Command};
 
-/// The flags of T9k's Duration Keeper as its manual lists them: name, kind of value, help. It prints just that, so
-/// that who compares sees that they are all here.
+/// The flags of T9k's Duration Keeper as its manual lists them: name, kind of value, help. Printed
+/// verbatim, so that the two lists can be compared.
 const DURATION_KEEPER: [(&str, &str, &str); 6] = [
     ("kube-path", "string", "The path of kube config"),
     ("log-level", "string", r#"log level can be "debug", "info", "warn" or "error" (default "info")"#),
@@ -24,8 +27,8 @@ const DURATION_KEEPER: [(&str, &str, &str); 6] = [
     ("threadiness", "int", "number of threadiness to deal with expired pods, default is 1 (default 1)"),
 ];
 
-/// Returns the text of `-h`: the flags of T9k's Duration Keeper in the words of its manual, and then the flags that
-/// only this program has.
+/// Returns the text of `-h`: the flags of T9k's Duration Keeper in the words of its manual, and
+/// then the flags that only this program has.
 pub fn short_help(command: &Command) -> String {
     let mut command = command.clone();
     // adds --help and --version
@@ -49,20 +52,24 @@ fn write_flag(text: &mut String, name: &str, value: Option<&str>, help: &str) {
     _ = writeln!(text, "  -{name}{space}{}\n    \t{help}", value.unwrap_or_default());
 }
 
+/// True for a flag that isn't hidden and that T9k's program lacks.
 fn is_own(flag: &Arg) -> bool {
     !flag.is_hide_set() && !DURATION_KEEPER.iter().any(|(name, ..)| is_called(flag, name))
 }
 
+/// True if a flag has this long name or alias.
 fn is_called(flag: &Arg, name: &str) -> bool {
     flag.get_long() == Some(name) || flag.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
 }
 
+/// Returns the name of a flag's value in lower case. None: the flag takes no value.
 fn value_name(flag: &Arg) -> Option<String> {
     let name = flag.get_value_names()?.first()?;
     flag.get_action().takes_values().then(|| name.to_lowercase())
 }
 
-/// Returns the first line of the help, the possible values, and the default.
+/// Returns the first line of a flag's help, the possible values, and the default. A flag without a
+/// value has only the first.
 fn described(flag: &Arg) -> String {
     let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
     let mut text = help.lines().next().unwrap_or_default().to_owned();
@@ -80,7 +87,8 @@ fn described(flag: &Arg) -> String {
     text
 }
 
-/// Go quotes strings, but neither numbers nor durations.
+/// Quotes a default as Go does: strings, but neither numbers nor durations. A text with a colon is
+/// an address, and so a string.
 fn quoted(default: &str) -> String {
     let is_bare = default.starts_with(|first: char| first.is_ascii_digit()) && !default.contains(':');
     if is_bare { default.into() } else { format!("{default:?}") }

@@ -1,4 +1,7 @@
 //! Stamps each `PodGroup` with its start time, from the conditions of its pods.
+//!
+//! `Args::act` runs [`Stamps`] while this keeper leads. A dry run only logs each stamp. A stamp is
+//! written only over the version of the group that was judged.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -35,11 +38,12 @@ const STALE: Duration = Duration::from_secs(5);
 /// The number of stamps on a group in one run without a wait between them: a user may remove each again.
 const WITHOUT_WAIT: u8 = 3;
 
+/// The controller of stamps.
 pub struct Stamps {
     handles: Arc<Handles>,
     limit: WriteLimit,
     queue: WorkQueue<GroupStamp>,
-    /// Kinds that can't be written, as was said.
+    /// The kinds that can't be written, as was logged.
     refused: Mutex<HashSet<PodGroupKind>>,
 }
 
@@ -62,15 +66,18 @@ impl Work for GroupStamp {
     fn rank(&self) {}
 }
 
+/// The reason why a stamp wasn't written.
 #[derive(Debug, Error)]
 enum StampError {
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// The returned group has another start, or none.
     #[error("the API server took the patch, but a webhook has set the annotation back or dropped it")]
     Dropped,
 }
 
 impl Stamps {
+    /// Creates the controller with an empty queue and a write limit of its own.
     pub fn new(handles: Arc<Handles>) -> Self {
         let queue = WorkQueue::new(Limits { retry: RETRY, ..Limits::default() });
         Self { limit: handles.limit(), handles, queue, refused: Mutex::default() }
@@ -81,6 +88,8 @@ impl Stamps {
         lead.work(shutdown, async || self.work(shutdown).await, || self.queue.reset()).await;
     }
 
+    /// Stamps groups until `shutdown`. Looks again after changes of the index, and when the next
+    /// start may have come.
     async fn work(&self, shutdown: &CancellationToken) {
         let Handles { cluster, clock, .. } = &*self.handles;
         let mut changes = cluster.changes();
@@ -94,11 +103,12 @@ impl Stamps {
         run.work(|| self.look(), more, async |lease| self.stamp(lease).await).await;
     }
 
+    /// Adds the stamps of groups that have changed since the last look, or whose start has come.
     fn look(&self) {
         for stamping in self.handles.cluster.with(|index| index.new_stampings(self.handles.now())) {
             let work = GroupStamp(stamping);
             let key = work.key();
-            // the waits are those of a run
+            // waits don't last beyond a run of the group
             if self.queue.get(&key).is_some_and(|known| known.0.run != work.0.run) {
                 self.queue.remove(&key);
             }
@@ -106,6 +116,7 @@ impl Stamps {
         }
     }
 
+    /// Writes one stamp, if it is still to be written.
     async fn stamp(&self, lease: Lease<GroupStamp>) {
         if !self.handles.dry_run {
             self.limit.until_ready().await;
@@ -123,7 +134,7 @@ impl Stamps {
         self.end(lease, &stamping, result);
     }
 
-    /// Returns the version that the group has then.
+    /// Writes a stamp, and returns the `resourceVersion` of the group after it.
     async fn write(&self, stamping: &Stamping) -> Result<String, StampError> {
         let Stamping { group, uid, resource_version, start, .. } = stamping;
         let patch = json!({"metadata": {
@@ -139,6 +150,7 @@ impl Stamps {
         }
     }
 
+    /// Logs and counts the result of a write, takes it into the index, and ends the lease.
     fn end(&self, lease: Lease<GroupStamp>, stamping: &Stamping, result: Result<String, StampError>) {
         let (namespace, group, start) = (&stamping.group.namespace, describe(stamping), stamping.start);
         match result {
@@ -146,7 +158,7 @@ impl Stamps {
                 self.refused.lock().remove(&stamping.group.kind);
                 self.count(stamping, StampResult::Stamped);
                 debug!(%namespace, group, %start, "Stamped");
-                // ends may have moved
+                // the ends of runs may have moved
                 self.handles.cluster.change(|index| index.note_stamp(stamping, Stamped::Written(version)));
                 match stamping.written.saturating_add(1).checked_sub(WITHOUT_WAIT) {
                     Some(more) => lease.again(RETRY.after(more.into())),
@@ -169,6 +181,8 @@ impl Stamps {
         }
     }
 
+    /// Logs a failed write. A failure that an administrator must remedy is logged once for each
+    /// kind, and only if it lasts.
     fn complain(&self, stamping: &Stamping, error: &StampError, has_failed_before: bool) {
         let (namespace, group) = (&stamping.group.namespace, describe(stamping));
         let text = with_causes(error);
@@ -178,7 +192,8 @@ impl Stamps {
             StampError::Api(_) => None,
         };
         match remedy {
-            // an API server that has just started forbids everything for a moment, and the webhook's clock may be behind
+            // an API server that has just started forbids everything for a moment, and the
+            // webhook's clock may be behind
             Some(remedy) if has_failed_before => {
                 if self.refused.lock().insert(stamping.group.kind) {
                     let api_group = stamping.group.kind.group();
@@ -196,7 +211,8 @@ impl Stamps {
     }
 }
 
-/// Returns the reference by which an object that the `PodGroup` owned would name it. Any served version will do.
+/// Returns the reference by which an object that the `PodGroup` owned would name it. Any served
+/// version will do.
 fn reference(stamping: &Stamping) -> OwnerReference {
     let kind = stamping.group.kind;
     let version = kind.versions().first().copied().unwrap_or_default();
@@ -204,7 +220,7 @@ fn reference(stamping: &Stamping) -> OwnerReference {
     refer(&api_version, "PodGroup", &stamping.group.name, &stamping.uid)
 }
 
-/// A group for people: `test (scheduling.run.ai)`.
+/// Returns the name of a group for people: `test (scheduling.run.ai)`.
 fn describe(stamping: &Stamping) -> String {
     format!("{} ({})", stamping.group.name, stamping.group.kind.group())
 }

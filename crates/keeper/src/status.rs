@@ -1,7 +1,8 @@
 //! Reports the workloads of each queue of the run.ai family in its status.
 //!
-//! The reports are counted again after changes, at a limited rate, and compared with the statuses that the watch shows:
-//! so nothing is written twice, and a field that another writer removes is restored.
+//! `Args::write` runs the [`Reporter`] while this keeper leads. The reports are counted again after
+//! changes, at a limited rate, and compared with the statuses that the watch shows: so nothing is
+//! written twice, and a field that another writer removes is restored.
 
 mod known;
 mod write;
@@ -35,21 +36,26 @@ pub use known::Statuses;
 /// The least time between two counts: a busy cluster changes all the time.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
-/// Counts take at most one part in so many of the time, because all other readers of the index wait meanwhile.
+/// Counts take at most one part in this number of the time, because all other readers of the index
+/// wait meanwhile.
 const PART_OF_TIME: u32 = 50;
 
-/// The number of statuses that are written at the same time. The limiter sets the rate; this only hides latency.
+/// The number of statuses that are written at the same time. The limit sets the rate, and this
+/// number only hides latency.
 const AT_ONCE: usize = 8;
 
-/// The most statuses that are written a second on the average, and at once: people read them, and they must not cost the
-/// API server much.
+/// The most statuses that are written a second, on average: people read statuses, which must not
+/// cost the API server much.
 pub const WRITES_PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(19);
+/// The most statuses that are written at once.
 pub const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(49);
 
+/// The controller of statuses.
 pub struct Reporter {
     pub handles: Arc<Handles>,
     /// The version in which queues are read, and therefore written.
     pub version: QueueVersion,
+    /// The limit of status writes.
     pub limit: WriteLimit,
     /// The problems that were logged since a write last succeeded.
     pub complaints: Mutex<HashSet<Complaint>>,
@@ -58,7 +64,9 @@ pub struct Reporter {
 /// A problem that concerns all queues, and is logged once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Complaint {
+    /// The keeper lacks the right to write statuses.
     Forbidden,
+    /// The served schema lacks fields of the status.
     Schema,
 }
 
@@ -69,6 +77,8 @@ impl Reporter {
         lead.work(shutdown, async || self.work(shutdown).await, lost).await;
     }
 
+    /// Counts and writes until `shutdown`. Counts again after changes of the index, and when a
+    /// count is no longer right by the clock.
     async fn work(&self, shutdown: &CancellationToken) {
         let queue = WorkQueue::new(Limits { at_once: AT_ONCE, ..Limits::default() });
         let Handles { cluster, config, .. } = &*self.handles;
@@ -95,7 +105,7 @@ impl Reporter {
         run.work(look, more, async |lease| self.write(&queue, lease).await).await;
     }
 
-    /// Returns at a time by the API server's clock.
+    /// Returns at a time by the API server's clock. None: never returns.
     async fn reach(&self, until: Option<Timestamp>) {
         let Some(until) = until else { return std::future::pending().await };
         while self.handles.now() < until {
@@ -103,6 +113,7 @@ impl Reporter {
         }
     }
 
+    /// Writes one status, and takes the result into the known statuses.
     async fn write(&self, queue: &WorkQueue<StaleStatus>, lease: Lease<StaleStatus>) {
         let Some(write) = self.handles.statuses.write(&lease.work) else { return lease.done() };
         let result = self.put(&write).await;
@@ -116,7 +127,7 @@ impl Reporter {
         if has_failed {
             return lease.failed();
         }
-        // a count may have shown another report meanwhile
+        // a count may have shown another report during the write
         if self.handles.statuses.write(&lease.work).is_some() {
             queue.push(StaleStatus::clone(&lease.work));
         }
@@ -134,7 +145,8 @@ impl Reporter {
                 if left { StatusResult::ChildrenLeft } else { StatusResult::Written }
             }
             Err(WriteError::Api(ApiError::NotFound | ApiError::Stale(_))) => {
-                // the watch says it, if it is gone; an API server whose definitions are replaced answers so for a moment
+                // if the queue is gone, the watch shows that; an API server whose definitions are
+                // replaced answers so for a moment
                 debug!(%queue, "Gone, or changed too fast, when its status was to be written");
                 StatusResult::Gone
             }
@@ -145,6 +157,8 @@ impl Reporter {
         }
     }
 
+    /// Logs a failed write. A problem that concerns all queues is logged once until a write
+    /// succeeds.
     fn complain(&self, write: &Write, error: &WriteError) {
         let (queue, why) = (&write.name, with_causes(error));
         let is_new = |complaint| self.complaints.lock().insert(complaint);

@@ -1,4 +1,7 @@
 //! Takes the objects that the watches show into the index.
+//!
+//! `Args::run` runs [`watches`] in every replica, whether it leads or not. A store replaces what it
+//! knows: `apply` for an object that was added or changed, `retain` after a list of all objects.
 
 use std::collections::HashSet;
 
@@ -24,11 +27,13 @@ use crate::{
     cluster::ClusterState, extensions::ExtensionStore, handles::Handles, metrics::Metrics, status::Statuses,
 };
 
-/// Pods.
+/// Takes pods, with those that have ended. Also hands their journals to the outbox, and measures
+/// how long they took to get ready.
 #[derive(Debug)]
 pub struct PodStore {
     pub cluster: ClusterState,
     pub clock: ServerClock,
+    /// Says whether this keeper leads: only the leader measures.
     pub lead: Leadership,
     pub metrics: Metrics,
 }
@@ -46,7 +51,7 @@ impl Store<Pod> for PodStore {
             self.cluster.outbox.apply(&pods, &pod.metadata, self.clock.now());
         }
         if self.cluster.change(|index| index.apply_pod(&pod))
-            // others see the same
+            // every replica sees this pod, and one must count it
             && self.lead.holds()
             && let Some(took) = ready::took(&pod)
         {
@@ -64,7 +69,7 @@ impl Store<Pod> for PodStore {
     }
 }
 
-/// `PodGroup`s of one kind.
+/// Takes `PodGroup`s of one kind. Their key is namespace and name.
 #[derive(Debug)]
 pub struct GroupStore {
     pub cluster: ClusterState,
@@ -87,15 +92,17 @@ impl Store<PodGroup> for GroupStore {
     }
 }
 
-/// Queues of a family, with their statuses where Tenure writes them.
+/// Takes queues of a family, with their statuses where Tenure writes them.
 #[derive(Debug)]
 pub struct QueueStore {
     pub cluster: ClusterState,
     pub clock: ServerClock,
+    /// The statuses to compare. None: Tenure writes no status of this family.
     pub statuses: Option<Statuses>,
 }
 
 impl QueueStore {
+    /// Changes queues in the index as of now, and wakes its readers.
     fn change(&self, change: impl FnOnce(&mut CeilingIndex)) {
         let now = self.clock.now();
         self.cluster.change(|index| index.change_queues(now, change));
@@ -105,8 +112,8 @@ impl QueueStore {
 impl<Q: ReadQueue + ObservedQueue> Store<Q> for QueueStore {
     type Key = String;
 
-    /// Other writers change the status of queues all the time: that counts as a change only if Tenure's fields are to be
-    /// restored.
+    /// Wakes the readers of the index only if a decision may have changed, or if the status lacks
+    /// fields that Tenure wrote: other writers change statuses all the time.
     fn apply(&mut self, queue: Q) {
         let name = String::of_object(queue.meta());
         let observe = |statuses: &Statuses| statuses.observe(&name, queue.meta(), queue.observed_status());
@@ -127,7 +134,8 @@ impl<Q: ReadQueue + ObservedQueue> Store<Q> for QueueStore {
     }
 }
 
-/// Follows all that a ceiling depends on, apart from owners and `PodGroup`s.
+/// Follows all that a ceiling depends on, apart from owners and `PodGroup`s: pods, queues of both
+/// families, and Extensions. Never returns.
 pub fn watches(
     Handles { client, cluster, clock, gate, metrics, statuses, extensions, .. }: &Handles,
     readiness: &ProcessReadiness,
@@ -138,7 +146,8 @@ pub fn watches(
     let (client, cluster, clock) = (client.clone(), cluster.clone(), clock.clone());
     let (lead, metrics) = (gate.lead.clone(), metrics.clone());
     let pod_store = PodStore { cluster: cluster.clone(), clock: clock.clone(), lead, metrics };
-    // ended pods as well: a watch without them shows each end as a deletion, and tells no success from a failure
+    // ended pods as well: a watch without them shows each end as a deletion, and can't tell success
+    // from failure
     let pods = follow(Api::all(client.clone()), all(), readiness.awaiting("pods"), pod_store);
     let synced = readiness.awaiting("queues.scheduling.run.ai");
     let tensorstack = follow(

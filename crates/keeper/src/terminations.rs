@@ -1,4 +1,8 @@
-//! Ends pods past their ceiling that terminate for too long: their grace period is their own word.
+//! Shortens the grace period of pods past their ceiling that terminate for too long: a user may
+//! write any grace period.
+//!
+//! `Args::write` runs [`Terminations`] while this keeper leads. It acts only on pods whose deletion
+//! was asked for already.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,12 +23,14 @@ use crate::{api::refer, handles::Handles, limit::WriteLimit};
 /// The time between two looks, and between two tries for a pod.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
+/// The controller of terminations.
 pub struct Terminations {
     pub handles: Arc<Handles>,
+    /// The limit of deletions.
     pub limit: WriteLimit,
 }
 
-/// The end of a pod's termination.
+/// A pod whose grace period is to be shortened.
 #[derive(Debug)]
 struct Shortening(Overlong);
 
@@ -49,6 +55,7 @@ impl Terminations {
         lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
     }
 
+    /// Looks for such pods every five seconds until `shutdown`.
     async fn work(&self, shutdown: &CancellationToken) {
         let queue = WorkQueue::default();
         let look = || {
@@ -58,13 +65,14 @@ impl Terminations {
         };
         let shorten = async |lease: Lease<Shortening>| {
             self.shorten(&lease).await;
-            // a pod that was shortened is gone from the index by then
+            // the index doesn't name a shortened pod any more by then
             lease.again(BETWEEN_LOOKS);
         };
         let run = Run { queue: &queue, gate: Some(&self.handles.gate), end: shutdown, drains: false };
         run.work(look, async || sleep(BETWEEN_LOOKS).await, shorten).await;
     }
 
+    /// Shortens the grace period of one pod, and logs the result.
     async fn shorten(&self, lease: &Lease<Shortening>) {
         let Overlong { namespace, name, .. } = &lease.work.0;
         match self.try_to_shorten(lease).await {
@@ -87,7 +95,8 @@ impl Terminations {
         }
     }
 
-    /// Shortens the grace period of a pod, and returns it. None: right before the write, it doesn't terminate for too long.
+    /// Deletes a pod again with the grace period that is allowed, and returns the pod. None: right
+    /// before the write, the pod doesn't terminate for too long, or the watches aren't fresh.
     async fn try_to_shorten(&self, lease: &Lease<Shortening>) -> Result<Option<Overlong>, ApiError> {
         let Overlong { uid, namespace, name, .. } = &lease.work.0;
         let mut terminating = refer("v1", "Pod", name, "");

@@ -1,4 +1,7 @@
-//! Tells the end of runs.
+//! Notes the end of a run on its object: an owner that can be paused, or else the pod.
+//!
+//! The `Pauser` announces, withdraws and shows ends here. The journal gets the act in the same
+//! patch, so the event can be repaired if the keeper ends before it is written.
 
 use tenure_index::Uid;
 use tenure_policy::{
@@ -17,7 +20,8 @@ use crate::api::FIELD_MANAGER;
 use super::{Act, Done, EventRecord, Failure, OwnerObject, Pauser, Task, Work, events_of, told, unread};
 
 impl Pauser {
-    /// Notes the end of a run on an owner, or on a pod that has no such owner.
+    /// Notes the end of a run on an object, or clears it, and returns the event. Writes nothing if
+    /// the noted end is right. A dry run writes nothing, and only returns the event.
     pub(super) async fn announce(&self, work: &Work<'_>, notice: &Notice) -> Result<Done, Failure> {
         let Some(found) = work.found() else { return Ok(unread()) };
         let (first, object) = (&work.batch.first, OwnerObject(&found.value));
@@ -31,14 +35,14 @@ impl Pauser {
         };
         if let Some(patch) = patch.filter(|_| !self.handles.dry_run) {
             let manager = if work.batch.task == Task::Note {
-                // it has waited for a limit of its own
+                // the caller has waited for the limit of shown ends
                 SHOWN_END_MANAGER
             } else {
                 self.handles.announcements.until_ready().await;
                 FIELD_MANAGER
             };
             let patch = pause::with_act(patch, &found.metadata, act.clone(), self.handles.now());
-            // its event must be written if it was applied nevertheless
+            // the event must be written if the patch was applied without an answer
             let is_done = |found: &WholeObject| OwnerObject(&found.value).announcement() == noted;
             let written = self
                 .handles
@@ -52,7 +56,8 @@ impl Pauser {
         let known = PausedObject { object, workload: None };
         let mut events: Vec<EventRecord> = act.iter().flat_map(|act| events_of(act, &known)).collect();
         if self.handles.dry_run {
-            // a dry run notes nothing: after a restart the time of the point tells that the event has been written
+            // a dry run notes nothing: the event has the time of its notice point, so that a keeper
+            // that starts again finds the event written
             let now = self.handles.now().max(first.handed_out);
             told::of_dry_run(&mut events, work.state.notice.last(notice.end, now).or(Some(notice.end)));
         } else if let Some(at) = notice.told {
@@ -61,7 +66,8 @@ impl Pauser {
         Ok(Done::new(Act::Announce(Box::new(notice.clone())), events))
     }
 
-    /// Has the pods of an owner show the end that the owner was told, where that is turned on.
+    /// Has the pods of an owner show the end that was announced on the owner, if the configuration
+    /// has `noticeOnPods`. A dry run shows nothing.
     fn show_on_pods(&self, work: &Work<'_>, notice: &Notice) {
         let is_pod = notice.object.api_version == "v1" && notice.object.kind == "Pod";
         // pods show the end from the first notice on

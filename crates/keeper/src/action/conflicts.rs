@@ -1,23 +1,28 @@
-//! Retries of changes that came too late.
+//! Retries of changes whose object was changed since it was read.
+//!
+//! The `Pauser` and the controllers of returns and hand-backs have one [`Conflicts`] for each
+//! change.
 
 use std::time::Duration;
 
 use tenure_types::wait::Wait;
 
-/// An object that other writers keep changing is read at most so often.
+/// The most reads of an object that other writers keep changing.
 const READS: u32 = 4;
 
 /// The waits before each further read.
 const RETRY: Wait = Wait { first: Duration::from_millis(100), last: Duration::from_secs(1) };
 
-/// The retries of a change that failed because the object was changed since it was read. Each reads the object again,
-/// after a while: two writers that try again at once get in each other's way each time.
+/// The retries of a change. Each reads the object again, after a wait: two writers that retry at
+/// once would conflict each time.
 #[derive(Debug, Default)]
 pub struct Conflicts {
+    /// The number of waits so far.
     retries: u32,
 }
 
 impl Conflicts {
+    /// True if the object may be read once more.
     pub const fn may_retry(&self) -> bool {
         self.retries < READS.saturating_sub(1)
     }
@@ -27,7 +32,7 @@ impl Conflicts {
         self.retries > 0
     }
 
-    /// Waits until the next try is to be made: at least half of the longest wait, and the rest by chance.
+    /// Waits before the next try: at least half of the growing wait, and the rest at random.
     pub async fn wait(&mut self) {
         tokio::time::sleep(RETRY.jittered(self.retries)).await;
         self.retries = self.retries.saturating_add(1);

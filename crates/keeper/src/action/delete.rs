@@ -1,4 +1,7 @@
-//! Deletes pods and owners, and tells that before.
+//! Deletes pods and owners, and writes the events about it first.
+//!
+//! The `Pauser` deletes pods that no pause can end, and owners whose rule says so. The journal of
+//! an object goes with the object, so its events can't be repaired after the deletion.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::DeleteParams;
@@ -18,7 +21,9 @@ use super::{
 };
 
 impl Pauser {
-    /// Deletes a pod, and tells it first.
+    /// Deletes a pod, after its events were written. A grace period beyond the longest is
+    /// shortened. A dry run only returns the first event. Fails with [`Failure::Delete`] if the API
+    /// server refuses, or doesn't answer and still has the pod.
     pub(super) async fn delete_pod(
         &self,
         work: &mut Work<'_>,
@@ -56,7 +61,7 @@ impl Pauser {
             Err(ApiError::NotFound | ApiError::Stale(_)) => {
                 return Ok(nothing("the pod is gone or another one", BatchCoverage::Gone));
             }
-            // it may have been done all the same
+            // the deletion may have been done without an answer
             Err(error) if error.is_open() => {
                 let rest = persist(async || self.pod(first).await).await.map_err(Failure::Delete)?;
                 if rest.is_some() {
@@ -69,7 +74,8 @@ impl Pauser {
         Ok(Done::new(act, self.with_owed(untold, &known, &metadata)))
     }
 
-    /// Adds what the journal of a deleted object owes to the events of its deletion that weren't written before.
+    /// Returns the events that weren't written before a deletion, after those that the journal of
+    /// the deleted object owes. Empty: all were written before.
     fn with_owed(
         &self,
         untold: Vec<EventRecord>,
@@ -83,14 +89,17 @@ impl Pauser {
         owed.into_iter().chain(untold).collect()
     }
 
-    /// Returns the bound of a grace period, in seconds, if the pod's own is longer.
+    /// Returns the longest grace period, in seconds, if the pod's own is longer. None: the pod's
+    /// own applies.
     fn shortened_grace(&self, pod: &Pod) -> Option<u32> {
         let longest = self.handles.longest_termination.as_secs();
         let own = pod.spec.termination_grace_period_seconds?;
         u32::try_from(longest).ok().filter(|_| own > longest)
     }
 
-    /// Deletes an owner in place of a pause, and tells it first.
+    /// Deletes an owner in place of a pause, after its events were written. Deletes only the
+    /// version that was read, and its pods follow in the background. A dry run only returns the
+    /// first event.
     pub(super) async fn delete_owner(
         &self,
         work: &mut Work<'_>,
@@ -118,7 +127,8 @@ impl Pauser {
         let ending = self.ending_below(Task::Expire, &known);
         let how = DeleteParams::background();
         match objects.delete(namespace, owner, metadata.resource_version.clone(), how).await {
-            // it may have been done all the same; if that can't be read, the API server doesn't answer at all
+            // the deletion may have been done without an answer; if the owner can't be read, the
+            // API server doesn't answer at all
             Err(error) if error.is_open() => {
                 if persist(async || objects.live(namespace, owner).await).await?.is_some() {
                     return Err(failed(error));
@@ -130,13 +140,17 @@ impl Pauser {
         Ok(Done::new(act, self.with_owed(untold, &known, &metadata)))
     }
 
-    /// Writes the events that the journal of an object owes, then those of its deletion. Both come before the deletion, which takes
-    /// the journal along. Returns the act, and the events that weren't written: where the API server refuses a dry run of the
-    /// deletion, it will refuse the deletion, too. If it doesn't, these events are to be written afterwards. While it doesn't
-    /// answer, nothing is deleted.
+    /// Writes the events that the journal of an object owes, then those of its deletion. Both come
+    /// before the deletion, which removes the journal. Judges the case again, because the events
+    /// take a while.
     ///
-    /// The events take a while, so that the case is judged again. After a dry run that was refused, no extensions are listed: the
-    /// list would come between the reading of an owner and the write.
+    /// Returns the act of that judgement, and the events that weren't written. A dry run of the
+    /// deletion decides about them. If the API server refuses it, it will refuse the deletion, too:
+    /// then no event is written, and the caller writes the events if the deletion succeeds
+    /// nevertheless. While the API server doesn't answer, nothing is deleted.
+    ///
+    /// After a refused dry run, no extensions are listed: the list would come between the reading
+    /// of an owner and the write.
     async fn tell_first(
         &self,
         work: &mut Work<'_>,

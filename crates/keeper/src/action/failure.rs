@@ -1,4 +1,7 @@
-//! The ways in which an action fails.
+//! The ways in which an act fails.
+//!
+//! The `ExpiryController` logs a [`Failure`], and decides by it whether the try counts towards the
+//! deletion of the pod.
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -7,25 +10,35 @@ use tenure_policy::naming::describe;
 use tenure_service::call::ApiError;
 use thiserror::Error;
 
-/// After so long beyond the deadline of a pod a try is late. Nine tries from then on end within ten minutes of the deadline.
+/// The time past the deadline of a pod from which on a try is late. Nine tries from then on end
+/// within ten minutes of the deadline.
 pub const LATE_AFTER: SignedDuration = SignedDuration::from_mins(1);
 
+/// The reason why an act failed.
 #[derive(Debug, Error)]
 pub enum Failure {
+    /// A call failed for which no other variant stands, or the API server doesn't answer at all.
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// The pod wasn't deleted.
     #[error("failed to delete the pod")]
     Delete(#[source] ApiError),
+    /// The owner couldn't be read for a pause, or the write was refused or failed.
     #[error("failed to pause {}", describe(.owner))]
     Pause { owner: OwnerReference, source: ApiError },
+    /// The owner wasn't deleted.
     #[error("failed to delete {}", describe(.owner))]
     DeleteOwner { owner: OwnerReference, source: ApiError },
+    /// The keeper may not read the owner. Nothing below the owner is paused in its place.
     #[error("not allowed to get {}: grant it to the keeper's service account, since nothing below it may be paused in its place", describe(.0))]
     ForbiddenOwner(OwnerReference),
+    /// The served schema of the owner has none of the fields of its rules.
     #[error("{} has no field to be paused by: its schema has none of {fields}", describe(.owner))]
     NoField { owner: OwnerReference, fields: String },
+    /// An owner on the way up, or a Workload of Kueue, couldn't be read.
     #[error("failed to read {}", describe(.owner))]
     Unreadable { owner: OwnerReference, source: ApiError },
+    /// The API server answered with success, and the returned owner lacks the pause or its record.
     #[error("the API server took the patch of {} and dropped {field}", describe(.owner))]
     Dropped { owner: OwnerReference, field: String },
 }
@@ -51,15 +64,18 @@ impl Failure {
         )
     }
 
-    /// The pods of the batch to which the failure applies.
+    /// Returns the pods of the batch to which the failure applies.
     pub const fn serves(&self) -> BatchCoverage {
         if matches!(self, Self::Delete(_)) { BatchCoverage::First } else { BatchCoverage::All }
     }
 
-    /// True if it counts as a try: the API server answers, and this owner can't be read or paused. After enough tries the pod
-    /// itself is deleted. What is late counts also if the owner changes each time before it is paused, or if the API server
-    /// fails to change it, as while its admission webhook is down: for all else it answers, since the pod and its queue were
-    /// read by the same act, and the Lease was renewed meanwhile.
+    /// True if the failure counts as a try: the API server answers, and this owner can't be read or
+    /// paused. After enough tries the pod itself is deleted.
+    ///
+    /// With `is_late`, a try also counts if the owner changes each time before it is paused, or if
+    /// the API server fails to change the owner, as while an admission webhook is down. The API
+    /// server answers all else then: the same act has read the pod and its queue, and the Lease was
+    /// renewed meanwhile.
     pub fn counts_as_try(&self, is_late: bool) -> bool {
         match self {
             Self::Pause { source, .. } | Self::DeleteOwner { source, .. } => {
@@ -73,8 +89,8 @@ impl Failure {
         }
     }
 
-    /// Returns the kind of the object whose pause or deletion was refused, or failed in a way that counts as a try; none if it
-    /// failed for another reason.
+    /// Returns the kind of the object whose pause or deletion was refused, or failed in a way that
+    /// counts as a try. None: the act failed for another reason.
     pub fn refused(&self, is_late: bool) -> Option<&str> {
         match self {
             Self::Pause { owner, .. } | Self::DeleteOwner { owner, .. } if self.counts_as_try(is_late) => {
@@ -89,7 +105,7 @@ impl Failure {
     }
 }
 
-/// True if a change of an owner failed for a reason that may last as long as its user likes.
+/// True if a change of an owner failed for a reason that its user can keep up for any time.
 fn is_in_the_way(source: &ApiError) -> bool {
     matches!(source, ApiError::Stale(_)) || (source.is_open() && !source.is_throttled())
 }

@@ -1,4 +1,8 @@
-//! Gathers the facts of a case: from the API server once, and from the index and the clock as often as they are judged.
+//! Gathers the facts of a case: from the API server once, and from the index and the clock before
+//! each judgement.
+//!
+//! `Pauser::act` gathers for each try. A tenant writes owner references, so an owner that can't be
+//! read counts as absent after a number of tries.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -27,11 +31,12 @@ use super::{
 };
 use crate::{api::if_found, events::EventCause, handles::Handles};
 
-/// After so many tries, an owner of a kind that can't be paused ends the chain if it can't be read: any user may name one in
-/// an API that is broken.
+/// The number of tries after which an owner of a kind that can't be paused, or a Workload of Kueue,
+/// counts as absent if it can't be read: any user may name an owner in an API that is broken.
 const READING_TRIES: u8 = 3;
 
-/// The most pods exempt by priority that are looked at before an owner is paused. Any tenant may make more.
+/// The most pods exempt by priority that are looked at before an owner is paused. Any tenant may
+/// create more.
 const EXEMPT_PODS: usize = 64;
 
 /// The most priority classes of an owner's templates that are looked up.
@@ -39,32 +44,37 @@ const MOST_CLASSES: usize = 4;
 
 /// A case that is being worked on.
 pub(super) struct Work<'b> {
+    /// The due pods. The first is the one that is judged.
     pub batch: &'b DueBatch,
+    /// The task, the configuration, and the answers of the API server so far.
     pub case: Case,
+    /// The state of the run, as of the last `refresh`.
     pub state: RunState,
-    /// The granted extensions of the namespace, listed a moment ago.
+    /// The granted extensions of the namespace, listed a moment ago. None: they weren't listed.
     pub granted: Option<Arc<Vec<Extension>>>,
 }
 
 impl Work<'_> {
-    /// The pod, as it was read.
+    /// Returns the pod, as it was read. None: the pod wasn't read, or is gone or exempt.
     pub(super) fn pod(&self) -> Option<&Pod> {
         self.case.answers.pod.as_ref()?.as_ref()
     }
 
-    /// The object to act on, as it was read.
+    /// Returns the object to act on, as it was read. None: the object wasn't read, or is gone.
     pub(super) fn found(&self) -> Option<&WholeObject> {
         self.case.answers.object.as_ref()?.1.as_ref()
     }
 
+    /// Returns the cause of the act for its events: the pod and its queue.
     pub(super) fn cause(&self) -> EventCause {
         told::cause(self.batch, self.pod())
     }
 }
 
 impl Pauser {
+    /// Begins a case for which nothing is known.
     pub(super) fn begin<'b>(&self, batch: &'b DueBatch) -> Work<'b> {
-        // a change in between must not part the climb from the pause
+        // the same for the whole case: the climb and the pause must use the same table
         let config = self.handles.config.get();
         let case = Case { task: batch.task, due: batch.due(), config, answers: Answers::default() };
         Work { batch, case, state: RunState::default(), granted: None }
@@ -83,7 +93,7 @@ impl Pauser {
         }
     }
 
-    /// Brings a case up to date from the index and the clock.
+    /// Brings a case up to date from the index, the gate and the clock, once its pod was read.
     pub(super) fn refresh(&self, work: &mut Work<'_>) {
         let Handles { gate, cluster, .. } = &*self.handles;
         let (due, is_fresh) = (&work.batch.first, gate.is_open());
@@ -95,6 +105,7 @@ impl Pauser {
         work.state = RunState { is_fresh, ..state };
     }
 
+    /// Answers one question of the judgement from the API server.
     async fn answer(&self, work: &mut Work<'_>, question: Question) -> Result<(), Failure> {
         let due = &work.batch.first;
         match question {
@@ -144,14 +155,15 @@ impl Pauser {
         Ok(())
     }
 
-    /// The pod as it is now, if it is still the one that is meant, and not exempt.
+    /// Reads a due pod. None: the pod is gone, another pod has its name, or it is exempt by now.
     pub(super) async fn pod(&self, due: &DuePod) -> Result<Option<Pod>, ApiError> {
         let pod = if_found(self.handles.objects.pod(&due.namespace, &due.name).await)?;
         let is_meant = |pod: &Pod| pod.metadata.uid.as_deref().is_some_and(|uid| Uid::of(uid) == due.uid);
         Ok(pod.filter(|pod| is_meant(pod) && exemption(pod, &self.scope).is_none()))
     }
 
-    /// The object that is told of something about a pod: the topmost owner that can be paused, or the pod itself.
+    /// Returns the object that gets an event about a pod: the topmost owner that can be paused, or
+    /// the pod itself. None: the pod is gone.
     pub async fn object_of(&self, namespace: &str, pod: &str) -> Result<Option<OwnerReference>, Failure> {
         let Some(pod) = if_found(self.handles.objects.pod(namespace, pod).await)? else { return Ok(None) };
         let config = self.handles.config.get();
@@ -159,7 +171,8 @@ impl Pauser {
         Ok(Some(climbed.pausable.pop().unwrap_or_else(|| of_pod(&pod))))
     }
 
-    /// `own` is the pod's own ceiling, if that has ended its run.
+    /// Looks up the owners of a pod, from its controller upwards. `own` is the pod's own ceiling,
+    /// if that has ended its run. An owner that can't be read is an error while `attempts` are few.
     async fn climb(
         &self,
         (namespace, attempts): (&str, u8),
@@ -170,7 +183,8 @@ impl Pauser {
         let none = BTreeMap::new();
         let labels = pod.metadata.labels.as_ref().unwrap_or(&none);
         let mut climb = Climb::above(None, climb::controller(pod), table);
-        // only its own owner has made a pod by a template: one further up may have another by now
+        // only its own owner has made a pod by a template: an owner further up may have another
+        // template by now
         let mut judged = Some(table);
         while let Some(owner) = climb.next() {
             let tries = if table.knows(owner) { TRIES } else { READING_TRIES };
@@ -178,7 +192,8 @@ impl Pauser {
             let found = self.handles.objects.look_up(namespace, owner, claim, judged.take()).await;
             let answer = match found {
                 Ok(answer) => answer,
-                // the pod could be read just now: it is this owner that can't be
+                // the pod was read just now, so the API server answers: it is this owner that can't
+                // be read
                 Err(source) if attempts < tries => {
                     return Err(Failure::Unreadable { owner: owner.clone(), source });
                 }
@@ -190,8 +205,9 @@ impl Pauser {
         Ok(Climbed { action: climb.action(), pausable, ended })
     }
 
-    /// True if a live pod that is exempt by priority is below this owner, which makes such pods: then the owner isn't paused. A pod
-    /// that has its priority by itself ends with the others: one pod would keep all of them running.
+    /// True if this owner makes pods that are exempt by priority, and a live one is below it. Then
+    /// the owner isn't paused. A pod that has its priority by itself ends with the others: else one
+    /// such pod would keep all of them running.
     async fn has_an_exempt_pod(&self, work: &Work<'_>, owner: &OwnerReference) -> Result<bool, Failure> {
         let namespace = &work.batch.first.namespace;
         let exempt = self.handles.cluster.with(|index| index.exempt_pods(namespace, Uid::of(&owner.uid)));
@@ -208,7 +224,8 @@ impl Pauser {
         Ok(false)
     }
 
-    /// True if a template of an owner names a class that is exempt, or if its templates aren't known.
+    /// True if a template of an owner names a class that is exempt, or if its templates aren't
+    /// known.
     async fn makes_exempt_pods(&self, work: &Work<'_>, owner: &OwnerReference) -> Result<bool, Failure> {
         let found = if_found(self.handles.objects.get(&work.batch.first.namespace, owner).await)?;
         let Some(found) = found else { return Ok(false) };
@@ -225,7 +242,7 @@ impl Pauser {
         Ok(false)
     }
 
-    /// The owners of an exempt pod, as they were a moment ago.
+    /// Returns the uids of an exempt pod's owners that can be paused, as they were a moment ago.
     async fn owners_of_exempt(&self, work: &Work<'_>, name: &str) -> Result<Vec<String>, Failure> {
         let (due, config) = (&work.batch.first, &work.case.config);
         let key = (due.namespace.clone(), name.to_owned());
@@ -242,7 +259,7 @@ impl Pauser {
         Ok(owners)
     }
 
-    /// True if an owner is paused, being deleted or gone.
+    /// True if an owner is paused, being deleted or gone. False if the owner can't be read.
     async fn has_stopped(&self, due: &DuePod, owner: &OwnerReference, table: &OwnerTable) -> bool {
         let is_paused =
             |found: WholeObject| table.rules(owner).any(|rule| OwnerObject(&found.value).is_paused(rule));
@@ -250,8 +267,9 @@ impl Pauser {
         found.is_ok_and(|found| found.is_none_or(is_paused))
     }
 
-    /// The Workload of Kueue to pause in place of a topmost owner, or of deleting the pod if that is none. None: there is none, it
-    /// can't be read after some tries, or it has another pod that is exempt by priority.
+    /// Returns the Workload of Kueue to pause in place of a topmost owner, or in place of deleting
+    /// the pod if there is no owner. None: there is no Workload, it can't be read after some tries,
+    /// or it belongs to a group of pods one of which is exempt by priority.
     async fn workload(
         &self,
         work: &Work<'_>,
@@ -278,6 +296,8 @@ impl Pauser {
         Ok(Some(workload))
     }
 
+    /// Lists the Workloads of Kueue. A failure is an error for the first tries. Then the list
+    /// counts as empty.
     async fn workloads(&self, due: &DuePod, lookup: Lookup<'_>) -> Result<Vec<WholeObject>, Failure> {
         match self.handles.objects.workloads(&due.namespace, lookup).await {
             Ok(found) => Ok(found),
@@ -292,7 +312,9 @@ impl Pauser {
         }
     }
 
-    /// Lists the granted extensions of a namespace, if the run may get more time: grants up to this moment count.
+    /// Lists the granted extensions of a namespace, if the run may get more time: grants up to this
+    /// moment count. None: the run gets no more time, or the list was refused or fails for too
+    /// long. Then the extensions count that the watch has shown.
     pub(super) async fn granted(&self, work: &Work<'_>) -> Result<Option<Arc<Vec<Extension>>>, Failure> {
         if work.batch.task != Task::Expire || !work.state.may_be_extended {
             return Ok(None);
@@ -308,7 +330,7 @@ impl Pauser {
                 self.extensions.lock().insert(&due.namespace, began, &listed);
                 Ok(Some(listed))
             }
-            // a list that fails holds up no end for long
+            // a list that fails must not hold up an end for long
             Err(error) if error.is_refusal() || self.handles.now().duration_since(due.deadline) > LATE => {
                 let (namespace, pod) = (&due.namespace, &due.name);
                 warn!(%namespace, %pod, %error, "Failed to list extensions: going by what the watch has shown");

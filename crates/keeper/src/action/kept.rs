@@ -1,4 +1,7 @@
-//! What was read a moment ago, for acts that follow each other: the owners of exempt pods, and lists of extensions.
+//! What the `Pauser` has read a moment ago, for acts that follow each other: the owners of exempt
+//! pods, and lists of extensions.
+//!
+//! An entry counts only for a bounded time. The `Pauser` has each cache behind a mutex.
 
 use std::{
     collections::HashMap,
@@ -10,29 +13,32 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_policy::config::Config;
 use tenure_types::extension::Extension;
 
-/// For how long the owners of an exempt pod are believed.
+/// The time for which the owners of an exempt pod are reused.
 const EXEMPT_OWNERS_AGE: Duration = Duration::from_secs(15);
 
-/// Namespace and name.
+/// The namespace and the name of a pod.
 type PodName = (String, String);
 
-/// The owners of pods that are exempt, each with the time since when they are known.
+/// The owners of exempt pods, found by the table of one configuration.
 #[derive(Default)]
 pub struct ExemptOwners {
     /// The configuration whose table found the owners.
     config: Option<Arc<Config>>,
-    /// The uids of all owners of a pod that can be paused.
+    /// The uids of all owners of a pod that can be paused, and the time of the lookup.
     by_pod: HashMap<PodName, (Vec<String>, Instant)>,
 }
 
 impl ExemptOwners {
-    /// Returns the owners of a pod, if they were found a moment ago by the same table.
+    /// Returns the uids of a pod's owners. None: they were not found a moment ago by the same
+    /// table.
     pub fn get(&self, pod: &PodName, config: &Arc<Config>) -> Option<Vec<String>> {
         let (owners, since) = self.by_pod.get(pod)?;
         let same = self.config.as_ref().is_some_and(|known| Arc::ptr_eq(known, config));
         (same && since.elapsed() < EXEMPT_OWNERS_AGE).then(|| owners.clone())
     }
 
+    /// Adds the uids of a pod's owners. Drops entries that are too old, and those of another
+    /// configuration.
     pub fn insert(&mut self, pod: PodName, owners: Vec<String>, config: &Arc<Config>) {
         if self.config.as_ref().is_some_and(|known| Arc::ptr_eq(known, config)) {
             self.by_pod.retain(|_, (_, since)| since.elapsed() < EXEMPT_OWNERS_AGE);
@@ -46,7 +52,7 @@ impl ExemptOwners {
 /// The longest time for which a list is used again.
 const FRESH: SignedDuration = SignedDuration::from_secs(1);
 
-/// The longest time for which a list that fails holds up the end of a run.
+/// The longest time past the deadline for which a failing list holds up the end of a run.
 pub(super) const LATE: SignedDuration = SignedDuration::from_secs(30);
 
 /// The granted extensions of namespaces, with the time at which each list began.
@@ -54,7 +60,8 @@ pub(super) const LATE: SignedDuration = SignedDuration::from_secs(30);
 pub struct ListedExtensions(HashMap<String, (Timestamp, Arc<Vec<Extension>>)>);
 
 impl ListedExtensions {
-    /// Returns a list that began after a deadline, and a moment ago at most.
+    /// Returns a list that began at the deadline or later, and at most a second ago. None: list
+    /// again.
     pub(super) fn get(
         &self,
         namespace: &str,
@@ -65,6 +72,7 @@ impl ListedExtensions {
         self.0.get(namespace).filter(|(began, _)| *began >= since).map(|(_, listed)| Arc::clone(listed))
     }
 
+    /// Adds a list that `began` at this time, and drops older ones.
     pub(super) fn insert(&mut self, namespace: &str, began: Timestamp, listed: &Arc<Vec<Extension>>) {
         self.0.retain(|_, (other, _)| began.duration_since(*other) < FRESH);
         self.0.insert(namespace.into(), (began, Arc::clone(listed)));

@@ -1,4 +1,6 @@
 //! The events of a pause: on the object that was paused, and on the `CronJob` above it.
+//!
+//! `Pauser::pause` completes them after the write.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -13,7 +15,9 @@ use super::{Pauser, Work, told};
 use crate::{events::EventRecord, handles::Handles};
 
 impl Pauser {
-    /// Completes the events of a pause.
+    /// Completes the events of a pause: adds the one on the `CronJob`, and sets the cause of each.
+    /// Notes in the outbox that this keeper writes them. A dry run keeps only the first. A Job that
+    /// comes back by itself gets no event on its `CronJob`.
     pub(super) async fn tell_paused(
         &self,
         work: &Work<'_>,
@@ -37,7 +41,8 @@ impl Pauser {
         }
     }
 
-    /// Returns the event on the `CronJob` of a Job that was paused.
+    /// Returns the event on the `CronJob` of a Job that was paused. None: the `CronJob` can't be
+    /// read, no watch shows Jobs, or the `CronJob` replaces its Jobs.
     async fn tell_cron_job(
         &self,
         work: &Work<'_>,

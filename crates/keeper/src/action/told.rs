@@ -1,4 +1,7 @@
-//! The events of acts.
+//! The events of acts: of pauses, returns, notices and deletions.
+//!
+//! The `Pauser`, the controller of returns and the outbox build events here. The events of an act
+//! in a journal follow from the journal alone, so any keeper builds the same events.
 
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
@@ -17,7 +20,8 @@ use tenure_types::{
 
 use crate::events::{DELETING, EventCause, EventRecord};
 
-/// Returns the events of an act, as the journal of its object has it.
+/// Returns the events of an act, as the journal of its object has it. `known` is the object that
+/// gets the events.
 pub fn events_of(act: &JournalAct, known: &PausedObject) -> Vec<EventRecord> {
     match act {
         JournalAct::Paused { record, state } => of_pause(record, state, known),
@@ -35,7 +39,7 @@ pub fn events_of(act: &JournalAct, known: &PausedObject) -> Vec<EventRecord> {
     }
 }
 
-/// Returns the events of a pause. Its record has the queue but not the pod.
+/// Returns the events of a pause. The record of a pause names the queue as its cause, but no pod.
 fn of_pause(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> Vec<EventRecord> {
     let event = |(reason, note)| EventRecord {
         cause: EventCause::of(record),
@@ -44,7 +48,8 @@ fn of_pause(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -
     pause::told(record, state, known).into_iter().map(event).collect()
 }
 
-/// Returns the events of a deletion. They have the time of the deadline, which is the same for each keeper that tries.
+/// Returns the events of a deletion. They have the time of the deadline, which is the same for each
+/// keeper that tries.
 pub fn of_deletion<const N: usize>(
     batch: &DueBatch,
     object: &ObjectReference,
@@ -72,7 +77,9 @@ pub fn of_pod_deletion(batch: &DueBatch, pod: &Pod, deletion: &PodDeletion) -> V
     of_deletion(batch, &object, &cause, [ended, (EventReason::RunEnded, in_words)])
 }
 
-/// The event on a `CronJob` of which a Job was paused, and of its Jobs `beside` others. None: the `CronJob` will delete the Job itself.
+/// Returns the event on a `CronJob` of which a Job was paused. `beside` is the number of its other
+/// paused Jobs, and `most` the number that are kept. None: the `CronJob` will delete the Job
+/// itself.
 pub fn of_cron_job(
     cron_job: (&OwnerReference, &WholeObject),
     known: &PausedObject,
@@ -100,7 +107,8 @@ pub fn cause(batch: &DueBatch, pod: Option<&Pod>) -> EventCause {
     EventCause { pod, queue: batch.first.queue.clone() }
 }
 
-/// Leaves the first event, which says what a dry run would do, and when.
+/// Keeps only the first event, and has it say what a dry run would do, and when. `at` None: its
+/// time stays.
 pub fn of_dry_run(events: &mut Vec<EventRecord>, at: Option<Timestamp>) {
     events.truncate(1);
     for event in events {

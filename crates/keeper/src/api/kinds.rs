@@ -1,7 +1,7 @@
-//! The resources of kinds that owner references name.
+//! The resources of kinds that owner references name. The `ObjectClient` looks them up here.
 //!
-//! Any user may write any text in a reference, so what is remembered has a bound. A reference whose version isn't served, as
-//! after an upgrade, shares what is remembered with all such references to its kind.
+//! Any user may write any text in a reference, so the memory has a bound. A reference whose version
+//! isn't served, as after an upgrade, shares one entry with all such references to its kind.
 
 use std::collections::HashMap;
 
@@ -39,6 +39,7 @@ impl<T> KindMap<T> {
         self.0.remove(&(of.to_owned(), kind.to_owned()));
     }
 
+    /// Adds or replaces a value. A map with `MOST_KINDS` values is emptied first.
     pub(super) fn insert(&mut self, of: &str, kind: &str, value: T) {
         if self.0.len() >= MOST_KINDS {
             self.0.clear();
@@ -47,19 +48,22 @@ impl<T> KindMap<T> {
     }
 }
 
-/// The group of a reference; empty for that of the core.
+/// Returns the group of a reference. Empty for the core group.
 pub(super) fn group_of(owner: &OwnerReference) -> &str {
     owner.api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// The key of the resource for versions of a kind that aren't served. No `apiVersion` is like it.
+/// Returns the key of the resource for versions of a kind that aren't served. No `apiVersion` has
+/// this form.
 pub(super) fn instead_of(owner: &OwnerReference) -> String {
     format!("{}/", group_of(owner))
 }
 
 impl ObjectClient {
-    /// The resource of a kind: of the version that the reference has or, since references are never rewritten, of the one that
-    /// the API server has now. True for one that was remembered.
+    /// Looks up the resource of a kind, in the version of the reference. If the API server doesn't
+    /// serve that version, takes the most stable one of the group, since references are never
+    /// rewritten. The flag is true for a resource that was remembered. Fails with
+    /// [`ApiError::NotFound`] if the group lacks the kind.
     pub(super) async fn find(&self, owner: &OwnerReference) -> Result<(Resource, bool), ApiError> {
         let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
         let kind = GroupVersionKind::gvk(group, version, &owner.kind);

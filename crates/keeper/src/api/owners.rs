@@ -1,4 +1,7 @@
-//! Looks up the owners that pods name.
+//! Looks up the owners that pods name, for the climb of the `Pauser`.
+//!
+//! A tenant writes owner references. So an owner counts only if its selector and its templates fit
+//! the pod, and a refusal of the API server only if it lasts.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,8 +22,9 @@ use tracing::warn;
 use super::{ObjectClient, kinds::group_of};
 
 impl ObjectClient {
-    /// Looks up an owner of something in `namespace`, for a pod that claims this. An error decides nothing: ask again. An owner whose
-    /// templates don't have what the pod claims is taken for one that doesn't select it, if a table is given to judge that by.
+    /// Looks up an owner in `namespace`, for a pod with this claim. With a table, an owner whose
+    /// templates lack what the pod claims counts as one that doesn't select the pod. An error
+    /// decides nothing: the caller asks again.
     pub async fn look_up(
         &self,
         namespace: &str,
@@ -52,7 +56,8 @@ impl ObjectClient {
         }
     }
 
-    /// True if a refusal to read a kind lasts. An API server that has just started forbids everything for a moment.
+    /// True if a refusal to read a kind has lasted. An API server that has just started forbids
+    /// everything for a moment. Logs the first refusal.
     fn is_meant(&self, owner: &OwnerReference, why: &str) -> bool {
         let mut forbidden = self.forbidden.lock();
         let (group, api_version, kind) = (group_of(owner), &owner.api_version, &owner.kind);
@@ -65,7 +70,7 @@ impl ObjectClient {
     }
 }
 
-/// False if an owner has a selector for pods that these labels don't match.
+/// False if an owner has a selector for pods that doesn't match these labels, or can't be read.
 fn selects(owner: &Value, labels: &BTreeMap<String, String>) -> bool {
     let selector = owner.pointer("/spec/selector");
     let is_for_labels = |selector: &&Value| {
@@ -76,11 +81,11 @@ fn selects(owner: &Value, labels: &BTreeMap<String, String>) -> bool {
     selector.and_then(|of| Selector::try_from(of).ok()).is_some_and(|selector| selector.matches(labels))
 }
 
-/// The longest version and kind of an API that Kubernetes allows.
+/// The most bytes of a version or a kind that Kubernetes allows.
 const LONGEST_LABEL: usize = 63;
 
-/// True if an owner reference could be that of a real object: a group is at most as long as a name. Users can write any text
-/// in it, and that text becomes a part of a path.
+/// True if an owner reference could be that of a real object. Users can write any text in a
+/// reference, and that text becomes a part of a path. A group is at most as long as a name.
 pub(super) fn could_exist(owner: &OwnerReference) -> bool {
     let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
     if group.len().max(owner.name.len()) > LONGEST_NAME || version.len().max(owner.kind.len()) > LONGEST_LABEL
@@ -91,7 +96,8 @@ pub(super) fn could_exist(owner: &OwnerReference) -> bool {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
         part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(plain)
     };
-    // characters that may stand in a path as they are: some names have more than letters, digits, '-' and '.'
+    // characters that may stand in a path as they are: some names have more than letters, digits,
+    // '-' and '.'
     let is_segment = |c: char| c.is_ascii_alphanumeric() || "-._~:@!$&'()*+,;=".contains(c);
     (group.is_empty() || is_name(group))
         && is_name(version)
@@ -99,7 +105,7 @@ pub(super) fn could_exist(owner: &OwnerReference) -> bool {
         && owner.name.chars().all(is_segment)
 }
 
-/// A refusal that lasts for so long is meant.
+/// The time after which a refusal counts.
 const MEANT_AFTER: Duration = Duration::from_secs(4);
 
 #[cfg(test)]

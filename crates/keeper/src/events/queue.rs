@@ -1,4 +1,8 @@
-//! Events that wait to be written. Namespaces take turns, so that one whose events fail holds up no other.
+//! Events that wait to be written.
+//!
+//! All controllers add to the [`EventQueue`], and the `EventWriter` takes from it. Namespaces take
+//! turns, so that a namespace whose events fail holds up no other. An event that is lost is owed
+//! again, if the outbox can build it from a journal.
 
 use std::{
     collections::HashMap,
@@ -27,28 +31,29 @@ use crate::{
     outbox::EventOutbox,
 };
 
-/// The most events that wait. Ten thousand workloads that end at once have two events each, and these are written
-/// meanwhile.
+/// The most events that wait. Ten thousand workloads that end at once have two events each, and
+/// some of these are written meanwhile.
 const CAPACITY: usize = 20_000;
 
-/// The waits after failures. One event at a time shows when they can be written again.
+/// The waits after failures in a namespace. After a wait, one event at a time shows whether events
+/// can be written again.
 const RETRY: Wait = Wait { first: Duration::from_millis(100), last: Duration::from_secs(5) };
 
 /// The time for which an event is tried again while the API server doesn't decide.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A namespace that has refused all events for so long means it, as by a quota: further refusals are final. An API server
-/// that has just started forbids everything for a moment.
+/// The time for which a namespace may refuse all events before refusals are final, as by a quota.
+/// An API server that has just started forbids everything for a moment.
 const REFUSAL_PATIENCE: Duration = Duration::from_mins(2);
 
-/// The longest wait for an event that is written before an act.
+/// The longest wait for the events that are written before an act.
 const LONGEST_FIRST_TRY: Duration = Duration::from_secs(2);
 
-/// After so many such waits in vain none is made until an event is written: acts must not wait for events in all
-/// namespaces, one by one.
+/// The number of such waits in vain after which none is made until an event is written: acts must
+/// not wait for events in all namespaces, one by one.
 const MOST_IN_VAIN: u32 = 8;
 
-/// The rank of events that are not told first.
+/// The rank of events that don't come before an act.
 const IN_TURN: u64 = u64::MAX;
 
 /// Events that wait to be written. Clones share them.
@@ -56,6 +61,7 @@ const IN_TURN: u64 = u64::MAX;
 pub struct EventQueue {
     /// The events, each once.
     pub work: WorkQueue<QueuedEvent>,
+    /// The results of recent calls.
     outcomes: Arc<Mutex<Outcomes>>,
     metrics: Metrics,
     /// The acts whose events may be missing.
@@ -67,25 +73,30 @@ pub struct EventQueue {
 /// An event that waits or is being written.
 #[derive(Debug)]
 pub struct QueuedEvent {
+    /// The event.
     pub record: EventRecord,
+    /// The name of the event, part of the key.
     name: String,
-    /// Among events that are told first the latest is the least.
+    /// The place within the namespace. Of events that come before an act, the latest has the least
+    /// rank.
     rank: u64,
-    /// Dropped after the first try.
+    /// Dropped after the first try, for which `tell_first` waits.
     untried: Mutex<Option<oneshot::Sender<Infallible>>>,
-    /// The time at which the lead was lost, if that was before the event of a deletion was written: maybe before the deletion.
+    /// The time at which the lead was lost, if that was before the event of a deletion was written.
+    /// The deletion may not have been done then.
     left: Mutex<Option<Instant>>,
 }
 
 impl QueuedEvent {
-    /// Returns the time since which it isn't known whether the deletion that the event tells was done.
+    /// Returns the time since which it isn't known whether the deletion in the event was done.
+    /// None: the event needs no check.
     pub fn left_since(&self) -> Option<Instant> {
         *self.left.lock()
     }
 }
 
 impl Work for QueuedEvent {
-    /// The namespace and the name.
+    /// The namespace and the name of the event.
     type Key = (String, String);
     type Rank = u64;
 
@@ -101,18 +112,19 @@ impl Work for QueuedEvent {
         self.rank
     }
 
-    /// True for an event that nothing follows from when it is lost.
+    /// True for an event that no journal shows after the deletion of its object, or that an act may
+    /// wait for.
     fn is_precious(&self) -> bool {
         self.record.action == DELETING || self.rank < IN_TURN
     }
 }
 
-/// What the calls of late have shown.
+/// The results of recent calls.
 #[derive(Debug, Default)]
 struct Outcomes {
-    /// The number of events that were told first.
+    /// The number of events that were to come before an act.
     first: u64,
-    /// The waits for events that were in vain since an event was written.
+    /// The number of waits in vain since an event was written.
     in_vain: u32,
     /// The namespaces in which the last wait was in vain, and when.
     silent: HashMap<String, Instant>,
@@ -121,14 +133,16 @@ struct Outcomes {
 }
 
 impl EventQueue {
+    /// Creates an empty queue.
     pub fn new(metrics: Metrics, outbox: EventOutbox, messages: Messages) -> Self {
         let (retry, spread, capacity) = (RETRY, Spread::Namespace, CAPACITY);
         let work = WorkQueue::new(Limits { retry, spread, capacity, ..Limits::default() });
         Self { work, outcomes: Arc::default(), metrics, outbox, messages }
     }
 
-    /// Adds events. If too many wait, the oldest of the namespace with the most that can be repaired is dropped for each. It is
-    /// owed again, as far as it follows from a record.
+    /// Adds events, and their messages. For each event beyond the capacity, drops one of the
+    /// namespace with the most, if possible one that can be repaired. An event that follows from a
+    /// journal is owed again.
     pub fn extend(&self, events: impl IntoIterator<Item = EventRecord>) {
         for event in events {
             self.messages.tell(&event);
@@ -136,7 +150,8 @@ impl EventQueue {
         }
     }
 
-    /// Adds events that may be missing, by records that tenants can write as well.
+    /// Adds events that may be missing, from journals that tenants can write as well. So only acts
+    /// of earlier leaders get messages.
     pub fn repair(&self, events: impl IntoIterator<Item = EventRecord>) {
         for event in events {
             self.messages.tell_of_earlier(&event);
@@ -144,8 +159,9 @@ impl EventQueue {
         }
     }
 
-    /// Adds events about what is about to be done, before the others of their namespace. Returns when each was tried, at
-    /// once where events fail or such a wait was in vain, and in any case soon.
+    /// Adds the events of an act that is about to be done, before the others of their namespace:
+    /// `owed` first. Returns when each event was tried, and after two seconds in any case. Doesn't
+    /// wait where events fail, or where such a wait was in vain.
     pub async fn tell_first(&self, owed: Vec<EventRecord>, events: Vec<EventRecord>) {
         for event in &owed {
             self.messages.tell_of_earlier(event);
@@ -166,7 +182,7 @@ impl EventQueue {
             let rank = IN_TURN.saturating_sub(outcomes.first);
             drop(outcomes);
             let event = QueuedEvent { rank, untried: Mutex::new(Some(untried)), ..queued(event) };
-            // one that was tried before would come last
+            // removed first, since an event that was tried before would come last
             self.work.remove(&event.key());
             self.insert(event);
         }
@@ -186,7 +202,7 @@ impl EventQueue {
         !self.work.is_failing(namespace) && !is_silent && outcomes.in_vain < MOST_IN_VAIN
     }
 
-    /// Adds an event, unless the same waits or is being written.
+    /// Adds an event, unless the same event waits or is being written.
     fn push(&self, event: EventRecord) {
         let event = queued(event);
         if self.work.get(&event.key()).is_none() {
@@ -194,19 +210,21 @@ impl EventQueue {
         }
     }
 
+    /// Adds or replaces an event, and logs the event that the full queue drops for it.
     fn insert(&self, event: QueuedEvent) {
         let dropped = self.work.push(event);
         self.count();
         if let Some(event) = dropped {
             self.metrics.events.inc([&label(EventResult::Dropped)]);
             event.record.complain("too many events wait");
-            // of a deletion nothing is left to repair it by
+            // after a deletion, nothing is left to repair the event by
             if event.record.action != DELETING {
                 self.not_told(&event.record);
             }
         }
     }
 
+    /// Has the outbox return the events on the object again.
     fn not_told(&self, event: &EventRecord) {
         self.outbox.not_told(event.object.uid.as_deref().unwrap_or_default());
     }
@@ -216,8 +234,9 @@ impl EventQueue {
         self.work.waiting() < CAPACITY / 2
     }
 
-    /// Drops the events, for this keeper leads no longer: they follow from records, and are owed again. Of a deletion nothing is
-    /// left, so its events stay, in case that this keeper leads again soon.
+    /// Drops the events when the lead is lost: they follow from journals, and are owed again. The
+    /// events of deletions stay, in case this keeper leads again soon: after a deletion no journal
+    /// is left.
     pub fn leave(&self) {
         let waiting = self.work.clear();
         *self.outcomes.lock() = Outcomes::default();
@@ -228,22 +247,24 @@ impl EventQueue {
         }
     }
 
-    /// Tells an event that was left: its object was deleted.
+    /// Releases an event that has stayed when the lead was lost, and sends its message: its object
+    /// was deleted.
     pub fn tell_left(&self, event: &QueuedEvent) {
         *event.left.lock() = None;
         self.messages.tell(&event.record);
     }
 
-    /// Shows how many events wait.
+    /// Sets the number of waiting events in the metrics.
     pub fn count(&self) {
         self.metrics.waiting_events.store(self.work.waiting(), Relaxed);
     }
 
+    /// Ends a try to write an event. The event is done, tried again, or lost.
     pub fn tried(&self, lease: Lease<QueuedEvent>, result: &Result<(), ApiError>) {
         lease.work.untried.lock().take();
         let event = Arc::clone(&lease.work);
         match result {
-            // it has been written before
+            // a stale event has been written before
             Ok(()) | Err(ApiError::Stale(_)) => {
                 self.note_written(&lease);
                 lease.done();
@@ -257,7 +278,7 @@ impl EventQueue {
                 lease.forget();
                 let result = if error.is_refusal() { EventResult::Refused } else { EventResult::Failed };
                 self.metrics.events.inc([&label(result)]);
-                // what the API server has decided isn't asked again
+                // an event that the API server has refused isn't tried again
                 if error.is_open() {
                     self.not_told(&event.record);
                 }
@@ -267,6 +288,7 @@ impl EventQueue {
         self.count();
     }
 
+    /// Notes that an event of a namespace was written. A wait for the next one is worth it again.
     fn note_written(&self, lease: &Lease<QueuedEvent>) {
         let (mut outcomes, namespace) = (self.outcomes.lock(), lease.work.namespace());
         outcomes.in_vain = 0;
@@ -276,7 +298,8 @@ impl EventQueue {
         }
     }
 
-    /// True if an event that failed is tried again.
+    /// True if an event that failed is tried again: while the API server doesn't decide, after a
+    /// lost lead, and for the first refusals of a namespace.
     fn is_left(&self, error: &ApiError, lease: &Lease<QueuedEvent>) -> bool {
         let (mut outcomes, namespace) = (self.outcomes.lock(), lease.work.namespace());
         if !matches!(error, ApiError::Forbidden(_)) {
@@ -307,6 +330,7 @@ impl EventQueue {
     }
 }
 
+/// Returns an event that waits for its turn.
 fn queued(record: EventRecord) -> QueuedEvent {
     let (untried, left) = Default::default();
     QueuedEvent { name: record.name(), record, rank: IN_TURN, untried, left }

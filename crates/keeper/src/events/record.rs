@@ -1,4 +1,7 @@
 //! The record of an act, from which its event and its message follow.
+//!
+//! All controllers create records. The name of the event depends on the record alone, apart from
+//! the cause, and never on the keeper that writes it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -15,10 +18,10 @@ use tracing::error;
 /// The action of events about what was deleted.
 pub const DELETING: &str = "Deleting";
 
-/// The longest name of a queue that the API server accepts.
+/// The longest name of a queue that the API server accepts, in bytes.
 const LONGEST_QUEUE_BYTES: usize = 253;
 
-/// The longest note that the API server accepts.
+/// The longest note that the API server accepts, in bytes.
 const LONGEST_NOTE_BYTES: usize = 1024;
 
 /// An event about an object: something that happened to it, or will, and when.
@@ -26,32 +29,34 @@ const LONGEST_NOTE_BYTES: usize = 1024;
 pub struct EventRecord {
     /// The object that the event is about.
     pub object: ObjectReference,
+    /// The reason, which also decides the type and the name of the event.
     pub reason: EventReason,
     /// The action, as a CamelCase verb.
     pub action: &'static str,
     /// The message for people.
     pub note: String,
-    /// The time of the action, or another time that tells it from other events of its reason.
+    /// The time of the act, or another time that distinguishes the event from others of its reason.
     pub at: Timestamp,
-    /// The cause of the action; none if it isn't known.
+    /// The cause of the act. None: not known.
     pub cause: Option<EventCause>,
-    /// The Extension that it is about, which tells it from other events of its reason and time.
+    /// The related Extension; part of the event's name. None: the event is about no Extension.
     pub request: Option<ObjectReference>,
-    /// The end of the run, of which this is a notice.
+    /// The end of the run that a notice announces. None: the event is no notice.
     pub end: Option<Timestamp>,
 }
 
 /// The cause of an action.
 #[derive(Clone, Debug)]
 pub struct EventCause {
-    /// The pod; none if the action is known by its record alone.
+    /// The pod. None: the act is known by its record alone.
     pub pod: Option<ObjectReference>,
     /// The queue of that pod.
     pub queue: String,
 }
 
 impl EventCause {
-    /// Returns the cause that a record names. Any user may write one, with any text in place of a queue.
+    /// Returns the cause that a record names. None: the record has no possible name of a queue. Any
+    /// user may write a record, with any text in place of the name.
     pub fn of(record: &PausedRecord) -> Option<Self> {
         let queue = Some(&record.queue).filter(|queue| (1..=LONGEST_QUEUE_BYTES).contains(&queue.len()))?;
         Some(Self { pod: None, queue: queue.clone() })
@@ -71,12 +76,14 @@ impl EventRecord {
         Self { object, reason, action, note, at, cause, request, end }
     }
 
-    /// The namespace of the event. That of a cluster-scoped object is in the default namespace.
+    /// Returns the namespace of the event. For a cluster-scoped object, that is `default`.
     pub fn namespace(&self) -> &str {
         self.object.namespace.as_deref().unwrap_or("default")
     }
 
-    /// The name of the event, which follows from what happened.
+    /// Returns the name of the event: 200 characters of the object's name, 8 of its uid, and a
+    /// suffix. The suffix is a hash of the Extension and the step, a hash of the note, or the time
+    /// in milliseconds and the letter of the reason.
     pub fn name(&self) -> String {
         let Self { object, reason, at, request, .. } = self;
         let of = |text: &Option<String>, length: usize| {
@@ -85,7 +92,7 @@ impl EventRecord {
         let (name, uid) = (of(&object.name, 200), of(&object.uid, 8));
         let name = format!("{}.{uid}", name.trim_end_matches(['-', '.']));
         if let Some(request) = request {
-            // it is used once, and nothing notes when
+            // an extension is used once, and nothing notes when
             let at = Some(at).filter(|_| *reason != EventReason::ExtensionUsed).map(Timestamp::to_string);
             let uid = request.uid.as_deref().unwrap_or_default();
             let of_request = format!("{uid} {} {}", reason.name(), at.unwrap_or_default());
@@ -97,14 +104,15 @@ impl EventRecord {
         }
     }
 
-    /// The time of the event. A deletion is told before it is done, and a dry run does nothing: for both, `at` is a
-    /// deadline, and the event is of now.
+    /// Returns the time of the event. The event of a deletion is written before the deletion, and a
+    /// dry run does nothing: for both, `at` is a deadline, and the event is of now. The time of any
+    /// other event is `at`, but never later than now.
     pub fn time(&self, now: Timestamp) -> Timestamp {
         let is_of_now = self.action == DELETING || RunEnd::is_dry_run(&self.note);
         if is_of_now { now } else { now.min(self.at) }
     }
 
-    /// The note, cut to what the API server takes.
+    /// Returns the note, cut to 1024 bytes at the end of a character.
     pub fn longest_note(&self) -> &str {
         self.note.get(..self.note.floor_char_boundary(LONGEST_NOTE_BYTES)).unwrap_or_default()
     }
@@ -127,14 +135,14 @@ impl EventRecord {
         }
     }
 
-    /// Logs that the event won't be written.
+    /// Logs an error that says why the event won't be written.
     pub fn complain(&self, why: &str) {
         let (namespace, object) = (self.namespace(), self.object.name.as_deref().unwrap_or_default());
         error!(%namespace, %object, reason = self.reason.name(), error = why, "Failed to write an event");
     }
 }
 
-/// A hash that each keeper computes alike.
+/// Returns a hash that each keeper computes alike.
 pub fn hash(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);

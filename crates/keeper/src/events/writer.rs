@@ -1,4 +1,8 @@
 //! Writes the events that wait.
+//!
+//! `Args::lead` runs the [`EventWriter`] beside the controllers, in a dry run as well, and ends it
+//! after them. The events of deletions outlast a lost lead. They are written when this keeper leads
+//! again, if the deletions were done.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -18,25 +22,28 @@ use crate::{
     handles::Handles,
 };
 
-/// The time for writing the remaining events at the end.
+/// The longest time for writing the remaining events at the end.
 const FOR_EVENTS: Duration = Duration::from_secs(5);
 
-/// The time for which the events of deletions are written after the lead was lost.
+/// The time after a lost lead in which the events of deletions are still written.
 const LONGEST: Duration = Duration::from_mins(5);
 
 /// The time after which the API server is asked again about an object that couldn't be read.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// The most events of one pause: the limit of events is so many times that of pauses.
+/// The most events of one pause. The limit of events is that of pauses times this number.
 const EVENTS_PER_WRITE: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
 
+/// The controller of events.
 pub struct EventWriter {
     handles: Arc<Handles>,
     events: Events,
+    /// The limit of events.
     limit: WriteLimit,
 }
 
 impl EventWriter {
+    /// Creates a writer with the limit of pauses times `EVENTS_PER_WRITE`.
     pub fn new(handles: Arc<Handles>) -> Self {
         let [rate, burst] =
             [handles.writes_per_second, handles.burst].map(|of| of.saturating_mul(EVENTS_PER_WRITE));
@@ -44,7 +51,8 @@ impl EventWriter {
         Self { handles, events, limit }
     }
 
-    /// Works whenever this keeper leads. Once `ended` says that no more events come, writes the rest, for a while.
+    /// Works whenever this keeper leads. Once `ended` is cancelled, no more events come, and the
+    /// rest is written within five seconds.
     pub async fn run(&self, lead: &Leadership, ended: &CancellationToken) {
         let lost = || {
             self.handles.events.leave();
@@ -53,6 +61,7 @@ impl EventWriter {
         lead.work(ended, async || self.work(ended).await, lost).await;
     }
 
+    /// Writes events until `ended`, and then those that still wait.
     async fn work(&self, ended: &CancellationToken) {
         let end = async {
             ended.cancelled().await;
@@ -66,6 +75,8 @@ impl EventWriter {
         }
     }
 
+    /// Writes one event. If the lead was lost before, the event of a deletion is written only if
+    /// the deletion was done.
     async fn write(&self, event: Lease<QueuedEvent>) {
         let Handles { events, objects, .. } = &*self.handles;
         events.count();
@@ -77,7 +88,7 @@ impl EventWriter {
                     return event.done();
                 }
                 Ok(true) => events.tell_left(&event.work),
-                // it is told again with the deletion
+                // the event comes again with the deletion
                 Ok(false) => return event.done(),
                 Err(_) => return event.again(AGAIN_AFTER),
             }
@@ -87,8 +98,8 @@ impl EventWriter {
     }
 }
 
-/// True if the object that is deleted by the act that an event is about is gone, or is being deleted: the pod, where its owner
-/// isn't paused another time.
+/// True if the object that is deleted by the act of an event is gone, or is being deleted. For an
+/// event on an owner that isn't paused another time, that object is the pod.
 async fn is_deleted(objects: &ObjectClient, event: &EventRecord) -> Result<bool, ApiError> {
     let pod = event.cause.as_ref().and_then(|cause| cause.pod.as_ref());
     let object = pod.filter(|_| event.reason == EventReason::PauseReversed).unwrap_or(&event.object);

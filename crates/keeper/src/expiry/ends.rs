@@ -1,6 +1,8 @@
-//! Has workloads show the end of their run from its start on, so that users who may not read queues know it.
+//! Has workloads show the end of their run from its start on, so that users who may not read queues
+//! know the end.
 //!
-//! It is the least urgent work: while an end or a notice is due that wasn't tried yet, it waits.
+//! The `ExpiryController` runs this, and the `Pauser` writes. It is the least urgent work: while an
+//! end or a notice is due that wasn't tried yet, it waits.
 
 use std::{iter, time::Duration};
 
@@ -20,10 +22,11 @@ use tracing::{debug, warn};
 use super::ExpiryController;
 use crate::{action::Failure, limit::WriteLimit};
 
-/// The time between two looks, and so between two writes of one object.
+/// The time between two looks, and the least time between two writes of one object.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 
-/// The waits after failures. Objects of a namespace can't be written while its admission webhook is down.
+/// The waits after failures in a namespace. While an admission webhook is down, no object of a
+/// namespace can be written.
 const RETRY: Wait = Wait { first: Duration::from_secs(5), last: Duration::from_mins(5) };
 
 /// An object that is to show the end of its run.
@@ -49,7 +52,7 @@ impl Work for EndToShow {
 }
 
 impl ExpiryController {
-    /// Works until `shutdown`. A dry run writes nothing.
+    /// Works until `shutdown`. Returns at once in a dry run, which writes nothing.
     pub(super) async fn show_ends(&self, shutdown: &CancellationToken) {
         let handles = &*self.handles;
         if handles.dry_run {
@@ -70,11 +73,14 @@ impl ExpiryController {
         run.work(look, more, async |lease| self.show_end(lease, &limit).await).await;
     }
 
+    /// True if an end or a notice is due that wasn't tried yet.
     fn is_pressed(&self) -> bool {
         let Self { handles, .. } = self;
         handles.cluster.with(|index| index.is_pressed(handles.now()))
     }
 
+    /// Has the object of one workload show the end, if it still shows another. After a failure, or
+    /// an act that was put off, the index looks at the workload again.
     async fn show_end(&self, lease: Lease<EndToShow>, limit: &WriteLimit) {
         let Self { handles, pauser, .. } = self;
         limit.until_ready().await;

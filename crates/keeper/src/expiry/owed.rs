@@ -1,4 +1,8 @@
-//! Events that may be missing, and those about what users wrote of ceilings and queues where it has no effect.
+//! Events that may be missing, and events about ceilings and queues that users wrote where they
+//! have no effect.
+//!
+//! The `ExpiryController` runs [`tell_owed`] while this keeper leads. An event that isn't added now
+//! is owed at the next look.
 
 use std::time::Duration;
 
@@ -9,21 +13,23 @@ use tracing::warn;
 
 use crate::{action::Pauser, api::refer, cluster::ClusterState, events::EventRecord, handles::Handles};
 
-/// The time between two looks for acts whose events may not have been written.
+/// The time between two looks for such events.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
-/// The most acts at a time whose events may be missing: any user can write a journal.
+/// The most acts per look whose events may be missing: any user can write a journal.
 const MOST_ACTS: usize = 1_000;
 
-/// The most events about what has no effect at a time: they must not hold up the events of pauses.
+/// The most events per look about values without effect: they must not hold up the events of
+/// pauses.
 const MOST_INEFFECTIVE: usize = 16;
 
-/// Has events written that may have been lost, and those about what has no effect.
+/// Adds events that may have been lost, and events about values without effect. Never returns. A
+/// dry run repairs no lost events.
 pub async fn tell_owed(pauser: &Pauser) {
     let handles = &*pauser.handles;
     let Handles { cluster, events, dry_run, .. } = handles;
     loop {
-        // what has no room stays owed: it would be dropped, or another in its place
+        // without room these events stay owed: the queue would drop them, or others in their place
         if events.has_room() {
             if !dry_run {
                 events.repair(cluster.outbox.owed(handles.now(), MOST_ACTS));
@@ -36,7 +42,8 @@ pub async fn tell_owed(pauser: &Pauser) {
     }
 }
 
-/// Returns the event about what a user wrote of a ceiling or a queue, where it has no effect. Each value has one.
+/// Returns the event about a value of a user that has no effect, and logs the value. Each value has
+/// one event. None: the object that gets the event isn't known any more.
 async fn without_effect(pauser: &Pauser, of: Ineffective) -> Option<EventRecord> {
     let (reason, note) = match &of.why {
         NoEffect::Invalid { value, error } => {
@@ -63,20 +70,21 @@ async fn without_effect(pauser: &Pauser, of: Ineffective) -> Option<EventRecord>
     Some(EventRecord::new(&object, reason, "Reading", note, pauser.handles.now()))
 }
 
-/// The object that bears what has no effect.
+/// Returns the object that bears the value. None: no watch shows its kind.
 fn owner_of(pauser: &Pauser, of: &Ineffective) -> Option<OwnerReference> {
     let (api_version, kind) = kind_of(&pauser.handles.cluster, of.bearer)?;
     Some(refer(&api_version, &kind, &of.name, &of.uid.text()))
 }
 
-/// The label of a queue that an owner has itself, and its pods lack.
+/// Returns the label of a queue that an owner has itself, and its pods lack. None: there is no such
+/// label, or the owner can't be read.
 async fn unused_label(pauser: &Pauser, of: &Ineffective) -> Option<&'static str> {
     let owner = owner_of(pauser, of)?;
     let found = pauser.handles.objects.get(&of.namespace, &owner).await.ok()?;
     creation::unused_label(&owner, &found.value, &pauser.handles.config.get().table)
 }
 
-/// The `apiVersion` and the kind of an object.
+/// Returns the `apiVersion` and the kind of an object. None: no watch of owners has this number.
 fn kind_of(cluster: &ClusterState, bearer: Bearer) -> Option<(String, String)> {
     match bearer {
         Bearer::Pod => Some(("v1".into(), "Pod".into())),

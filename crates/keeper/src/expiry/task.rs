@@ -1,4 +1,7 @@
 //! Tasks about pods, and the consequence of a try.
+//!
+//! The `ExpiryController` queues a [`PodTask`] for each key of due pods, and gives the [`Outcome`]
+//! of each try to the index.
 
 use jiff::Timestamp;
 use tenure_index::{DueKey, DueWork, Outcome, Task};
@@ -10,12 +13,13 @@ use crate::action::Failure;
 /// A task about the pods that one act may serve.
 #[derive(Debug)]
 pub struct PodTask {
+    /// The key of the pods, the most urgent task, and the time since which it is due.
     pub due: DueWork,
 }
 
 impl Work for PodTask {
     type Key = DueKey;
-    /// Expiries come before evictions, each since when it is due.
+    /// Expiries come before evictions, each by the time since which it is due.
     type Rank = (Task, Timestamp);
 
     fn key(&self) -> DueKey {
@@ -39,8 +43,9 @@ impl Work for PodTask {
     }
 }
 
-/// The outcome of a try, which may be late. A failure counts towards the tries after which the pod is deleted only if it shows
-/// that the owner can't be read or paused.
+/// Returns the outcome of a try. `is_late`: the try was made a minute or more after the deadline. A
+/// failure counts towards the tries after which the pod is deleted only if it shows that the owner
+/// can't be read or paused.
 pub fn outcome(task: Task, (dry_run, is_late): (bool, bool), result: Result<&Act, &Failure>) -> Outcome {
     match (task, result) {
         // a dry run reports an action only once

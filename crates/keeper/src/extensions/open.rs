@@ -1,7 +1,8 @@
 //! Extensions that may need something: a decision, an event, or an end.
 //!
-//! Any user may create many. So namespaces take turns, unchanged extensions of a namespace take a small share of the
-//! time, and of each only what decisions need is kept.
+//! The watch adds them by the [`ExtensionStore`], and the `ExtensionController` takes them from
+//! [`OpenExtensions`]. Any user may create many. So namespaces take turns, unchanged extensions of
+//! a namespace take a small share of the time, and only the fields that decisions need are kept.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,19 +20,21 @@ use tenure_types::extension::{Extension, ExtensionState, slim};
 
 use crate::cluster::ClusterState;
 
-/// The time after which an extension is looked at again that hasn't changed: its run may have ended.
+/// The least time after which an extension that hasn't changed is looked at again: its run may have
+/// ended.
 const AGAIN_AFTER: Duration = Duration::from_secs(3);
 
-/// The longest such time.
+/// The longest time after which an extension that hasn't changed is looked at again.
 const AGAIN_AT_LATEST: Duration = Duration::from_hours(1);
 
-/// Looks at the unchanged extensions of a namespace take at most this part of the time.
+/// The looks at the unchanged extensions of a namespace take at most one part in this number of the
+/// time.
 const SHARE: u32 = 50;
 
 /// The most requests for a workload that wait for a decision at the same time.
 pub const MOST_PENDING: usize = 16;
 
-/// An extension, as the watch has shown it. One that has changed is due at once.
+/// An extension, as the watch has shown it. An extension that has changed is due at once.
 #[derive(Debug)]
 pub struct OpenExtension(pub Extension);
 
@@ -59,18 +62,20 @@ impl Work for OpenExtension {
 pub struct OpenExtensions {
     /// The extensions that are to be looked at.
     pub queue: WorkQueue<OpenExtension>,
+    /// The open extensions by namespace, and the turns of their workloads.
     opened: Arc<Mutex<OpenState>>,
 }
 
+/// The open extensions, apart from their objects, which are in the queue.
 #[derive(Debug, Default)]
 struct OpenState {
-    /// True for those whose workload was found.
+    /// The uids of open extensions. The value is true once the workload was found.
     by_namespace: HashMap<String, HashMap<Uid, bool>>,
-    /// The workloads to which time is being granted, with their namespaces.
+    /// The workloads to which time is being granted: namespace and uid.
     granting: HashSet<(String, Uid)>,
 }
 
-/// The turn of a workload to be granted time, until it is dropped.
+/// The turn of a workload to be granted time. The drop ends the turn.
 #[derive(Debug)]
 pub struct GrantTurn {
     open: OpenExtensions,
@@ -84,14 +89,16 @@ impl Drop for GrantTurn {
 }
 
 impl OpenState {
+    /// Returns whether the workload of an extension was found. None: the extension isn't open.
     fn is_verified(&mut self, extension: &Extension) -> Option<&mut bool> {
         self.by_namespace.get_mut(namespace(extension))?.get_mut(&uid(extension))
     }
 }
 
 impl OpenExtensions {
+    /// Adds or replaces an extension. Forgets one whose time is used.
     fn apply(&self, extension: Extension) {
-        // it is told first
+        // the event about its use was written before this status
         if extension.state() == ExtensionState::Used {
             self.forget(uid(&extension));
             return;
@@ -103,27 +110,31 @@ impl OpenExtensions {
         self.queue.push(OpenExtension(extension));
     }
 
+    /// Forgets an extension, and the work that waits for it.
     fn forget(&self, uid: Uid) {
         if let Some(gone) = self.queue.remove(&uid) {
             self.close(&gone.0);
         }
     }
 
+    /// Forgets all extensions but these.
     fn retain(&self, uids: &HashSet<Uid>) {
         let all =
             self.opened.lock().by_namespace.values().flat_map(HashMap::keys).copied().collect::<Vec<_>>();
         all.into_iter().filter(|uid| !uids.contains(uid)).for_each(|uid| self.forget(uid));
     }
 
-    /// Takes the turn of the workload of an extension; none while another extension of it has the turn.
+    /// Takes the turn of the workload of an extension. None: another extension of the workload has
+    /// the turn.
     pub fn take_turn(&self, extension: &Extension) -> Option<GrantTurn> {
         let workload = (namespace(extension).to_owned(), target(extension));
         let is_free = self.opened.lock().granting.insert(workload.clone());
         is_free.then(|| GrantTurn { open: self.clone(), workload })
     }
 
-    /// Ends a look. An extension that hasn't changed is due again after a while that grows with `cost`, the time spent on it, and
-    /// with the number of others in its namespace.
+    /// Returns an extension that was looked at. If the extension is still open, it is due again
+    /// after a time that grows with `cost`, the time spent on it, and with the number of open
+    /// extensions in its namespace.
     pub fn give_back(&self, lease: Lease<OpenExtension>, cost: Duration) {
         let opened = self.opened.lock();
         let of_namespace = opened.by_namespace.get(lease.work.namespace());
@@ -134,14 +145,15 @@ impl OpenExtensions {
         lease.again(after.clamp(AGAIN_AFTER, AGAIN_AT_LATEST));
     }
 
-    /// The number of extensions that wait for a decision.
+    /// Returns the number of extensions that wait for a decision.
     pub fn pending(&self) -> usize {
         let opened = self.opened.lock();
         let all = opened.by_namespace.values().flat_map(HashMap::keys);
         all.filter_map(|uid| self.queue.get(uid)).filter(|open| is_pending(&open.0)).count()
     }
 
-    /// True if [`MOST_PENDING`] other requests for the workload of an extension wait for a decision.
+    /// True if [`MOST_PENDING`] other requests for the workload of an extension wait for a
+    /// decision. Requests whose status isn't written yet don't count.
     pub fn has_too_many(&self, extension: &Extension) -> bool {
         let opened = self.opened.lock();
         let of_namespace = opened.by_namespace.get(namespace(extension)).into_iter().flat_map(HashMap::keys);
@@ -161,7 +173,7 @@ impl OpenExtensions {
         }
     }
 
-    /// True if the workload of an extension hasn't been looked at.
+    /// True if the workload of an extension hasn't been found yet.
     pub fn is_unverified(&self, extension: &Extension) -> bool {
         !self.opened.lock().is_verified(extension).is_some_and(|is_verified| *is_verified)
     }
@@ -178,7 +190,8 @@ fn uid(extension: &Extension) -> Uid {
     Uid::of(extension.metadata.uid.as_deref().unwrap_or_default())
 }
 
-/// The workload that an extension names. Users write its uid: capitals make it no other one.
+/// Returns the uid of the workload that an extension names. Users write it: capitals make no
+/// difference.
 fn target(extension: &Extension) -> Uid {
     Uid::of(&extension.spec.target.uid)
 }

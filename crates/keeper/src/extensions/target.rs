@@ -1,4 +1,6 @@
 //! The workload that an extension names.
+//!
+//! The `ExtensionController` reads it before a decision: users write the name and the uid.
 
 use serde_json::Value;
 use tenure_policy::pause::OwnerObject;
@@ -10,24 +12,25 @@ use super::{ExtensionController, owner};
 /// The workload of an extension, as the API server has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetState {
-    /// It may have a run.
+    /// The workload may have a run.
     Live,
-    /// It is paused, has ended or is being deleted.
+    /// The workload is paused, has ended or is being deleted.
     Stopped,
     /// There is no such object, or another one of the same name.
     Missing,
-    /// The keeper may not read it, so it isn't known.
+    /// The keeper may not read the workload.
     Unreadable,
 }
 
 impl ExtensionController {
-    /// Looks at the workload that an extension names: users write its name and its uid.
+    /// Reads the workload that an extension names. An object of the whole cluster counts as
+    /// missing.
     pub(super) async fn target(&self, extension: &Extension) -> Result<TargetState, ApiError> {
         let owner = owner(&extension.spec.target);
         let namespace = extension.metadata.namespace.as_deref().unwrap_or_default();
         let found = match self.handles.objects.get(namespace, &owner).await {
             Err(ApiError::NotFound) => return Ok(TargetState::Missing),
-            // a server that has just started forbids everything for a moment
+            // an API server that has just started forbids everything for a moment
             Err(ApiError::Forbidden(_) | ApiError::Refused(_)) => return Ok(TargetState::Unreadable),
             found => found?,
         };
@@ -42,7 +45,7 @@ impl ExtensionController {
     }
 }
 
-/// True for a pod that has ended.
+/// True for a pod that has succeeded or failed. False for objects of other kinds.
 fn has_ended(object: &WholeObject) -> bool {
     let text = |path: &str| object.value.pointer(path).and_then(Value::as_str);
     let phase = text("/status/phase");

@@ -1,4 +1,7 @@
-//! Counts what runs have used while this keeper leads, as long as the configuration says so.
+//! Counts what runs have used while this keeper leads, as long as the configuration has `usage`.
+//!
+//! `Args::write` runs the [`UsageCounter`]. Each session goes on from the record in the
+//! `ConfigMap`, and writes the record when it ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,11 +16,13 @@ use tracing::error;
 use super::{RecordStore, record::RecordError, session::Session};
 use crate::{config::Current, handles::Handles};
 
-/// The time before another try to read the record.
+/// The time until another session begins after one has failed.
 const RETRY_RECORD: Duration = Duration::from_secs(5);
 
+/// The controller of usage.
 pub struct UsageCounter {
     pub handles: Arc<Handles>,
+    /// The record in the `ConfigMap`.
     pub store: RecordStore,
 }
 
@@ -27,6 +32,8 @@ impl UsageCounter {
         lead.work(shutdown, async || self.work(shutdown).await, || self.handles.usage.close()).await;
     }
 
+    /// Runs one session after the other until `shutdown`. Waits while the configuration has no
+    /// `usage`.
     async fn work(&self, shutdown: &CancellationToken) {
         let mut config = self.handles.config.clone();
         while !shutdown.is_cancelled() {
@@ -45,7 +52,8 @@ impl UsageCounter {
         }
     }
 
-    /// Counts until the configuration changes or this process ends.
+    /// Counts these resources until the configuration names others or this process ends. Fails if
+    /// the record can't be read, or if another writer has changed it.
     async fn session(
         &self,
         resources: &UsageResources,
@@ -67,6 +75,7 @@ impl UsageCounter {
         session.save().await
     }
 
+    /// Splits a pod into what the index and what the ledger read. None: the pod has no uid.
     pub(super) fn seen(pod: PodWithRoom) -> Option<(Pod, SeenRun)> {
         let (pod, requests, stopped) = pod.split_run();
         let seen = SeenRun {
@@ -79,7 +88,7 @@ impl UsageCounter {
     }
 }
 
-/// Returns when other resources are to be counted, or none.
+/// Returns when the configuration names other resources, or none.
 async fn reconfigured(resources: Option<&UsageResources>, config: &mut Current) {
     while config.get().usage.as_ref() == resources {
         config.changed().await;

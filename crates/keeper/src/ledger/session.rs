@@ -1,4 +1,8 @@
 //! Follows all bound pods from the version that the record names.
+//!
+//! The [`UsageCounter`] runs one [`Session`] at a time. It lists the pods of exactly that version
+//! and watches from there, so that each change is counted once. If the API server has forgotten the
+//! version, it lists the pods as they are now, and the ledger notes a gap.
 
 use std::{convert::Infallible, pin::pin, time::Duration};
 
@@ -19,25 +23,30 @@ use tracing::{info, warn};
 use super::{RecordStore, count::UsageCounter, record::RecordError};
 use crate::handles::Handles;
 
-/// A pod uses nothing before it is bound.
+/// The field selector for bound pods: a pod uses nothing before it is bound.
 const BOUND: &str = "spec.nodeName!=";
 
-/// The shortest time between two records, and the bytes that make it a second longer.
+/// The shortest time between two records.
 const SAVED_AFTER: Duration = Duration::from_secs(5);
+/// The bytes of a record that make that time a second longer.
 const BYTES_A_SECOND: usize = 40_000;
 
-/// A record is written after so long, too, if nothing was counted: the API server forgets old versions after five minutes.
+/// The time after which a record is written even if nothing was counted: the API server forgets old
+/// versions after five minutes.
 const SAVED_ANYWAY_AFTER: Duration = Duration::from_mins(1);
 
-/// The time after which the API server ends a watch, and the time that its answer may take beyond that.
+/// The time after which the API server ends a watch, in seconds.
 const WATCH_SECONDS: u32 = 50;
+/// The time beyond that end after which a watch counts as silent.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The time between two checks whether a record is due.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The time before another try.
+/// The time before another try to list or watch.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// The reason why a list or a watch has ended.
 #[derive(Debug, Error)]
 enum Failure {
     #[error("failed to list pods")]
@@ -55,7 +64,8 @@ enum Failure {
 }
 
 impl Failure {
-    /// True if the API server doesn't have the version: it has forgotten it or, restored from a backup, never had it.
+    /// True if the API server doesn't have the version: it has forgotten the version or, restored
+    /// from a backup, never had it.
     fn is_forgotten(&self) -> bool {
         let of =
             |status: &Status| status.code == 410 || status.message.contains("Too large resource version");
@@ -72,9 +82,11 @@ impl Failure {
 struct Saved {
     /// The version of its `ConfigMap`.
     version: String,
-    /// The changes that it has.
+    /// The number of changes in the ledger at that time.
     changes: u64,
+    /// The time of the last try to write.
     at: Instant,
+    /// The size of the record. 0: none was written in this session.
     bytes: usize,
 }
 
@@ -84,7 +96,8 @@ pub struct Session<'c> {
     store: &'c RecordStore,
     pods: Api<PodWithRoom>,
     pages: PageSize,
-    /// The version up to which changes are older than this session, and the time that they show.
+    /// The version up to which changes are older than this session, and the clock of those changes.
+    /// None: the watch shows changes as they are made.
     replay: Option<(u64, StreamClock)>,
     saved: Saved,
     /// The failure that was last logged, so that it isn't logged again each second.
@@ -92,7 +105,8 @@ pub struct Session<'c> {
 }
 
 impl<'c> Session<'c> {
-    /// Begins over a version of the `ConfigMap`, with a ledger that has had so many changes.
+    /// Begins over a version of the `ConfigMap`, with a ledger that has had this number of
+    /// `changes`.
     pub fn new(counter: &'c UsageCounter, version: String, changes: u64) -> Self {
         Self {
             handles: &counter.handles,
@@ -105,7 +119,7 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Counts, and returns only if the record is another keeper's, or can't be written.
+    /// Counts, and returns only if another writer has changed the record.
     pub async fn count(&mut self) -> Result<Infallible, RecordError> {
         let mut has_listed = false;
         let mut after_gap = false;
@@ -128,6 +142,7 @@ impl<'c> Session<'c> {
         }
     }
 
+    /// Logs a failure, unless it is the last one again, and waits for a second.
     async fn fail(&mut self, failure: &Failure) {
         let error = with_causes(failure);
         if self.trouble.as_ref() != Some(&error) {
@@ -137,7 +152,8 @@ impl<'c> Session<'c> {
         sleep(RETRY).await;
     }
 
-    /// Lists the pods of the version that is counted; or as they are now, if there is none, or a gap.
+    /// Lists the pods of the version up to which the ledger has counted, and writes the record.
+    /// Lists the pods as they are now if there is no such version, or `after_gap`.
     async fn list(&mut self, after_gap: bool) -> Result<(), Failure> {
         let book = &self.handles.usage;
         let counted = book.with(|ledger| ledger.version().map(str::to_owned)).flatten();
@@ -177,7 +193,9 @@ impl<'c> Session<'c> {
         Ok(self.save().await?)
     }
 
-    /// Returns the present version, with the time of the record, from which on changes were missed.
+    /// Returns the present version of the pods, and a clock that begins at the time of the record:
+    /// the watch will first show the changes that were missed since. None: one of the two isn't
+    /// known.
     async fn replayed(&self) -> Result<Option<(u64, StreamClock)>, Failure> {
         let one = ListParams { limit: Some(1), ..ListParams::default() };
         let list = self.pods.list(&one).await.map_err(Failure::List)?;
@@ -186,6 +204,7 @@ impl<'c> Session<'c> {
         Ok(present.zip(since.map(StreamClock::new)))
     }
 
+    /// Takes a pod of the list into the ledger.
     fn listed(&self, pod: PodWithRoom) {
         let Handles { cluster, clock, usage: book, .. } = self.handles;
         let Some((pod, seen)) = UsageCounter::seen(pod) else { return };
@@ -193,7 +212,8 @@ impl<'c> Session<'c> {
         book.with(|ledger| ledger.list(&seen, clock.now(), place));
     }
 
-    /// Watches for a while.
+    /// Watches from the ledger's version until the API server ends the watch, and writes records
+    /// when they are due.
     async fn watch(&mut self) -> Result<(), Failure> {
         let version = self.handles.usage.with(|ledger| ledger.version().map(str::to_owned)).flatten();
         let version = version.ok_or(Failure::NoVersion)?;
@@ -221,6 +241,7 @@ impl<'c> Session<'c> {
         }
     }
 
+    /// Takes an event of the watch into the ledger.
     fn take(&mut self, event: WatchEvent<PodWithRoom>) -> Result<(), Failure> {
         match event {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => self.change(pod, false),
@@ -237,6 +258,7 @@ impl<'c> Session<'c> {
         Ok(())
     }
 
+    /// Takes a change of a pod, with the time at which it was made as far as that is known.
     fn change(&mut self, pod: PodWithRoom, gone: bool) {
         let Handles { cluster, clock, usage: book, .. } = self.handles;
         let Some((pod, seen)) = UsageCounter::seen(pod) else { return };
@@ -257,6 +279,7 @@ impl<'c> Session<'c> {
         }
     }
 
+    /// Writes the record if its time has come. Large records are written less often.
     async fn save_if_due(&mut self) -> Result<(), RecordError> {
         self.handles.usage.make_room(&self.handles.cluster);
         let changes = self.handles.usage.with(|ledger| ledger.changes());
@@ -265,7 +288,7 @@ impl<'c> Session<'c> {
         if self.saved.at.elapsed() >= after { self.save().await } else { Ok(()) }
     }
 
-    /// Writes the record. A failure that may pass is only logged.
+    /// Writes the record. Fails only if another writer has changed it: other failures are logged.
     pub async fn save(&mut self) -> Result<(), RecordError> {
         let now = self.handles.usage.with(|ledger| (ledger.record(), ledger.changes()));
         let Some((Some(record), changes)) = now else { return Ok(()) };

@@ -1,4 +1,7 @@
-//! Connections to receivers: TLS by public or by own authorities, and proxies by the usual environment variables.
+//! Connections to receivers: TLS by public or by own authorities, and proxies by the usual
+//! environment variables.
+//!
+//! The `Poster` of a receiver makes a client here, and a new one when the authorities change.
 
 use std::{
     io,
@@ -30,25 +33,33 @@ use thiserror::Error;
 use tokio::net::TcpStream;
 use tower::Service;
 
+/// The longest time for a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The most idle connections to a host.
 const IDLE_CONNECTIONS: usize = 4;
 
+/// A client for https and http, which speaks HTTP/1.1.
 pub type HttpClient = Client<HttpsConnector<Connector>, Full<Bytes>>;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// The reason why no client can be made with these authorities.
 #[derive(Debug, Error)]
 pub enum BadAuthorities {
+    /// The file isn't in PEM.
     #[error(transparent)]
     Pem(rustls::pki_types::pem::Error),
+    /// A certificate can't be used as an authority.
     #[error(transparent)]
     Certificate(rustls::Error),
+    /// The file has no certificate.
     #[error("it has none")]
     None,
 }
 
-/// Returns a client that trusts these authorities in PEM, or the public ones.
+/// Returns a client that trusts these authorities in PEM. None: the public ones.
 pub fn client(authorities: Option<&[u8]>) -> Result<HttpClient, BadAuthorities> {
     let mut roots = RootCertStore::empty();
     match authorities {
@@ -77,7 +88,7 @@ pub fn client(authorities: Option<&[u8]>) -> Result<HttpClient, BadAuthorities> 
     Ok(client)
 }
 
-/// Connects to an address, for https through a proxy if the environment names one.
+/// Connects to an address. For https, takes a proxy if the environment names one.
 #[derive(Clone, Debug)]
 pub struct Connector {
     direct: HttpConnector,
@@ -85,6 +96,7 @@ pub struct Connector {
 }
 
 impl Connector {
+    /// Creates a connector with these proxies.
     fn with(proxies: Matcher) -> Self {
         let mut direct = HttpConnector::new();
         direct.enforce_http(false);
@@ -92,7 +104,8 @@ impl Connector {
         Self { direct, proxies: Arc::new(proxies) }
     }
 
-    /// The proxy on the way to an address. One of plain http is connected to by itself.
+    /// Returns the proxy on the way to an address. None: no proxy, as for any address of plain
+    /// http. Fails for a proxy whose own URL isn't of plain http.
     fn proxy(&self, to: &Uri) -> Result<Option<Intercept>, io::Error> {
         let proxy = self.proxies.intercept(to).filter(|_| to.scheme() == Some(&Scheme::HTTPS));
         if proxy.as_ref().is_some_and(|proxy| proxy.uri().scheme() != Some(&Scheme::HTTP)) {

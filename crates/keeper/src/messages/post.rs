@@ -1,4 +1,7 @@
-//! Posts a message to its receiver. No error shows a URL or a token.
+//! Posts a message to its receiver.
+//!
+//! The task of a receiver has one [`Poster`]. Files with URLs, tokens and authorities are read for
+//! each message, so that a change counts at once. No error shows a URL or a token.
 
 use std::{io, str, time::Duration};
 
@@ -17,34 +20,44 @@ use tokio::{fs::File, io::AsyncReadExt, time::timeout};
 
 use super::connect::{BadAuthorities, HttpClient, client};
 
-/// The longest time of a try, from the first byte that is read from a file to the answer.
+/// The longest time of a try, from the first byte that is read from a file to the head of the
+/// answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest time for the rest of an answer whose status is known, and the longest rest. Then the connection isn't used
-/// again.
+/// The longest time for the body of an answer whose status is known. After it, the connection isn't
+/// used again.
 const PATIENCE_FOR_BODY: Duration = Duration::from_secs(1);
+/// The longest body that is read, in bytes. After a longer one, the connection isn't used again.
 const LONGEST_BODY: usize = 64 * 1024;
 
-/// The longest files of URLs and tokens, and of authorities.
+/// The longest file of a URL or a token, in bytes.
 const LONGEST_SECRET: u64 = 16 * 1024;
+/// The longest file of authorities, in bytes.
 const LONGEST_AUTHORITIES: u64 = 1024 * 1024;
 
+/// The `User-Agent` of all messages.
 const AGENT: &str = concat!("tenure-keeper/", env!("CARGO_PKG_VERSION"));
 
+/// The reason why a message wasn't taken. Shows no URL and no token.
 #[derive(Debug, Error)]
 pub enum PostError {
+    /// The receiver was taken out of the configuration.
     #[error("it was taken out of the configuration")]
     NoReceiver,
+    /// The file of this field can't be read.
     #[error("{field}: can't be read")]
     Unreadable { field: &'static str, source: io::Error },
+    /// The URL or the file of this field isn't as expected.
     #[error("{field}: {expected}")]
     Invalid { field: &'static str, expected: &'static str },
+    /// The file of authorities has no certificates, or bad ones.
     #[error("caFile: must be certificates in PEM")]
     Authorities(#[from] BadAuthorities),
     #[error("no answer within {PATIENCE:?}")]
     Timeout,
     #[error("no answer")]
     NoAnswer(#[from] legacy::Error),
+    /// The receiver answered with another status than success, and may have asked for a rest.
     #[error("it answers {status}")]
     Status { status: StatusCode, retry_after: Option<Duration> },
 }
@@ -52,14 +65,17 @@ pub enum PostError {
 /// The consequence of a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostOutcome {
+    /// The receiver has taken the message.
     Sent,
-    /// The receiver won't ever take it.
+    /// The receiver won't ever take the message.
     Refused,
-    /// It is worth another try, after the rest that the receiver asks for.
+    /// The message is worth another try, after the rest that the receiver asks for. None: it asks
+    /// for none.
     Failed(Option<Duration>),
 }
 
 impl PostOutcome {
+    /// Returns the consequence of a result. A client error is a refusal, apart from 408 and 429.
     pub fn of(result: &Result<(), PostError>) -> Self {
         let may_pass = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
         match result {
@@ -75,25 +91,28 @@ impl PostOutcome {
     }
 }
 
+/// Posts messages to one receiver over connections that are kept.
 #[derive(Debug, Default)]
 pub struct Poster {
-    /// The client for these authorities.
+    /// The client, and the authorities that it was made for. None in place of authorities: the
+    /// public ones.
     client: Mutex<Option<(Option<Vec<u8>>, HttpClient)>>,
 }
 
 impl Poster {
-    /// Posts a message, by files as they are now.
+    /// Posts a message, by files as they are now. Fails for any answer but a success.
     pub async fn post(&self, receiver: &Receiver, message: &Message) -> Result<(), PostError> {
         let answer = timeout(PATIENCE, self.try_to_post(receiver, message))
             .await
             .map_err(|_| PostError::Timeout)??;
         let (status, retry_after) = (answer.status(), answer.headers().get(RETRY_AFTER).and_then(rest));
-        // so that the connection can be used again
+        // the body is read so that the connection can be used again
         let rest = Limited::new(answer.into_body(), LONGEST_BODY).collect();
         drop(timeout(PATIENCE_FOR_BODY, rest).await);
         if status.is_success() { Ok(()) } else { Err(PostError::Status { status, retry_after }) }
     }
 
+    /// Sends the request, and returns the head of the answer.
     async fn try_to_post(
         &self,
         receiver: &Receiver,
@@ -112,7 +131,7 @@ impl Poster {
         Ok(client.request(request).await?)
     }
 
-    /// The client for a receiver: another one if its authorities have changed.
+    /// Returns the client for a receiver. Makes another one if the authorities have changed.
     async fn client(&self, receiver: &Receiver) -> Result<HttpClient, PostError> {
         let authorities = match &receiver.ca_file {
             Some(file) => Some(read("caFile", file, LONGEST_AUTHORITIES).await?),
@@ -130,6 +149,7 @@ impl Poster {
     }
 }
 
+/// Returns the URL of a receiver, from the configuration or from its file.
 async fn url(receiver: &Receiver) -> Result<Uri, PostError> {
     let (field, url) = match &receiver.url {
         ReceiverUrl::Of(url) => ("url", url.0.clone()),
@@ -138,6 +158,7 @@ async fn url(receiver: &Receiver) -> Result<Uri, PostError> {
     check_url(&url, receiver.allow_http).map_err(|expected| PostError::Invalid { field, expected })
 }
 
+/// Returns the header with the token of a receiver. None: the receiver has no token.
 async fn authorization(receiver: &Receiver) -> Result<Option<HeaderValue>, PostError> {
     let Some(file) = &receiver.token_file else { return Ok(None) };
     let token = text("tokenFile", file).await?;
@@ -150,7 +171,7 @@ async fn authorization(receiver: &Receiver) -> Result<Option<HeaderValue>, PostE
     Ok(Some(header))
 }
 
-/// The text of a file, without the spaces around it.
+/// Returns the text of a file, without the white space around it. An empty text is an error.
 async fn text(field: &'static str, file: &str) -> Result<String, PostError> {
     let bytes = read(field, file, LONGEST_SECRET).await?;
     let text = str::from_utf8(&bytes).map(str::trim).unwrap_or_default();
@@ -160,6 +181,7 @@ async fn text(field: &'static str, file: &str) -> Result<String, PostError> {
     Ok(text.to_owned())
 }
 
+/// Reads a file of at most `longest` bytes.
 async fn read(field: &'static str, file: &str, longest: u64) -> Result<Vec<u8>, PostError> {
     let unreadable = |source| PostError::Unreadable { field, source };
     let mut bytes = Vec::new();
@@ -171,7 +193,8 @@ async fn read(field: &'static str, file: &str, longest: u64) -> Result<Vec<u8>, 
     Ok(bytes)
 }
 
-/// The rest that a receiver asks for: seconds, or a time.
+/// Returns the rest that a receiver asks for: seconds, or a time. None: the header has neither, or
+/// the time is past.
 fn rest(header: &HeaderValue) -> Option<Duration> {
     let text = header.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

@@ -1,4 +1,7 @@
-//! The messages that wait for one receiver. Namespaces take turns.
+//! The messages that wait for one receiver.
+//!
+//! `Messages` adds to the [`ReceiverQueue`], and the task of the receiver takes from it. Namespaces
+//! take turns. A message that is lost is logged and counted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,17 +21,17 @@ use crate::metrics::{MessageResult, Metrics, label};
 /// The most messages that wait for a receiver.
 const CAPACITY: usize = 5_000;
 
-/// The most messages that are under way at a time.
+/// The most messages that are being sent at a time.
 const AT_ONCE: usize = 8;
 
-/// The waits after failures, of all messages and of those of the namespace. One message at a time shows when they are taken
-/// again.
+/// The waits after failures, of all messages of the receiver. After a wait, one message at a time
+/// shows whether the receiver takes messages again.
 const RETRY: Wait = Wait { first: Duration::from_secs(1), last: Duration::from_mins(1) };
 
-/// The time for which a message is tried again.
+/// The time from its first try for which a message is tried again.
 const PATIENCE: Duration = Duration::from_hours(1);
 
-/// The age from which a message isn't worth sending.
+/// The age from which on a message isn't sent any more.
 const LONGEST_AGE: Duration = Duration::from_hours(24);
 
 /// The longest rest that a receiver gets by asking for it.
@@ -37,8 +40,10 @@ const LONGEST_REST: Duration = Duration::from_mins(10);
 /// The least time between two lines of log about messages that are dropped.
 const BETWEEN_COMPLAINTS: Duration = Duration::from_mins(1);
 
+/// The queue of one receiver.
 #[derive(Debug)]
 pub struct ReceiverQueue {
+    /// The name of the receiver in the configuration.
     pub receiver: String,
     /// The messages, each once.
     pub work: WorkQueue<QueuedMessage>,
@@ -46,17 +51,18 @@ pub struct ReceiverQueue {
     metrics: Metrics,
 }
 
-/// A message that waits or is under way.
+/// A message that waits or is being sent.
 #[derive(Debug)]
 pub struct QueuedMessage {
     pub message: Arc<Message>,
+    /// The time at which the message was added.
     queued: Instant,
     /// The number of times that the queue had been emptied before.
     generation: u64,
 }
 
 impl Work for QueuedMessage {
-    /// The id.
+    /// The id of the message.
     type Key = String;
     type Rank = ();
 
@@ -71,16 +77,21 @@ impl Work for QueuedMessage {
     fn rank(&self) {}
 }
 
+/// The state of the receiver.
 #[derive(Debug, Default)]
 struct State {
+    /// The number of times that the queue was emptied.
     generation: u64,
+    /// True if the last try has failed.
     is_failing: bool,
+    /// The time of the last line of log about dropped messages.
     complained: Option<Instant>,
-    /// The messages that were dropped since.
+    /// The number of messages that were dropped since that line.
     dropped: usize,
 }
 
 impl ReceiverQueue {
+    /// Creates an empty queue.
     pub fn new(receiver: &str, metrics: Metrics) -> Self {
         let (at_once, per_namespace, retry) = (AT_ONCE, AT_ONCE, RETRY);
         let (spread, capacity) = (Spread::Queue, CAPACITY);
@@ -88,7 +99,7 @@ impl ReceiverQueue {
         Self { receiver: receiver.into(), work: WorkQueue::new(limits), state: Mutex::default(), metrics }
     }
 
-    /// Adds a message. If too many wait, the oldest of the namespace with the most is dropped.
+    /// Adds a message. If too many wait, drops one of the namespace with the most.
     pub fn push(&self, message: Arc<Message>) {
         let mut state = self.state.lock();
         let generation = state.generation;
@@ -98,7 +109,7 @@ impl ReceiverQueue {
         self.count();
     }
 
-    /// Drops all messages, including messages under way.
+    /// Drops all messages, including those that are being sent.
     pub fn drop_all(&self, why: &str) {
         let mut state = self.state.lock();
         let left = self.work.total();
@@ -111,13 +122,13 @@ impl ReceiverQueue {
         self.count();
     }
 
-    /// Tries at once: the receiver's settings have changed.
+    /// Has all messages tried at once: the receiver's settings have changed.
     pub fn reset(&self) {
         self.state.lock().is_failing = false;
         self.work.reset();
     }
 
-    /// Begins a try. None: the message isn't worth sending any more.
+    /// Begins a try. None: the message was dropped meanwhile, or is too old.
     pub fn begin(&self, lease: Lease<QueuedMessage>) -> Option<Lease<QueuedMessage>> {
         let mut state = self.state.lock();
         if lease.work.generation != state.generation {
@@ -132,9 +143,10 @@ impl ReceiverQueue {
         Some(lease)
     }
 
+    /// Ends a try. The message is done, tried again, or lost.
     pub fn tried(&self, lease: Lease<QueuedMessage>, result: &Result<(), PostError>) {
         let mut state = self.state.lock();
-        // it counts as dropped already
+        // the message counts as dropped already
         if lease.work.generation != state.generation {
             return;
         }
@@ -171,11 +183,12 @@ impl ReceiverQueue {
         self.count();
     }
 
-    /// Shows how many messages wait.
+    /// Sets the number of waiting messages in the metrics.
     fn count(&self) {
         self.metrics.waiting_messages(&self.receiver, self.work.waiting());
     }
 
+    /// Counts dropped messages, and logs them at most once a minute.
     fn dropped(&self, state: &mut State, count: usize, why: &str) {
         self.metrics.messages.add([&self.receiver, &label(MessageResult::Dropped)], count);
         state.dropped = state.dropped.saturating_add(count);

@@ -1,4 +1,7 @@
 //! Sends the messages while this keeper leads.
+//!
+//! `Args::lead` runs the [`MessageSender`], which spawns a task for each receiver of the
+//! configuration. The controllers run in another task, so a slow receiver doesn't hold them up.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -24,20 +27,25 @@ const FOR_MESSAGES: Duration = Duration::from_secs(5);
 /// Sends the messages, in a task for each receiver.
 pub struct MessageSender(pub Messages);
 
+/// The tasks of all receivers. The drop aborts them.
 #[derive(Default)]
 struct Tasks {
     set: JoinSet<()>,
+    /// The tasks by the names of their receivers.
     sending: BTreeMap<String, Sending>,
 }
 
+/// The task of one receiver.
 struct Sending {
     queue: Arc<ReceiverQueue>,
+    /// The settings when the configuration was last looked at.
     settings: Receiver,
     task: AbortHandle,
 }
 
 impl MessageSender {
-    /// Works whenever this keeper leads. Once `ended` says that no more messages come, sends the rest, for a while.
+    /// Works whenever this keeper leads. Once `ended` is cancelled, no more messages come, and the
+    /// rest is sent within five seconds.
     pub async fn run(&self, lead: &Leadership, ended: &CancellationToken) {
         let Self(messages) = self;
         let tasks = Mutex::<Tasks>::default();
@@ -46,7 +54,8 @@ impl MessageSender {
             *messages.leads_since.lock() = None;
             messages.drop_all("this keeper leads no longer");
         };
-        // what waits at the end is of the time when this keeper led, and is sent after it has given back the Lease
+        // the messages that wait at the end are of this keeper's term, and are sent after it has
+        // given back the Lease
         let never = CancellationToken::new();
         tokio::select! {
             () = lead.work(&never, async || work(messages, &tasks, ended).await, lost) => {}
@@ -59,6 +68,7 @@ impl MessageSender {
     }
 }
 
+/// Notes that this keeper leads from now on, and follows the configuration. Never returns.
 async fn work(messages: &Messages, tasks: &Mutex<Tasks>, ended: &CancellationToken) {
     *messages.leads_since.lock() = Some(messages.clock.now());
     let mut config = messages.config.clone();
@@ -110,12 +120,14 @@ async fn post(queue: &ReceiverQueue, poster: &Poster, config: &Current, lease: L
     let Some(lease) = queue.begin(lease) else { return };
     let result = match settings(config, &queue.receiver) {
         Some(receiver) => poster.post(&receiver, &lease.work.message).await,
-        // its queue goes in a moment
+        // its queue is dropped in a moment
         None => Err(PostError::NoReceiver),
     };
     queue.tried(lease, &result);
 }
 
+/// Returns the settings of a receiver as they are now. None: the configuration doesn't have it any
+/// more.
 fn settings(config: &Current, receiver: &str) -> Option<Receiver> {
     config.get().receivers.iter().find(|of| of.name == receiver).cloned()
 }

@@ -1,4 +1,4 @@
-//! Counters by labels.
+//! Counters by labels, which are dropped with their queue.
 
 use std::{
     collections::HashSet,
@@ -12,22 +12,27 @@ use prometheus_client::{
 };
 use tenure_service::metrics::registered;
 
+/// The names and values of the labels of one counter.
 type CounterLabels<const N: usize> = [(&'static str, String); N];
 
-/// Counters by the values of their labels. Those of a queue are dropped with the queue, so that there are no more of them than
-/// queues.
+/// Counters by the values of their labels. Counters of a queue are dropped with the queue, so that
+/// deleted queues leave none behind. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Counters<const N: usize> {
+    /// The names of the labels, in the order of their values.
     names: [&'static str; N],
     family: Family<CounterLabels<N>, Counter<u64, AtomicU64>>,
+    /// The labels of all counters.
     known: Arc<Mutex<HashSet<CounterLabels<N>>>>,
 }
 
 impl<const N: usize> Counters<N> {
+    /// Registers counters with labels of these names.
     pub fn register(registry: &mut Registry, name: &str, help: &str, names: [&'static str; N]) -> Self {
         Self { names, family: registered(registry, name, help, Family::default()), known: Arc::default() }
     }
 
+    /// Adds one to a counter. The values are in the order of the label names.
     pub fn inc(&self, values: [&str; N]) {
         self.add(values, 1);
     }
@@ -40,7 +45,8 @@ impl<const N: usize> Counters<N> {
         self.known.lock().insert(labels);
     }
 
-    /// Forgets the counters of queues that don't exist.
+    /// Drops the counters of queues that don't exist. Counters without a queue, or with an empty
+    /// name, stay.
     pub fn retain(&self, exists: impl Fn(&str) -> bool) {
         self.known.lock().retain(|labels| {
             let mut queue = labels.iter().filter(|(name, queue)| *name == "queue" && !queue.is_empty());

@@ -1,4 +1,4 @@
-//! The results that counters tell apart. The name of a result is the value of its label.
+//! The results that counters distinguish. The name of a variant is the value of its label.
 
 use std::fmt::Debug;
 
@@ -10,36 +10,38 @@ pub fn label(result: impl Debug) -> String {
 /// The result of stamping a `PodGroup`.
 #[derive(Clone, Copy, Debug)]
 pub enum StampResult {
+    /// The start was written.
     Stamped,
-    /// It would have been stamped, if it weren't a dry run.
+    /// The start would have been written, if it weren't a dry run.
     WouldStamp,
-    /// It was changed or gone meanwhile, and is judged again.
+    /// The group was changed or gone meanwhile, and is judged again.
     Stale,
-    /// It failed, and will be tried again.
+    /// The write failed, and will be tried again.
     Failed,
 }
 
 /// The result of writing a queue's status.
 #[derive(Clone, Copy, Debug)]
 pub enum StatusResult {
-    /// It was written.
+    /// The status was written.
     Written,
-    /// It was written, without the names of the child queues, which another field manager owns.
+    /// The status was written, without the names of the child queues, which another field manager
+    /// owns.
     ChildrenLeft,
     /// The queue was gone, or changed too fast.
     Gone,
-    /// It failed, and will be tried again.
+    /// The write failed, and will be tried again.
     Failed,
 }
 
 /// The result of writing an event.
 #[derive(Clone, Copy, Debug)]
 pub enum EventResult {
-    /// It was written.
+    /// The event was written.
     Written,
-    /// The API server refuses it.
+    /// The API server refuses the event.
     Refused,
-    /// It failed for too long, or its namespace is gone.
+    /// The write failed for too long, or the namespace is gone.
     Failed,
     /// Too many events waited.
     Dropped,
@@ -48,39 +50,42 @@ pub enum EventResult {
 /// The result of handling an expired pod.
 #[derive(Clone, Copy, Debug)]
 pub enum ExpiryResult {
-    /// Its owner was paused.
+    /// The owner was paused.
     Paused,
-    /// The pod was deleted.
+    /// The pod or its owner was deleted.
     Deleted,
-    /// Its owner would have been paused, if it weren't a dry run.
+    /// The owner would have been paused, if it weren't a dry run.
     WouldPause,
-    /// The pod would have been deleted, if it weren't a dry run.
+    /// The pod or its owner would have been deleted, if it weren't a dry run.
     WouldDelete,
     /// Nothing was to be done, or nothing more.
     Nothing,
-    /// It is judged again, because a watch or a clock may be behind.
+    /// The pod is judged again, because a watch or a clock may be behind.
     PutOff,
-    /// It failed, and will be tried again.
+    /// The act failed, and will be tried again.
     Failed,
 }
 
 impl StatusResult {
+    /// All results, for counters that begin at zero.
     pub const ALL: [Self; 4] = [Self::Written, Self::ChildrenLeft, Self::Gone, Self::Failed];
 }
 
 /// The result of sending a message.
 #[derive(Clone, Copy, Debug)]
 pub enum MessageResult {
-    /// Its receiver has taken it.
+    /// The receiver has taken the message.
     Sent,
-    /// Its receiver won't ever take it.
+    /// The receiver won't ever take the message.
     Refused,
-    /// It was tried for too long.
+    /// The message was tried for too long.
     Failed,
-    /// Too many messages waited, or it was too old, or its receiver or the leadership was gone.
+    /// Too many messages waited, or the message was too old, or its receiver or the leadership was
+    /// gone.
     Dropped,
 }
 
 impl MessageResult {
+    /// All results, for counters that begin at zero.
     pub const ALL: [Self; 4] = [Self::Sent, Self::Refused, Self::Failed, Self::Dropped];
 }

@@ -1,4 +1,7 @@
-//! Metrics that are computed from the index and the ledger of usage when they are asked for.
+//! Metrics that are computed from the index and the ledger of usage when they are read.
+//!
+//! The registry calls the [`State`] for each page of metrics. Every replica shows its own index,
+//! but only the leader shows workloads and usage.
 
 use std::{fmt, sync::atomic::Ordering::Relaxed};
 
@@ -14,6 +17,7 @@ use tenure_service::{clock::ServerClock, leadership::Leadership};
 use super::{Metrics, SOON};
 use crate::{cluster::ClusterState, ledger::UsageBook};
 
+/// The sources of the computed metrics.
 #[derive(Debug)]
 pub struct State {
     pub cluster: ClusterState,
@@ -59,6 +63,8 @@ impl Collector for State {
 }
 
 impl State {
+    /// Shows the workloads of each queue of the run.ai family by state. Shows none while another
+    /// keeper leads.
     fn encode_workloads(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let workloads = self.metrics.workloads.lock().clone();
         if workloads.is_empty() {
@@ -80,7 +86,8 @@ impl State {
         Ok(())
     }
 
-    /// Shows the ledger of the keeper that leads: the counters go on where another keeper has left off.
+    /// Shows the ledger of the keeper that leads: the counters go on where another keeper has left
+    /// off. Leaves out queues that don't exist.
     fn encode_usage(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let shown = self.usage.with(|ledger| (ledger.totals().clone(), ledger.gaps()));
         let Some((totals, gaps)) = shown else { return Ok(()) };

@@ -1,4 +1,7 @@
 //! The workloads whose pods are to show the end of their run.
+//!
+//! The `Pauser` adds a workload when it announces or withdraws an end, and the `PodNotices` ask
+//! which pods lack it. After a lost lead nothing is left.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -7,20 +10,23 @@ use parking_lot::Mutex;
 use tenure_index::{CeilingIndex, DuePod, Uid};
 use tokio::sync::Notify;
 
+/// The workloads, by the uid of the owner.
 #[derive(Debug, Default)]
 pub struct ToldWorkloads {
     by_owner: Mutex<HashMap<Uid, ToldWorkload>>,
+    /// Notified when an end was announced or withdrawn.
     pub changed: Notify,
 }
 
+/// The pods of one workload.
 #[derive(Debug, Default)]
 struct ToldWorkload {
     namespace: String,
-    /// The end that its pods are to show; none if they are to show none any more.
+    /// The end that the pods are to show. None: they are to show none any more.
     end: Option<Timestamp>,
     /// The names of pods that the index may not know as its own.
     others: BTreeMap<Uid, String>,
-    /// The pods that show it.
+    /// The pods that show `end`.
     shown: HashSet<Uid>,
 }
 
@@ -31,12 +37,13 @@ pub struct PodToShow {
     pub uid: Uid,
     pub namespace: String,
     pub name: String,
+    /// The end that the pod is to show. None: none any more.
     pub end: Option<Timestamp>,
 }
 
 impl ToldWorkloads {
-    /// Notes the end that an owner was told; none if it was told that there is none any more. With `is_news`, its pods are
-    /// looked at again, also those that have shown the same.
+    /// Notes the end that was announced on an owner. None: the notice was withdrawn. With
+    /// `is_news`, all pods of the owner are looked at again, also those that have shown the same.
     pub fn tell<'p>(
         &self,
         (namespace, owner): (&str, Uid),
@@ -55,8 +62,8 @@ impl ToldWorkloads {
         self.changed.notify_one();
     }
 
-    /// Returns the pods that may not show the end of their run. Forgets workloads whose run has ended, or that have no more
-    /// pods.
+    /// Returns the pods that may not show the end of their run. Forgets workloads whose run has
+    /// ended, that have no more pods, or whose notice was withdrawn on all pods.
     pub fn missing(&self, index: &CeilingIndex, now: Timestamp) -> Vec<PodToShow> {
         let mut all = Vec::new();
         self.by_owner.lock().retain(|owner, told| {
@@ -86,24 +93,28 @@ impl ToldWorkloads {
     pub fn gone(&self, pod: &PodToShow) {
         self.with(pod, |told| {
             told.others.remove(&pod.uid);
-            // the index may know it for a moment longer
+            // the index may know the pod for a moment longer
             told.shown.insert(pod.uid)
         });
     }
 
+    /// Calls `look` with the workload of a pod. None: the workload is forgotten, or has another end
+    /// by now.
     fn with<T>(&self, pod: &PodToShow, look: impl FnOnce(&mut ToldWorkload) -> T) -> Option<T> {
         let mut by_owner = self.by_owner.lock();
-        // another end may have been told since
+        // another end may have been announced since
         by_owner.get_mut(&pod.owner).filter(|told| told.end == pod.end).map(look)
     }
 
+    /// Forgets all workloads.
     pub fn clear(&self) {
         self.by_owner.lock().clear();
     }
 }
 
 impl ToldWorkload {
-    /// The pods that may not show the end. Forgets workloads that the index doesn't know any more.
+    /// Returns the pods that may not show the end. Forgets pods that are gone from the index and
+    /// from `others`.
     fn look(&mut self, owner: Uid, index: &CeilingIndex) -> Vec<PodToShow> {
         let Self { namespace, end, others, shown } = self;
         let known: BTreeMap<Uid, &str> = index.pods_below(namespace, owner).collect();

@@ -1,4 +1,7 @@
 //! The resumption of one owner, by its present state in the API server.
+//!
+//! The `Requeuer` calls `resume` for each owner that is due. Tenants can write the record of a
+//! pause, so a return only sets fields that the owner table has.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -20,33 +23,41 @@ use tracing::warn;
 use super::{Requeuer, Returning};
 use crate::action::Conflicts;
 
+/// The result of a try to resume an owner.
 pub enum Attempt {
     /// The owner was resumed, or deactivated.
     Done(Box<ReturnReport>),
     /// The patch was refused, by the API server or a webhook.
     Refused(Box<ReturnReport>, ApiError),
-    /// It doesn't come back now.
+    /// The owner doesn't come back now.
     NotNow,
-    /// Its record can't be followed.
+    /// The owner's record can't be followed.
     NotOurs,
 }
 
 /// A return, for the events and the log.
 pub struct ReturnReport {
+    /// The object that gets the events.
     pub known: PausedObject,
+    /// The record of the pause.
     pub record: PausedRecord,
+    /// The state of the returns, as it was read.
     pub state: RequeueState,
+    /// The way of the return.
     pub back: Return,
+    /// The return, as the journal has it.
     pub returned: ReturnRecord,
 }
 
-/// True if the patch was refused, or the field that was set doesn't exist any more: an immediate retry would fail, too.
+/// True if the patch was refused, or the field that was set doesn't exist any more: an immediate
+/// retry would fail, too.
 pub const fn is_refusal(error: &ApiError) -> bool {
     error.is_refusal() || matches!(error, ApiError::UnknownField(_))
 }
 
 impl Requeuer {
-    /// Resumes an owner, if it still is to come back by now.
+    /// Resumes an owner, if it still is to come back by now. Tries a few times if the owner has
+    /// changed since it was read.
     pub(super) async fn resume(
         &self,
         paused: &Paused,
@@ -63,6 +74,7 @@ impl Requeuer {
         }
     }
 
+    /// Reads the owner, decides by its record, waits for the write limit, and writes.
     async fn try_to_resume(
         &self,
         paused: &Paused,
@@ -75,7 +87,7 @@ impl Requeuer {
         let Some(record) = pause::record_on(&found.metadata) else { return Ok(Attempt::NotNow) };
         let object = OwnerObject(&found.value);
         let back = Return::of(&record, &found.metadata);
-        // who has set another time since means that
+        // a return that was changed since the index saw it counts by its own time
         let is_same = record.at == paused.at && back == paused.returns;
         let (now, at) = (self.handles.now(), if is_same { paused.due() } else { back.at() });
         if at.is_none_or(|at| at > now) {
@@ -86,7 +98,7 @@ impl Requeuer {
             };
         }
         let is_early = back.at().is_some_and(|at| at > now);
-        // else a user who may write annotations could have the keeper set any field
+        // otherwise a user who may write annotations could have the keeper set any field
         let config = self.handles.config.get();
         let Some(rule) = config.table.rule(owner, &record.field) else {
             let (owner, field) = (describe(owner), &record.field);
@@ -102,7 +114,7 @@ impl Requeuer {
         }
         let at = self.handles.now();
         let returned = ReturnRecord {
-            // as it is read back
+            // in milliseconds, as it is read back
             at: Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at),
             early: is_early,
             reactivated: back == Return::Reactivate,
@@ -115,7 +127,7 @@ impl Requeuer {
         let resume = rule.command.as_ref().filter(|_| comes_back);
         let resume = resume.map(|command| pause::command(object, &command.resume));
         let write = async {
-            // first, since nothing else would send it again
+            // before the patch, since nothing else would send the Command again
             if let Some(command) = &resume {
                 self.handles.objects.command(namespace, command).await?;
             }
@@ -124,13 +136,14 @@ impl Requeuer {
         match lease.watch(write).await {
             Err(error) if is_refusal(&error) => Ok(Attempt::Refused(told, error)),
             Err(error) => Err(error),
-            // the field was changed since the pause, and only the record goes
+            // the field was changed since the pause, and only the record is removed
             Ok(()) if matches!(patch, ReturnPatch::Forget(_)) => Ok(Attempt::NotNow),
             Ok(()) => Ok(Attempt::Done(told)),
         }
     }
 
-    /// Takes the record from an owner that runs again though nothing has resumed it, and sets back what the pause holds.
+    /// Removes the record from an owner that runs again although nothing has resumed it, and sets
+    /// back what the pause holds.
     async fn take_record(
         &self,
         namespace: &str,
@@ -146,6 +159,8 @@ impl Requeuer {
         Ok(Attempt::NotNow)
     }
 
+    /// Writes the patch of a return. Without an answer, reads the owner: the write is done if the
+    /// record is gone or, for a deactivation, if the record is one of a deactivation.
     async fn write(
         &self,
         namespace: &str,

@@ -1,4 +1,7 @@
 //! Builds the controllers, and runs them while this keeper leads.
+//!
+//! `Args::run` calls `lead` once the watches have listed everything. A dry run has only the
+//! controllers in `act`, and the writer of events.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -32,7 +35,9 @@ use crate::{
 };
 
 impl Args {
-    /// Works whenever this keeper leads. Keeps the Lease until all work that was begun is done, but for messages.
+    /// Runs the controllers whenever this keeper leads, until `shutdown`. Holds the Lease until the
+    /// calls in flight have ended, and the waiting events are written or given up. Waiting messages
+    /// don't delay the release of the Lease.
     pub(super) async fn lead(
         &self,
         scope: Scope,
@@ -57,7 +62,7 @@ impl Args {
         tokio::join!(work, messages.run(lead, &acted), election.run(done.clone()));
     }
 
-    /// Runs the controllers that a dry run has, too, until `shutdown`.
+    /// Runs the controllers of expiries and of stamps until `shutdown`. A dry run has them, too.
     async fn act(&self, scope: Scope, shared: &Arc<Handles>, shutdown: &CancellationToken) {
         let (lead, handles) = (&shared.gate.lead, || Arc::clone(shared));
         let (limit, (exempt_owners, extensions)) = (shared.limit(), Default::default());
@@ -69,7 +74,7 @@ impl Args {
         tokio::join!(expiry.run(lead, shutdown), stamps.run(lead, shutdown));
     }
 
-    /// Runs the controllers that only write, until `shutdown`. A dry run has none of them.
+    /// Runs the controllers that only write, until `shutdown`. Returns at once in a dry run.
     async fn write(
         &self,
         exempt_namespaces: Vec<String>,
@@ -109,8 +114,10 @@ impl Args {
     }
 }
 
-/// The limits of pauses, and of notices. Each namespace leaves a quarter of the calls to others. Pauses that begin at the same time wait for
-/// the rate limit together.
+/// Returns the limits of the two queues of expiries: ends and notices. One namespace gets at most
+/// three quarters of the slots, rounded up, and at least one. A call is slow only after twice the
+/// time that `threadiness` writes take by the rate limit, plus `PROMPT`: pauses that begin together
+/// wait for that limit together.
 fn limits(threadiness: NonZeroU32, writes_per_second: NonZeroU32) -> Limits {
     let waiting = Duration::from_secs(threadiness.get().into()) / writes_per_second.get();
     let at_once = threadiness.get() as usize;

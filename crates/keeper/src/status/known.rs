@@ -1,4 +1,7 @@
 //! The statuses of queues as the watch shows them, and the writes that they need.
+//!
+//! The store of queues feeds [`Statuses`], and the `Reporter` compares them with its reports. A
+//! queue of the same name with another uid counts as new.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,19 +19,24 @@ use tokio::time::Instant;
 #[derive(Clone, Debug, Default)]
 pub struct Statuses(Arc<Mutex<HashMap<String, Known>>>);
 
+/// The status of one queue.
 #[derive(Debug, Default)]
 struct Known {
     uid: String,
+    /// The generation of the queue, as the watch has shown it.
     generation: Option<i64>,
+    /// The status, as the watch or the last write has shown it.
     status: ObservedStatus,
     /// The report that the status was last found to need.
     wanted: Option<QueueReport>,
     /// The names of children that weren't written because another field manager owns them.
     anothers: Option<Vec<String>>,
+    /// The time of the last try to write.
     written: Option<Instant>,
 }
 
-/// A queue whose status needs a write. The longest unwritten one comes first.
+/// A queue whose status needs a write. A queue without a try comes first, and then the one that was
+/// tried longest ago.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleStatus {
     pub name: String,
@@ -55,12 +63,13 @@ impl Work for StaleStatus {
     }
 }
 
+/// A write that the status of a queue needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Write {
     pub name: String,
     pub uid: String,
     pub report: QueueReport,
-    /// True if the names of the children are to be written, too.
+    /// True if the names of the child queues are to be written, too.
     pub children: bool,
     pub generation: Option<i64>,
     /// The status before the write.
@@ -85,10 +94,12 @@ impl Statuses {
         true
     }
 
+    /// Forgets a queue.
     pub fn delete(&self, name: &str) {
         self.0.lock().remove(name);
     }
 
+    /// Forgets all queues but these.
     pub fn retain(&self, names: &HashSet<String>) {
         self.0.lock().retain(|name, _| names.contains(name));
     }
@@ -131,12 +142,14 @@ impl Statuses {
 }
 
 impl Known {
+    /// True if the status needs a write to show this report.
     fn lacks(&self, report: &QueueReport) -> bool {
         let Difference { children, own } = report.difference(&self.status, self.generation);
         own || (children && !self.leaves_children(report))
     }
 
-    /// True if another field manager owns the names of the children. If the field is gone, no manager owns it.
+    /// True if another field manager owns the names of the children. If the field is gone, no
+    /// manager owns it.
     fn leaves_children(&self, report: &QueueReport) -> bool {
         report.difference(&self.status, self.generation).children
             && !self.status.child_queues.is_null()

@@ -1,4 +1,7 @@
 //! Writes a queue's status by server-side apply, so that fields of other managers stay theirs.
+//!
+//! The [`Reporter`] calls `put` for each write. Writes of v3alpha1 go to the status subresource,
+//! and those of v2 to the queue itself.
 
 use kube::{
     Api,
@@ -15,23 +18,26 @@ use thiserror::Error;
 
 use super::{Reporter, known::Write};
 
-/// The field manager of statuses. Other writes have another one, because an apply removes the fields that its manager
-/// has applied before and now leaves out.
+/// The field manager of statuses. Other writes have another one, because an apply removes the
+/// fields that its manager has applied before and now leaves out.
 const FIELD_MANAGER: &str = "tenure-keeper-status";
 
+/// The field of the child queues, as a conflict names it.
 const CHILDREN: &str = ".status.childQueues";
 
+/// The reason why a status wasn't written.
 #[derive(Debug, Error)]
 pub enum WriteError {
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// The returned status lacks what was applied.
     #[error("the API server took it and dropped what it was to say")]
     Dropped,
 }
 
 impl Reporter {
-    /// Writes the status of a queue, and returns the status that it has then. The names of the children are left out if
-    /// another field manager owns them.
+    /// Writes the status of a queue, and returns the status that it has then. The names of the
+    /// children are left out if another field manager owns them.
     pub(super) async fn put(&self, write: &Write) -> Result<ObservedStatus, WriteError> {
         let status = match self.apply(write, write.children, !write.children).await {
             Err(ApiError::Owned(fields)) => {
@@ -50,7 +56,8 @@ impl Reporter {
         if own { Err(WriteError::Dropped) } else { Ok(status) }
     }
 
-    /// Applies a report. With `force`, fields are taken from other field managers.
+    /// Applies a report. With `children`, it names the child queues. With `force`, fields are taken
+    /// from other field managers.
     async fn apply(&self, write: &Write, children: bool, force: bool) -> Result<ObservedStatus, ApiError> {
         let Write { name, uid, report, generation, observed, .. } = write;
         let ready = report.ready(*generation, observed, self.handles.now());
@@ -58,6 +65,8 @@ impl Reporter {
         self.patch(name, force, &patch).await
     }
 
+    /// Sends a patch once the write limit allows it, and returns the status that the queue has
+    /// then. A field that the served schema lacks is an error.
     async fn patch(&self, name: &str, force: bool, patch: &Patch<Value>) -> Result<ObservedStatus, ApiError> {
         let how = PatchParams { force, ..PatchParams::apply(FIELD_MANAGER).validation_strict() };
         self.limit.until_ready().await;
