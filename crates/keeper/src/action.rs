@@ -58,8 +58,8 @@ pub struct Pauser {
 pub struct Done {
     pub act: Act,
     pub events: Vec<EventRecord>,
-    /// True if an owner above has ended: pods of the batch may have different owners below that
-    /// one.
+    /// True if an owner further up has ended. The pods of the batch may then have different owners
+    /// below that owner.
     is_below_ended: bool,
 }
 

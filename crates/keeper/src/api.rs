@@ -145,7 +145,7 @@ impl ObjectClient {
         Ok(found.unwrap_or_default())
     }
 
-    /// Returns the granted extensions of a namespace, page by page. Skips those that can't be
+    /// Returns the granted extensions of a namespace, page by page. Skips extensions that can't be
     /// decoded. Empty: there are none, or the cluster doesn't have the kind.
     pub async fn granted_extensions(&self, namespace: &str) -> Result<Vec<Extension>, ApiError> {
         let api: Api<Tolerant<Extension>> = Api::namespaced(self.client.clone(), namespace);

@@ -1,8 +1,8 @@
 //! Hands due pods to the [`Pauser`], and turns its results into events, metrics and a line of log.
 //!
 //! `Args::act` runs the [`ExpiryController`] while this keeper leads, in a dry run as well. The
-//! index says which pods are due. It gets the outcome of each try, and sets the time of the next
-//! one.
+//! index says which pods are due. The outcome of each try goes back to the index, which sets the
+//! time of the next try.
 
 mod ends;
 mod owed;

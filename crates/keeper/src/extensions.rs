@@ -1,7 +1,7 @@
 //! Decides about requests for more time, and follows grants until their runs have ended.
 //!
-//! `Args::write` runs the [`ExtensionController`] while this keeper leads. It writes the status of
-//! Extensions, and events. The index moves the end of a run by the grants.
+//! `Args::write` runs the [`ExtensionController`] while this keeper leads. The controller writes
+//! the status of Extensions, and events. The index moves the end of a run by the grants.
 
 mod open;
 mod target;
@@ -94,8 +94,8 @@ impl ExtensionController {
         lease.failed();
     }
 
-    /// Brings one extension up to date: adds the event that may be missing, writes the conditions,
-    /// and decides.
+    /// Brings one extension up to date: adds the event that may be missing, decides, and writes the
+    /// decision or the conditions that are missing.
     async fn try_to_handle(&self, extension: &Extension, run: RequestedRun) -> Result<(), ApiError> {
         self.tell_owed(extension);
         let state = extension.state();
@@ -152,8 +152,8 @@ impl ExtensionController {
         Ok(self.handles.gate.is_open() && self.handles.queues.are_as_known(Family::Runai, &run.queue).await?)
     }
 
-    /// Decides about an extension. The text is the message for one that ends. Reads the workload if
-    /// the index knows no run of it, or if it hasn't been looked at.
+    /// Decides about an extension. The returned text is the message for an extension that ends.
+    /// Reads the workload if the index knows no run of it, or if it hasn't been looked at.
     async fn decide(
         &self,
         extension: &Extension,

@@ -26,7 +26,7 @@ use crate::{
 
 /// The state of the keeper, and its ways to read and write the cluster.
 pub struct Handles {
-    /// The client of the API server. It writes only while this keeper leads.
+    /// The client of the API server, which writes only while this keeper leads.
     pub client: Client,
     /// Reads and writes objects of any kind.
     pub objects: ObjectClient,

@@ -116,8 +116,8 @@ impl Messages {
         config.receivers.iter().map(|receiver| self.queue(&mut queues, &receiver.name)).collect()
     }
 
-    /// Drops all messages, and forgets which acts had one. Tasks that are still ending have queues
-    /// that get no messages any more.
+    /// Drops all messages, and forgets which acts had a message. Tasks that are still ending have
+    /// queues that get no messages any more.
     fn drop_all(&self, why: &str) {
         for queue in std::mem::take(&mut *self.queues.lock()).values() {
             queue.drop_all(why);

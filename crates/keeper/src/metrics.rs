@@ -25,7 +25,7 @@ pub use counters::Counters;
 pub use results::{EventResult, ExpiryResult, MessageResult, StampResult, StatusResult, label};
 pub use state::State;
 
-/// The time before its end in which a pod counts as expiring soon.
+/// The time before the end of a run from which on its pod counts as expiring soon.
 const SOON: SignedDuration = SignedDuration::from_hours(1);
 
 /// The labels of a queue.

@@ -1,6 +1,6 @@
 //! The short help, in the style of programs in Go. `main` prints it for `-h`.
 //!
-//! It lists the flags of T9k's Duration Keeper first, in the words of its manual, so that its users
+//! The flags of T9k's Duration Keeper come first, in the words of its manual, so that its users
 //! find each flag again.
 
 use std::{collections::BTreeMap, fmt::Write};

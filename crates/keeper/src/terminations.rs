@@ -1,8 +1,8 @@
 //! Shortens the grace period of pods past their ceiling that terminate for too long: a user may
 //! write any grace period.
 //!
-//! `Args::write` runs [`Terminations`] while this keeper leads. It acts only on pods whose deletion
-//! was asked for already.
+//! `Args::write` runs [`Terminations`] while this keeper leads. The controller acts only on pods
+//! whose deletion was asked for already.
 
 use std::{sync::Arc, time::Duration};
 

@@ -48,8 +48,8 @@ fn of_pause(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -
     pause::told(record, state, known).into_iter().map(event).collect()
 }
 
-/// Returns the events of a deletion. They have the time of the deadline, which is the same for each
-/// keeper that tries.
+/// Returns the events of a deletion. Their time is the deadline, which is the same for each keeper
+/// that tries.
 pub fn of_deletion<const N: usize>(
     batch: &DueBatch,
     object: &ObjectReference,

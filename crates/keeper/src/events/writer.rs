@@ -99,8 +99,12 @@ impl EventWriter {
 }
 
 /// True if the object that is deleted by the act of an event is gone, or is being deleted. For an
-/// event on an owner that isn't paused another time, that object is the pod.
+/// event on an owner that isn't paused another time, that object is the pod. The event of a Job is
+/// on its `CronJob`, and follows the deletion.
 async fn is_deleted(objects: &ObjectClient, event: &EventRecord) -> Result<bool, ApiError> {
+    if event.reason == EventReason::PausedJobDeleted {
+        return Ok(true);
+    }
     let pod = event.cause.as_ref().and_then(|cause| cause.pod.as_ref());
     let object = pod.filter(|_| event.reason == EventReason::PauseReversed).unwrap_or(&event.object);
     let [api_version, kind, name, uid] = [&object.api_version, &object.kind, &object.name, &object.uid]
@@ -275,6 +279,14 @@ mod tests {
         let cause = EventCause { pod: Some(deletion("there").object), queue: "q".into() };
         leave(&writer, [EventRecord { cause: Some(cause), ..deletion("gone") }]);
         assert_eq!(lead(&writer, &taken, LONGEST).await, ["gone"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deleted_job_is_told_on_its_cron_job_which_stays() {
+        let taken = Taken::default();
+        let writer = writer(&taken);
+        leave(&writer, [EventRecord { reason: EventReason::PausedJobDeleted, ..deletion("there") }]);
+        assert_eq!(lead(&writer, &taken, LONGEST).await, ["there"]);
     }
 
     #[tokio::test(start_paused = true)]

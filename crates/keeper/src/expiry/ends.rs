@@ -1,8 +1,8 @@
 //! Has workloads show the end of their run from its start on, so that users who may not read queues
 //! know the end.
 //!
-//! The `ExpiryController` runs this, and the `Pauser` writes. It is the least urgent work: while an
-//! end or a notice is due that wasn't tried yet, it waits.
+//! The `ExpiryController` runs this work, and the `Pauser` writes. No work is less urgent: an end
+//! or a notice that is due and wasn't tried yet comes first.
 
 use std::{iter, time::Duration};
 

@@ -13,7 +13,7 @@ use tracing::warn;
 
 use crate::{action::Pauser, api::refer, cluster::ClusterState, events::EventRecord, handles::Handles};
 
-/// The time between two looks for such events.
+/// The time between two looks for missing events and for values without effect.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 /// The most acts per look whose events may be missing: any user can write a journal.

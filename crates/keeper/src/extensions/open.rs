@@ -96,7 +96,7 @@ impl OpenState {
 }
 
 impl OpenExtensions {
-    /// Adds or replaces an extension. Forgets one whose time is used.
+    /// Adds or replaces an extension. An extension whose time is used is forgotten.
     fn apply(&self, extension: Extension) {
         // the event about its use was written before this status
         if extension.state() == ExtensionState::Used {

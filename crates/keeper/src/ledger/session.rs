@@ -1,8 +1,8 @@
 //! Follows all bound pods from the version that the record names.
 //!
-//! The [`UsageCounter`] runs one [`Session`] at a time. It lists the pods of exactly that version
-//! and watches from there, so that each change is counted once. If the API server has forgotten the
-//! version, it lists the pods as they are now, and the ledger notes a gap.
+//! The [`UsageCounter`] runs one [`Session`] at a time. A session lists the pods of exactly that
+//! version and watches from there, so that each change is counted once. If the API server has
+//! forgotten the version, the session lists the pods as they are now, and the ledger notes a gap.
 
 use std::{convert::Infallible, pin::pin, time::Duration};
 
@@ -194,8 +194,8 @@ impl<'c> Session<'c> {
     }
 
     /// Returns the present version of the pods, and a clock that begins at the time of the record:
-    /// the watch will first show the changes that were missed since. None: one of the two isn't
-    /// known.
+    /// the watch will first show the changes that were missed since. None: the version or the time
+    /// isn't known.
     async fn replayed(&self) -> Result<Option<(u64, StreamClock)>, Failure> {
         let one = ListParams { limit: Some(1), ..ListParams::default() };
         let list = self.pods.list(&one).await.map_err(Failure::List)?;

@@ -43,7 +43,8 @@ pub struct PodToShow {
 
 impl ToldWorkloads {
     /// Notes the end that was announced on an owner. None: the notice was withdrawn. With
-    /// `is_news`, all pods of the owner are looked at again, also those that have shown the same.
+    /// `is_news`, all pods of the owner are looked at again, including pods that have shown the
+    /// same end.
     pub fn tell<'p>(
         &self,
         (namespace, owner): (&str, Uid),

@@ -93,7 +93,8 @@ impl Requeuer {
         if at.is_none_or(|at| at > now) {
             return match pause::overtaken(object, &record) {
                 Some(patch) => self.take_record(namespace, owner, &patch, lease).await,
-                // a record of an owner with younger pods, which is paused, is a tenant's, or they go soon
+                // the index has seen pods younger than the pause, but the owner is paused: the
+                // record is a tenant's, or these pods go soon
                 None => Ok(Attempt::NotOurs),
             };
         }
@@ -160,7 +161,7 @@ impl Requeuer {
     }
 
     /// Writes the patch of a return. Without an answer, reads the owner: the write is done if the
-    /// record is gone or, for a deactivation, if the record is one of a deactivation.
+    /// record is gone or, for a deactivation, if the record notes the deactivation.
     async fn write(
         &self,
         namespace: &str,
