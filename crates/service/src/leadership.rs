@@ -31,7 +31,7 @@ use std::{
 use anyhow::ensure;
 use clap::{ArgAction, Args, builder::NonEmptyStringValueParser};
 use humantime::parse_duration;
-use kube::Client;
+use kube::{Api, Client};
 use tenure_types::duration::for_people;
 
 pub use election::Election;
@@ -90,14 +90,15 @@ impl LeaderArgs {
         }
         let namespace = or(resource_namespace, || client.default_namespace().into());
         let identity = or(identity, random_identity);
-        Ok(Election::new(client, (&namespace, resource_name), identity, timing))
+        let events = Some(Api::namespaced(client.clone(), &namespace));
+        Ok(Election::new(client, (&namespace, resource_name), identity, timing, events))
     }
 }
 
 /// Creates the handle and the election for a Lease without flags, with the times of client-go and a
-/// random identity.
+/// random identity. No event is recorded, since a process without flags has no right to.
 pub fn elect(client: Client, namespace: &str, lease: String) -> (Leadership, Election) {
-    Election::new(client, (namespace, lease), random_identity(), Timing::OF_CLIENT_GO)
+    Election::new(client, (namespace, lease), random_identity(), Timing::OF_CLIENT_GO, None)
 }
 
 /// The times of an election.

@@ -154,11 +154,6 @@ also: a condition of CEL that an update must meet.
   own: true
   verbs: [create, get, update]
   fields: [[spec]]
-# an event on this Lease says which replica leads
-- apiGroups: [events.k8s.io]
-  resources: [events]
-  own: true
-  verbs: [create]
 {{- end }}
 {{- if include "tenure.webhook.wakesUp" . }}
 # a pod is woken by a nomination to a node, which is taken back at once

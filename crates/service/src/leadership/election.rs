@@ -44,17 +44,18 @@ impl Election {
     }
 
     /// Creates the election for a Lease, given by namespace and name, and the leadership that it
-    /// keeps.
+    /// keeps. `events`: where each new leader is recorded. None: nowhere.
     pub(super) fn new(
         client: Client,
         (namespace, name): (&str, String),
         identity: String,
         timing: Timing,
+        events: Option<Api<Event>>,
     ) -> (Leadership, Self) {
         let leadership = Leadership::not_yet();
         let candidate = Candidate {
-            leases: Api::namespaced(client.clone(), namespace),
-            events: Api::namespaced(client, namespace),
+            leases: Api::namespaced(client, namespace),
+            events,
             lease: format!("{namespace}/{name}"),
             view: LeaseView::new(name.clone(), identity.clone(), timing.lease_duration),
             name,
@@ -94,7 +95,7 @@ impl Election {
 /// Reports changes of the leadership, also while the campaign waits for an answer.
 struct Reporter {
     leases: Api<Lease>,
-    events: Api<Event>,
+    events: Option<Api<Event>>,
     name: String,
     lease: String,
     identity: String,
@@ -123,6 +124,7 @@ impl Reporter {
     /// Records an event on the Lease, with the reason and the words of client-go.
     async fn record(&self) -> kube::Result<()> {
         let Self { leases, events, name, identity, .. } = self;
+        let Some(events) = events else { return Ok(()) };
         let lease = leases.get(name).await?;
         let event = Event {
             metadata: ObjectMeta {
@@ -148,7 +150,7 @@ impl Reporter {
 #[derive(Debug)]
 struct Candidate {
     leases: Api<Lease>,
-    events: Api<Event>,
+    events: Option<Api<Event>>,
     name: String,
     /// Namespace and name of the lease, for people.
     lease: String,
