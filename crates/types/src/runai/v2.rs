@@ -70,6 +70,7 @@ pub struct QueueStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Option<Vec<QueueCondition>>,
     /// Names of the child queues.
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub child_queues: Option<Vec<String>>,
     /// Amounts allocated to workloads of the queue, by resource name.
     #[serde(default, skip_serializing_if = "Option::is_none")]

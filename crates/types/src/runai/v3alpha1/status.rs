@@ -34,6 +34,7 @@ pub struct QueueWorkloads {
     pub requeueing: Option<i64>,
     /// The number of running ones that had started before some times: at most 10 of them, the earliest first. Each number
     /// includes those before it.
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub runs: Option<Vec<QueueRuns>>,
 }
 
