@@ -30,6 +30,22 @@ pub struct Limits {
 impl Limits {
     /// Resolves the limits of a leaf queue of the run.ai family. An error: the queue is in or below
     /// a cycle.
+    ///
+    /// ```
+    /// use tenure_policy::{floor::Floors, limits::Limits, queue::RunaiQueue, tree::QueueTree};
+    ///
+    /// let research = RunaiQueue { ceiling: "2d".parse().ok(), ..RunaiQueue::default() };
+    /// let training = RunaiQueue {
+    ///     parent: Some("research".into()),
+    ///     ceiling: "1w".parse().ok(),
+    ///     ..RunaiQueue::default()
+    /// };
+    /// let tree: QueueTree = [("research", research), ("training", training)].into_iter().collect();
+    /// let training = tree.find("training").unwrap();
+    /// let limits = Limits::of(&tree, &Floors::default(), training).unwrap();
+    /// // a queue shortens the ceiling of its parent, and never lengthens it
+    /// assert_eq!(limits.ceiling.unwrap().to_string(), "2d");
+    /// ```
     pub fn of(tree: &QueueTree, floors: &Floors, leaf: QueueId) -> Result<Self, Cycle> {
         let of = Effective::of(tree, floors, leaf)?;
         Ok(Self {

@@ -184,6 +184,14 @@ pub fn is_subdomain(text: &str) -> bool {
 ///
 /// A kind may have several rules. The keeper tries them in order, and the first whose field the
 /// served schema has counts.
+///
+/// ```
+/// use tenure_policy::owners::OwnerTable;
+///
+/// let table = OwnerTable::default();
+/// assert!(table.knows_kind("batch", "Job"));
+/// assert!(!table.knows_kind("example.com", "Job"));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnerTable(Vec<PauseRule>);
 

@@ -38,6 +38,42 @@ use state::State;
 
 /// Work that waits or is in flight. Clones share the work. At most one loop may await
 /// [`changed`](Self::changed): a change wakes a single waiter.
+///
+/// ```
+/// use tenure_service::work::{Work, WorkQueue};
+///
+/// #[derive(Debug)]
+/// struct Overdue(&'static str, u32);
+///
+/// impl Work for Overdue {
+///     type Key = &'static str;
+///     type Rank = u32;
+///
+///     fn key(&self) -> &'static str {
+///         self.0
+///     }
+///
+///     fn namespace(&self) -> &str {
+///         "team"
+///     }
+///
+///     fn rank(&self) -> u32 {
+///         self.1
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let queue = WorkQueue::default();
+/// queue.push(Overdue("pod-b", 2));
+/// queue.push(Overdue("pod-a", 1));
+/// let lease = queue.take().expect("work that is due");
+/// assert_eq!(lease.work.key(), "pod-a");
+/// // a lease that is dropped gives the work back
+/// lease.done();
+/// assert_eq!(queue.total(), 1);
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct WorkQueue<W: Work>(Arc<Shared<W>>);
 

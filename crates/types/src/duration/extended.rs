@@ -44,6 +44,15 @@ macro_rules! extended_seconds {
 
 /// Go's duration grammar plus `d` (24 h) and `w` (7 d), without a sign: `90m`, `1h30m`, `7d`.
 /// Prints as it was written, if the text is short.
+///
+/// ```
+/// use tenure_types::ExtendedDuration;
+///
+/// let ceiling: ExtendedDuration = "1d12h".parse().unwrap();
+/// assert_eq!(ceiling.to_signed(), jiff::SignedDuration::from_hours(36));
+/// assert_eq!(ceiling.to_string(), "1d12h");
+/// assert!("-1h".parse::<ExtendedDuration>().is_err());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExtendedDuration {
     /// Never negative.

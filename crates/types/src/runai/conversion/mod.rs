@@ -40,6 +40,20 @@ pub struct Converted<'b>(Fields<'b>);
 
 /// Converts a Queue of either version to the given version. Fails for an object that isn't such a
 /// Queue, or in which a map or an annotation has another type.
+///
+/// ```
+/// use serde_json::{json, value::to_raw_value};
+/// use tenure_types::runai::{QueueVersion, conversion::convert};
+///
+/// let queue = json!({
+///     "apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": "training"},
+///     "spec": {"parentQueue": "research", "maxDuration": "2d"},
+/// });
+/// let text = to_raw_value(&queue).unwrap();
+/// let converted = serde_json::to_value(convert(&text, QueueVersion::V2).unwrap()).unwrap();
+/// assert_eq!(converted["spec"], json!({"parentQueue": "research"}));
+/// assert_eq!(converted["metadata"]["annotations"]["tenure.dev/max-duration"], "2d");
+/// ```
 pub fn convert(object: &RawValue, to: QueueVersion) -> Result<Converted<'_>, ConversionError> {
     let mut queue = object::read(object)?;
     let from = version(&queue)?;
