@@ -50,6 +50,10 @@ fuzz: ## Fuzz every parser of what others write, each for FUZZ_SECONDS (60) (PAR
 control-plane: ## Build the control plane for tests and demo, once: about 10 minutes on 2 cores
 	$(CARGO) run --locked --package tenure-testbed -- build
 
+.PHONY: test-versions
+test-versions: ## Run the tests that depend on Kubernetes most on older minor versions (VERSIONS="1.34 1.35"), each built once
+	@CARGO="$(CARGO)" tests/versions $(VERSIONS)
+
 .PHONY: bench
 bench: ## Measure what Tenure costs: floors, a matrix of queues, replays of a million jobs, events, memory, counts of workloads, reviews, conversions, answers to a scheduler, creations of pods with all policies, 10,000 owners overdue at once, a keeper that is killed again and again, pauses while pages are open, and a keeper with 150,000 pods
 	$(CARGO) bench --locked --package tenure-policy --bench floors
